@@ -40,9 +40,13 @@ def build(
     """Builds the application. how, limits: replace the defaults in tests."""
     state = AppState(settings, how or how_of(settings), limits or limits_of(settings))
     app = FastAPI(
-        title="Sotaque", description="Speaks with a fine-tuned XTTS-v2.", version="1",
-        lifespan=_lifespan, redoc_url=None, docs_url=None,
-    )  # fmt: skip
+        title="Sotaque",
+        description="Speaks with a fine-tuned XTTS-v2.",
+        version="1",
+        lifespan=_lifespan,
+        redoc_url=None,
+        docs_url=None,
+    )
     app.state.service = state
     every = [*(module.router for module in _ROUTED), *routers()]
     for router in every:
@@ -58,9 +62,8 @@ def build(
     app.openapi = lambda: _document(app, state)  # type: ignore[method-assign]
     key = key_of(settings)
     rules = OriginRules(
-        key is not None, frozenset(settings.api_allowed_origins),
-        frozenset(settings.api_allowed_hosts),
-    )  # fmt: skip
+        key is not None, frozenset(settings.api_allowed_origins), frozenset(settings.api_allowed_hosts)
+    )
     app.add_middleware(Gate, routes=app.state.routes, rules=rules, key=key, metrics=state.metrics)
     return app
 
@@ -68,11 +71,18 @@ def build(
 def how_of(settings: ApiSettings) -> ChildOptions:
     """The options of the speaking process."""
     precision = "int8" if settings.low_memory else settings.speak_precision
-    return ChildOptions(ComputeConfig(
-        settings.device, precision=precision, latents_folder=settings.voices_dir / "latents",
-        backend=settings.backend, low_memory=settings.low_memory, threads=settings.num_threads,
-        guard=settings.guard, watermark=settings.watermark,
-    ))  # fmt: skip
+    return ChildOptions(
+        ComputeConfig(
+            settings.device,
+            precision=precision,
+            latents_folder=settings.voices_dir / "latents",
+            backend=settings.backend,
+            low_memory=settings.low_memory,
+            threads=settings.num_threads,
+            guard=settings.guard,
+            watermark=settings.watermark,
+        )
+    )
 
 
 def limits_of(settings: ApiSettings) -> EngineLimits:

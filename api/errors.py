@@ -37,13 +37,7 @@ class APIError(HTTPException):
     """
 
     def __init__(
-        self,
-        status: int,
-        code: str,
-        detail: str,
-        *,
-        retry_after: int | None = None,
-        param: str | None = None,
+        self, status: int, code: str, detail: str, *, retry_after: int | None = None, param: str | None = None
     ) -> None:
         headers = {}
         if retry_after is not None:
@@ -86,9 +80,11 @@ def response(refusal: APIError, scope: Mapping[str, Any]) -> JSONResponse:
         body["param"] = refusal.param
     if str(scope.get("path", "")).startswith(_OPENAI):
         body["error"] = {
-            "message": body["detail"], "type": _openai_type(refusal.status), "code": refusal.code,
+            "message": body["detail"],
+            "type": _openai_type(refusal.status),
+            "code": refusal.code,
             "param": refusal.param,
-        }  # fmt: skip
+        }
     return JSONResponse(body, refusal.status, headers=refusal.headers, media_type=PROBLEM)
 
 
@@ -142,8 +138,9 @@ def _unread_body(request: Request, error: Exception) -> APIError | None:
     if not isinstance(cause, OSError):
         return None
     request_id = request.scope.get("state", {}).get("request_id", "")
-    log.error("Request %s: its body could not be kept in the temporary folder (TMPDIR): %s",
-              request_id, cause)  # fmt: skip
+    log.error(
+        "Request %s: its body could not be kept in the temporary folder (TMPDIR): %s", request_id, cause
+    )
     if cause.errno in (errno.ENOSPC, errno.EDQUOT):
         text = "The service has no room for temporary files (TMPDIR). Free some, and send it again."
         return APIError(507, "no_space", text)
@@ -163,9 +160,8 @@ def _allowed(request: Request) -> set[str]:
     If `/clips/{clip}.wav` and `/clips/{clip}` both match, only the more specific one counts.
     """
     routes = [
-        route for route in request.app.state.routes
-        if route.matches(request.scope)[0] is not Match.NONE
-    ]  # fmt: skip
+        route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE
+    ]
     closest = max((_num_literal(route) for route in routes), default=0)
     routes = [route for route in routes if _num_literal(route) == closest]
     methods = set().union(*(getattr(route, "methods", None) or () for route in routes))

@@ -43,10 +43,7 @@ class Events:
             raise closing()
         if len(self.listeners) >= MOST_LISTENERS:
             raise APIError(
-                503,
-                "too_many_listeners",
-                "Too many clients are listening to events.",
-                retry_after=5,
+                503, "too_many_listeners", "Too many clients are listening to events.", retry_after=5
             )
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MOST_WAITING)
         self.listeners.add(queue)

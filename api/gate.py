@@ -30,9 +30,16 @@ OPEN = frozenset({"/", "/docs", "/livez", "/readyz"})
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _EXPOSED_HEADERS = [
-    "Retry-After", "X-AI-Generated", "X-Cut-Pieces", "X-Faulty-Pieces", "X-Ignored-Fields",
-    "X-Model", "X-Request-Id", "X-Respoken-Pieces", "X-Sample-Rate",
-]  # fmt: skip
+    "Retry-After",
+    "X-AI-Generated",
+    "X-Cut-Pieces",
+    "X-Faulty-Pieces",
+    "X-Ignored-Fields",
+    "X-Model",
+    "X-Request-Id",
+    "X-Respoken-Pieces",
+    "X-Sample-Rate",
+]
 # Sec-Fetch-Site (https://www.w3.org/TR/fetch-metadata) of allowed pages: the service's own, or
 # none, as when a person types the address.
 _OWN_SITES = frozenset({"same-origin", "none"})
@@ -108,10 +115,13 @@ class Gate:
         if rules.origins:
             # A preflight carries no key, and a page reads a refusal only with these headers.
             self._inside = CORSMiddleware(
-                self._admit, allow_origins=list(rules.origins), allow_headers=["*"],
+                self._admit,
+                allow_origins=list(rules.origins),
+                allow_headers=["*"],
                 allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
-                allow_private_network=True, expose_headers=_EXPOSED_HEADERS,
-            )  # fmt: skip
+                allow_private_network=True,
+                expose_headers=_EXPOSED_HEADERS,
+            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Gives the request its id, counts it, and refuses pages of other sites.
@@ -238,9 +248,7 @@ def _bounded(receive: Receive, limit: BodyLimit) -> Receive:
             async with asyncio.timeout(max(0.0, left)):
                 message = await receive()
         except TimeoutError:
-            raise APIError(
-                408, "slow_body", "The body did not arrive within the time limit."
-            ) from None
+            raise APIError(408, "slow_body", "The body did not arrive within the time limit.") from None
         arrived += len(message.get("body", b""))
         if arrived > limit.most_bytes:
             raise _too_large(limit)
@@ -273,9 +281,7 @@ def _take_place(scope: Scope) -> None:
 
 
 def _too_large(limit: BodyLimit) -> APIError:
-    return APIError(
-        413, "too_large", f"The body is larger than the limit of {limit.most_bytes:,} bytes."
-    )
+    return APIError(413, "too_large", f"The body is larger than the limit of {limit.most_bytes:,} bytes.")
 
 
 def _head_bytes(scope: Scope) -> int:
@@ -298,9 +304,7 @@ def refuse_key(key: str | None, headers: Headers) -> APIError | None:
     return APIError(401, "unauthorized", text)
 
 
-def refuse_origin(
-    headers: Headers, method: str, speaks: bool, rules: OriginRules
-) -> APIError | None:
+def refuse_origin(headers: Headers, method: str, speaks: bool, rules: OriginRules) -> APIError | None:
     """403 for a request from another site's page, or to a host name that the site may control.
     speaks: whether it costs computation."""
     host, origin = headers.get("host", ""), headers.get("origin")

@@ -20,19 +20,13 @@ class ServiceMetrics:
         histogram = partial(Histogram, registry=registry, buckets=_SECONDS)
         self.requests = counter("tts_requests", "Speech requests, by status.", ["code"])
         self.refusals = counter(
-            "tts_refusals", "Refused requests of any kind, by status and code.",
-            ["status", "code"],
-        )  # fmt: skip
-        self.streams_cut = counter(
-            "tts_streams_cut", "Streams that ended early, by code.", ["code"]
+            "tts_refusals", "Refused requests of any kind, by status and code.", ["status", "code"]
         )
-        self.cut_pieces = counter(
-            "tts_cut_pieces", "Pieces of text that reached the model's code limit."
-        )
+        self.streams_cut = counter("tts_streams_cut", "Streams that ended early, by code.", ["code"])
+        self.cut_pieces = counter("tts_cut_pieces", "Pieces of text that reached the model's code limit.")
         self.faulty_pieces = counter(
-            "tts_faulty_pieces", "Pieces of text that did not end correctly, by outcome.",
-            ["ending"],
-        )  # fmt: skip
+            "tts_faulty_pieces", "Pieces of text that did not end correctly, by outcome.", ["ending"]
+        )
         self.respoken_pieces = counter(
             "tts_respoken_pieces", "Pieces of text that were spoken more than once."
         )
@@ -40,19 +34,16 @@ class ServiceMetrics:
         self.connections_closed = counter(
             "tts_connections_closed", "Connections that the service closed, by reason.", ["reason"]
         )
-        self.duration = histogram(
-            "tts_request_duration_seconds", "Time from a request to its last byte."
-        )
+        self.duration = histogram("tts_request_duration_seconds", "Time from a request to its last byte.")
         self.queue_depth = gauge("tts_queue_depth", "Requests that wait for their turn.")
         self.queue_wait = histogram("tts_queue_wait_seconds", "Time from a request to its turn.")
         self.audio_seconds = counter("tts_audio_seconds", "Seconds of audio spoken.")
-        self.rtf = gauge(
-            "tts_rtf", "Seconds of computation for a second of audio, in the last request."
-        )
+        self.rtf = gauge("tts_rtf", "Seconds of computation for a second of audio, in the last request.")
         self.fallbacks = counter(
-            "tts_fallback", "Fallbacks to another device than the configured one.",
+            "tts_fallback",
+            "Fallbacks to another device than the configured one.",
             ["from", "to", "reason_code"],
-        )  # fmt: skip
+        )
         self.device = gauge(
             "tts_device_info", "1 for the device and provider in use.", ["device", "provider"]
         )

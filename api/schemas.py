@@ -314,6 +314,5 @@ _PROBLEM = {
     "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: dict(_PROBLEM)
-    for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503, 507)
+    status: dict(_PROBLEM) for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503, 507)
 }

@@ -15,15 +15,7 @@ from pydantic.dataclasses import dataclass as settings_class
 
 from machine.settings import loading as shared
 from machine.settings.loading import SettingsReport
-from machine.settings.types import (
-    CONFIG,
-    Means,
-    Names,
-    PathOrWord,
-    Port,
-    Switch,
-    Text,
-)
+from machine.settings.types import CONFIG, Means, Names, PathOrWord, Port, Switch, Text
 from xtts.voices.served_voice import ServedVoiceSettings
 
 # As browsers write them (RFC 6454): without a path. `*` and `null` (any page without an origin)
@@ -82,9 +74,7 @@ class ApiSettings(ServedVoiceSettings):
     """Uses less memory and more time: one or two parallel requests, and 8-bit weights on a CPU."""
     pronunciations: Annotated[PathOrWord | None, Means("a file; empty = none")] = None
     """A file of pronunciations, for every voice (docs/text.md)."""
-    api_allow_training: Annotated[
-        Literal["auto", "on", "off"], Means("auto, on or off", words=True)
-    ] = "auto"
+    api_allow_training: Annotated[Literal["auto", "on", "off"], Means("auto, on or off", words=True)] = "auto"
     """Whether callers may start training and delete runs. auto allows it if API_HOST is an address
     of this machine only and API_KEY is empty; never in a container. off shows the command
     instead."""

@@ -56,9 +56,7 @@ def read(make: Callable[..., Record], path: Path, identity: str) -> Record | Non
     return None
 
 
-def read_all(
-    folder: Path, get: Callable[[str], Record | None], ending: str = ""
-) -> Iterator[Record]:
+def read_all(folder: Path, get: Callable[[str], Record | None], ending: str = "") -> Iterator[Record]:
     """The record that `get` finds for each file name in `folder`, given without its `ending`."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):

@@ -179,10 +179,7 @@ class AppState:
 def _address(settings: ApiSettings) -> str:
     """The URL of the service for a browser on this machine."""
     if commands.in_image():
-        return (
-            "http://localhost:8005, or the port that API_PORT in .env names. Docker Compose "
-            "publishes it."
-        )
+        return "http://localhost:8005, or the port that API_PORT in .env names. Docker Compose publishes it."
     return settings.url
 
 

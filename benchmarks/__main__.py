@@ -31,9 +31,7 @@ def names() -> list[str]:
 def parser_of(name: str) -> tuple[ModuleType, argparse.ArgumentParser]:
     """The module of a benchmark and the parser of its arguments."""
     benchmark = importlib.import_module(f"benchmarks.{name}")
-    parser = argparse.ArgumentParser(
-        prog=f"python -m benchmarks {name}", description=benchmark.__doc__
-    )
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks {name}", description=benchmark.__doc__)
     parser.add_argument(
         "--record",
         nargs="?",

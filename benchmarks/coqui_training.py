@@ -25,16 +25,25 @@ class CoquiTrainingRecipe:
 
         shape = ModelConfig.read(base).gpt
         arguments = GPTArgs(
-            tokenizer_file=str(base / "vocab.json"), mel_norm_file=str(base / "mel_stats.pth"),
-            dvae_checkpoint=str(base / "dvae.pth"), xtts_checkpoint=str(base / "model.pth"),
-            gpt_layers=shape.layers, gpt_n_model_channels=shape.width, gpt_n_heads=shape.heads,
-            gpt_max_audio_tokens=shape.max_audio_tokens, gpt_num_audio_tokens=shape.audio_ids,
-            gpt_start_audio_token=shape.audio_start, gpt_stop_audio_token=shape.audio_stop,
-            gpt_max_text_tokens=shape.max_text_tokens, gpt_number_text_tokens=shape.text_ids,
-            gpt_start_text_token=shape.text_start, gpt_stop_text_token=shape.text_stop,
-            decoder_input_dim=shape.width, gpt_use_masking_gt_prompt_approach=True,
+            tokenizer_file=str(base / "vocab.json"),
+            mel_norm_file=str(base / "mel_stats.pth"),
+            dvae_checkpoint=str(base / "dvae.pth"),
+            xtts_checkpoint=str(base / "model.pth"),
+            gpt_layers=shape.layers,
+            gpt_n_model_channels=shape.width,
+            gpt_n_heads=shape.heads,
+            gpt_max_audio_tokens=shape.max_audio_tokens,
+            gpt_num_audio_tokens=shape.audio_ids,
+            gpt_start_audio_token=shape.audio_start,
+            gpt_stop_audio_token=shape.audio_stop,
+            gpt_max_text_tokens=shape.max_text_tokens,
+            gpt_number_text_tokens=shape.text_ids,
+            gpt_start_text_token=shape.text_start,
+            gpt_stop_text_token=shape.text_stop,
+            decoder_input_dim=shape.width,
+            gpt_use_masking_gt_prompt_approach=True,
             gpt_use_perceiver_resampler=True,
-        )  # fmt: skip
+        )
         config = GPTTrainerConfig(
             model_args=arguments,
             optimizer="AdamW",
@@ -48,9 +57,7 @@ class CoquiTrainingRecipe:
         self.model.xtts.gpt.train()
         self.optimizer = self.model.get_optimizer()
         self.samples = samples(data)
-        self.audio_seconds = sum(
-            soundfile.info(sample["audio_file"]).duration for sample in self.samples
-        )
+        self.audio_seconds = sum(soundfile.info(sample["audio_file"]).duration for sample in self.samples)
         self.dataset = dataset.XTTSDataset(
             config, list(self.samples), self.model.xtts.tokenizer, config.audio.sample_rate
         )

@@ -64,9 +64,15 @@ def second_start(folder: Path, count: int) -> dict[str, Any]:
     data.sha256  # noqa: B018
     found = features.build(data, base, config, settings.cache_dir)
     batches = Batches(
-        data.clips, data.train, found, config.gpt, seed=0, batch_seconds=40.0,
-        stop_input=config.stop_input_trained, sources=data.train,
-    )  # fmt: skip
+        data.clips,
+        data.train,
+        found,
+        config.gpt,
+        seed=0,
+        batch_seconds=40.0,
+        stop_input=config.stop_input_trained,
+        sources=data.train,
+    )
     planned = batches.plan(1)
     planned_at, wall = time.process_time(), time.perf_counter() - began
     for group in planned[:5]:

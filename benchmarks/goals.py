@@ -50,9 +50,7 @@ class Goal(BaseModel):
         if self.figure and self.command:
             raise ValueError("the command is the result's")
         if not self.figure and not (self.reason and self.command):
-            raise ValueError(
-                "a goal without a figure has a reason and the command that measures it"
-            )
+            raise ValueError("a goal without a figure has a reason and the command that measures it")
         if self.limit is not None and "{limit}" not in self.goal:
             raise ValueError("the words of the goal have no {limit}")
         return self

@@ -25,9 +25,7 @@ PART_SECONDS = 540.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument(
-        "--minutes", type=float, default=60.0, help="no part starts after this time"
-    )
+    parser.add_argument("--minutes", type=float, default=60.0, help="no part starts after this time")
     parser.add_argument("--resume", action="store_true", help="continue with what is in --out")
     parser.add_argument("--rehearse", action="store_true", help="run every part small on the CPU")
     parser.add_argument("--out", type=Path, default=Path("gpu.json"))

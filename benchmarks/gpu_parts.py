@@ -127,9 +127,7 @@ def graph(at: Setup) -> Figures:
     gpts = {precision: _speaking_gpt(at, precision) for precision in _spoken_in(at)}
     for (precision, gpt), slots in itertools.product(gpts.items(), at.slots):
         # A CPU takes the same path, with a capture that computes each time.
-        captured = (
-            rows_of(gpt, slots, (), at) if at.on_gpu else CudaGraphStep(gpt, slots, _recomputed)
-        )
+        captured = rows_of(gpt, slots, (), at) if at.on_gpu else CudaGraphStep(gpt, slots, _recomputed)
         cache = CudaGraphStep(gpt, slots, _recomputed).caches
         plain = partial(DecodeStep(gpt), cache=cache)
         _enter_all(gpt, slots, (captured.caches, cache), at)
@@ -162,9 +160,7 @@ def _speaking_gpt(at: Setup, precision: str) -> "GPT":
 
 
 @torch.inference_mode()
-def _spoken(
-    at: Setup, slots: int, step: Callable[[Tensor, Tensor], Any]
-) -> tuple[list[list[int]], float]:
+def _spoken(at: Setup, slots: int, step: Callable[[Tensor, Tensor], Any]) -> tuple[list[list[int]], float]:
     """The likeliest codes of every row, and the median of milliseconds a code."""
     taken = torch.full((slots,), 5, device=at.device)
     codes, milliseconds = [], []
@@ -188,9 +184,7 @@ def _enter_all(gpt: Any, slots: int, caches: Sequence[Any], at: Setup) -> None:
             cache.enter(slot, filled)
 
 
-def _recomputed(
-    compute: Callable[[], tuple[Tensor, ...]],
-) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
+def _recomputed(compute: Callable[[], tuple[Tensor, ...]]) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
     found = compute()
 
     def replay() -> None:
@@ -241,9 +235,7 @@ def against_coqui(at: Setup) -> Figures:
     with tempfile.TemporaryDirectory() as name:
         base = synthetic.write_base(Path(at.folder or name) / "base", full=at.shape.width == 1024)
         synthetic.write_dataset(Path(name) / "data")
-        theirs = coqui_training.CoquiTrainingRecipe(
-            base, Path(name) / "data", synthetic.LEARNING_RATE
-        )
+        theirs = coqui_training.CoquiTrainingRecipe(base, Path(name) / "data", synthetic.LEARNING_RATE)
         theirs.model.to(at.device)
         learner, batch = _learner(at), _batch(at, 4, 0)
         graphs = None
@@ -283,11 +275,7 @@ def saving(at: Setup) -> Figures:
         stalls.append(round(time.perf_counter() - began, 3))
         arrived()
         there = time.perf_counter() - began
-    return {
-        "first_stall_seconds": stalls[0],
-        "stall_seconds": stalls[1],
-        "arrived_seconds": round(there, 3),
-    }
+    return {"first_stall_seconds": stalls[0], "stall_seconds": stalls[1], "arrived_seconds": round(there, 3)}
 
 
 def timed(at: Setup, work: Callable[[], object]) -> float:

@@ -155,11 +155,7 @@ def _sentences(say: Callable[[SynthesisRequest], int], count: int) -> dict[str, 
         samples += say(sentence(number))
         seen.append(round(measuring.memory_bytes("VmRSS") / 1e6, 1))
     seconds = round(time.perf_counter() - started, 1)
-    return {
-        "resident_mb": seen,
-        "audio_seconds": round(samples / 24_000, 1),
-        "seconds": seconds,
-    }
+    return {"resident_mb": seen, "audio_seconds": round(samples / 24_000, 1), "seconds": seconds}
 
 
 def _importing(backend: str, precision: str, *, low: bool) -> Callable[..., Any]:
@@ -168,9 +164,7 @@ def _importing(backend: str, precision: str, *, low: bool) -> Callable[..., Any]
     if backend == "onnx":
         from extras.onnx.speech import backend as _onnx_backend  # noqa: F401 - it is measured
 
-        return lambda folder, _, threads: _speaks(
-            synthetic.onnx_voice(folder, precision, threads, low=low)
-        )
+        return lambda folder, _, threads: _speaks(synthetic.onnx_voice(folder, precision, threads, low=low))
     import torch
 
     if backend == "coqui":
@@ -199,10 +193,7 @@ def _coqui(folder: Path, codes: int, threads: int) -> Any:
     torch.set_num_threads(threads)
     xtts = synthetic.load_coqui(folder, codes)
     latents = synthetic.voice_latents(xtts.config.model_args.gpt_n_model_channels)
-    return (
-        lambda request: xtts.inference(request.text, "en", *latents, repetition_penalty=5.0),
-        lambda _: 0,
-    )
+    return (lambda request: xtts.inference(request.text, "en", *latents, repetition_penalty=5.0), lambda _: 0)
 
 
 if __name__ == "__main__":

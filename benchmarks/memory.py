@@ -37,10 +37,7 @@ MODES = {
     "GRADIENT_CHECKPOINTING=on": (TrainableParts(recompute=True), "adamw"),
     "OPTIMIZER=adamw8bit": (TrainableParts(recompute=True), "adamw8bit"),
     "LORA_RANK=16": (TrainableParts(lora_rank=16), "adamw"),
-    "LORA_RANK=16 with checkpointing": (
-        TrainableParts(lora_rank=16, recompute=True),
-        "adamw",
-    ),
+    "LORA_RANK=16 with checkpointing": (TrainableParts(lora_rank=16, recompute=True), "adamw"),
 }
 
 
@@ -130,9 +127,7 @@ def measure(shape: GPTShape, mode: str, precision: str) -> Measured:
     """Measures the second of two steps, when the optimizer's states exist."""
     on_gpu = torch.cuda.is_available()
     (learning, optimizer), device = MODES[mode], "cuda" if on_gpu else "cpu"
-    learner = synthetic.new_learner(
-        shape, precision, device, optimizer=optimizer, trainable=learning
-    )
+    learner = synthetic.new_learner(shape, precision, device, optimizer=optimizer, trainable=learning)
     codes = int(CLIP_SECONDS * CODE_RATE / SAMPLES_PER_CODE)
     batch = synthetic.noise_batch(shape, [(TEXT_IDS, codes, CONDITIONING_FRAMES)], CLIP_SECONDS)
     gc.collect()

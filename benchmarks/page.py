@@ -84,9 +84,7 @@ def record(results: Mapping[str, Result], rows: Sequence[JudgedGoal]) -> str:
     columns = ("result", "command", "taken", "how", "figures")
     parts = [RECORD_HEAD]
     for subject in SUBJECTS:
-        cells = [
-            _record_row(name, results[name]) for name in order if results[name].subject == subject
-        ]
+        cells = [_record_row(name, results[name]) for name in order if results[name].subject == subject]
         if cells:
             parts += [f"## {subject}\n", "\n".join(markdown(columns, cells)) + "\n"]
     return "\n".join(parts)
@@ -101,10 +99,12 @@ def _record_row(name: str, result: Result) -> Sequence[str]:
     if result.runs_at:
         command += f" at `{result.runs_at}`"
     return (
-        f'<a id="{name}"></a>{cell(result.title)}', command, cell("; ".join(taken)),
+        f'<a id="{name}"></a>{cell(result.title)}',
+        command,
+        cell("; ".join(taken)),
         cell(result.method or f"recorded {result.recorded}"),
         f"[{name}.json](results/{name}.json)",
-    )  # fmt: skip
+    )
 
 
 def _goal_row(one: JudgedGoal, results: Mapping[str, Result]) -> Sequence[str]:
@@ -120,8 +120,7 @@ def _goal_row(one: JudgedGoal, results: Mapping[str, Result]) -> Sequence[str]:
         # A ratio or a difference is compared with figures of another unit.
         is_derived = bool(goal.divided_by or goal.minus)
         others = [
-            f"{name}: {amount(value, '' if is_derived else goal.unit)}"
-            for name, value in one.beside.items()
+            f"{name}: {amount(value, '' if is_derived else goal.unit)}" for name, value in one.beside.items()
         ]
         shown += f" ({', '.join(others)})" if others else ""
         verdict = "reached" if one.verdict == "reached" else f"**missed**: {goal.reason}"

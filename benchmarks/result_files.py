@@ -24,22 +24,34 @@ from machine.errors import SotaqueError
 
 FOLDER = Path(__file__).parent / "results"
 Subject = Literal[
-    "Training", "Speaking", "Voice quality", "Evaluation", "Datasets", "Service", "Memory", "Tests",
-    "GPU",
-]  # fmt: skip
+    "Training", "Speaking", "Voice quality", "Evaluation", "Datasets", "Service", "Memory", "Tests", "GPU"
+]
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 # The section of each benchmark's results.
 SUBJECT_OF: dict[str, Subject] = {
-    "data": "Training", "gpu": "GPU", "guard": "Speaking", "loading": "Speaking",
-    "memory": "Memory", "nearness": "Voice quality", "serving": "Service", "speaking": "Speaking",
-    "text": "Speaking", "training": "Training",
-}  # fmt: skip
+    "data": "Training",
+    "gpu": "GPU",
+    "guard": "Speaking",
+    "loading": "Speaking",
+    "memory": "Memory",
+    "nearness": "Voice quality",
+    "serving": "Service",
+    "speaking": "Speaking",
+    "text": "Speaking",
+    "training": "Training",
+}
 # Below this load average, the machine is otherwise idle.
 QUIET_LOAD = 0.5
 _CPU_FEATURES = {
-    "avx2": "AVX2", "avx512f": "AVX512", "avx512_bf16": "AVX512-bf16", "avx512_vnni": "VNNI",
-    "avx_vnni": "VNNI", "amx_bf16": "AMX", "asimd": "NEON", "bf16": "bf16",
-}  # fmt: skip
+    "avx2": "AVX2",
+    "avx512f": "AVX512",
+    "avx512_bf16": "AVX512-bf16",
+    "avx512_vnni": "VNNI",
+    "avx_vnni": "VNNI",
+    "amx_bf16": "AMX",
+    "asimd": "NEON",
+    "bf16": "bf16",
+}
 # Recording a result changes these files; they do not count as changes of the code.
 _GENERATED = (":!benchmarks/results", ":!benchmarks/record.md", ":!docs/benchmarks.md")
 
@@ -122,9 +134,7 @@ def read(path: Path) -> Result:
     try:
         return Result.model_validate_json(path.read_text(encoding="utf-8"))
     except ValidationError as error:
-        raise ResultError(
-            f"{path.name}: {faults(error)}. Fix the file, or record it again."
-        ) from None
+        raise ResultError(f"{path.name}: {faults(error)}. Fix the file, or record it again.") from None
 
 
 def faults(error: ValidationError) -> str:
@@ -174,9 +184,8 @@ def start() -> dict[str, Any]:
 
 
 def record(
-    name: str, arguments: argparse.Namespace, words: Sequence[str], began: Mapping[str, Any],
-    figures: Any,
-) -> Path:  # fmt: skip
+    name: str, arguments: argparse.Namespace, words: Sequence[str], began: Mapping[str, Any], figures: Any
+) -> Path:
     """Writes the result of a run. Fields that a person wrote into an earlier file of that name
     (title, method) stay."""
     variant = arguments.record

@@ -88,10 +88,7 @@ def measured(pid: int, url: str, rounds: int) -> dict[str, Any]:
             for _ in range(rounds)
             for milliseconds in pool.map(lambda text: first_byte_ms(url, text), sentences)
         ]
-    return {
-        "memory_mb": memory,
-        "first_byte_ms": {"alone": middle(alone), "eight": middle(together)},
-    }
+    return {"memory_mb": memory, "first_byte_ms": {"alone": middle(alone), "eight": middle(together)}}
 
 
 def middle(values: Sequence[float]) -> dict[str, float]:
@@ -103,9 +100,7 @@ def middle(values: Sequence[float]) -> dict[str, float]:
 def first_byte_ms(url: str, text: str) -> float:
     """Milliseconds until the first byte of a text's audio; the rest is read, too."""
     asked = json.dumps({"input": text, "response_format": "pcm"}).encode()
-    request = urllib.request.Request(
-        f"{url}/v1/audio/speech", asked, {"Content-Type": "application/json"}
-    )
+    request = urllib.request.Request(f"{url}/v1/audio/speech", asked, {"Content-Type": "application/json"})
     began = time.perf_counter()
     with urllib.request.urlopen(request, timeout=120) as answer:
         answer.read(1)

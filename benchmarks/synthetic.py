@@ -35,9 +35,7 @@ FULL_SHAPE = GPTShape(text_ids=6681, text_start=261)
 LANGUAGES = ("en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh-cn", "ja")
 _CONFIG = Path(__file__).with_name("xtts_config.json")
 CLIPS = 8
-CLIP_TEXTS = (
-    "one two three", "four five six", "seven eight nine", "a short one", "the last of all",
-)  # fmt: skip
+CLIP_TEXTS = ("one two three", "four five six", "seven eight nine", "a short one", "the last of all")
 # Coqui's recipe: recipes/ljspeech/xtts_v2/train_gpt_xtts.py.
 LEARNING_RATE = 5e-6
 
@@ -126,10 +124,12 @@ def _config(shape: GPTShape) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(_CONFIG.read_text(encoding="utf-8"))
     found["languages"] = LANGUAGES
     found["model_args"] |= {
-        "gpt_layers": shape.layers, "gpt_n_model_channels": shape.width,
-        "gpt_n_heads": shape.heads, "gpt_number_text_tokens": shape.text_ids,
+        "gpt_layers": shape.layers,
+        "gpt_n_model_channels": shape.width,
+        "gpt_n_heads": shape.heads,
+        "gpt_number_text_tokens": shape.text_ids,
         "decoder_input_dim": shape.width,
-    }  # fmt: skip
+    }
     return found
 
 
@@ -211,9 +211,7 @@ def onnx_voice(folder: Path, kind: str, threads: int, *, low: bool = False) -> F
     from extras.onnx.speech.backend import OnnxBackend
     from xtts.inference.speech import Voice
 
-    model = loading.load_onnx_model(
-        export_onnx(folder), onnx_config(kind, threads, low=low), verify=False
-    )
+    model = loading.load_onnx_model(export_onnx(folder), onnx_config(kind, threads, low=low), verify=False)
     model.config = replace(model.config, gpt=replace(model.config.gpt, audio_stop=-1))
     random = np.random.default_rng(0)
     speaker = random.standard_normal((1, 512, 1)).astype(np.float32)
@@ -287,9 +285,15 @@ def batches(base: Path, data: Path, cache: Path) -> tuple["ModelConfig", "Batche
     kept = features.build(clips, base, config, cache)
     everything = tuple(range(len(clips.clips)))
     made = Batches(
-        clips.clips, everything, kept, config.gpt, seed=0, batch_seconds=40.0, stop_input=False,
+        clips.clips,
+        everything,
+        kept,
+        config.gpt,
+        seed=0,
+        batch_seconds=40.0,
+        stop_input=False,
         sources=everything,
-    )  # fmt: skip
+    )
     return config, made
 
 
@@ -298,9 +302,14 @@ def recipe(precision: str, **changes: Any) -> "OptimizationConfig":
     from train.optim.optimizer import OptimizationConfig
 
     return OptimizationConfig(
-        learning_rate=LEARNING_RATE, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0, seed=0,
-        precision=precision, **changes,
-    )  # fmt: skip
+        learning_rate=LEARNING_RATE,
+        warmup_steps=1,
+        weight_decay=0.01,
+        gradient_clip=1.0,
+        seed=0,
+        precision=precision,
+        **changes,
+    )
 
 
 def new_learner(shape: GPTShape, precision: str, device: str = "cpu", **changes: Any) -> "Learner":

@@ -68,9 +68,7 @@ def plain(text: str, language: str) -> str:
     text = unicodedata.normalize("NFC", text.casefold()).replace("\u00ad", "")
     for one, other in _SPELLINGS:
         text = text.replace(one, other)
-    kept = "".join(
-        character if unicodedata.category(character)[0] in "LMN" else " " for character in text
-    )
+    kept = "".join(character if unicodedata.category(character)[0] in "LMN" else " " for character in text)
     return re.sub(r"\s+", "" if language in _ROMANISED else " ", kept).strip()
 
 

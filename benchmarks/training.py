@@ -53,16 +53,10 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     base_speed = rows["coqui as it stands"]["audio_seconds_per_second"]
     for row in rows.values():
         row["times_coqui"] = round(row["audio_seconds_per_second"] / base_speed, 2)
-    return {
-        "threads": arguments.threads,
-        "rounds": arguments.rounds,
-        "variants": rows,
-    }
+    return {"threads": arguments.threads, "rounds": arguments.rounds, "variants": rows}
 
 
-def passes(
-    base: Path, folder: Path, arguments: argparse.Namespace
-) -> Iterator[tuple[str, Measured]]:
+def passes(base: Path, folder: Path, arguments: argparse.Namespace) -> Iterator[tuple[str, Measured]]:
     """A pass of each variant a round, in turns. At full size a side is loaded again when its turn
     comes; else both stay. The first pass of each variant in a process is not counted."""
     given = (base, folder / "data", folder / "cache", arguments.threads)
@@ -204,10 +198,7 @@ def coqui(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
             "loss": sum(losses) / len(losses),
         }
 
-    return {
-        "coqui as it stands": lambda: taken(False),
-        "coqui, bf16 and kept features": lambda: taken(True),
-    }
+    return {"coqui as it stands": lambda: taken(False), "coqui, bf16 and kept features": lambda: taken(True)}
 
 
 def grouped(clips: tuple[int, ...], size: int) -> list[tuple[int, ...]]:

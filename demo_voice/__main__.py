@@ -24,9 +24,14 @@ from machine.errors import SotaqueError
 from xtts.model import discriminators
 
 FILES = (
-    "model.pth", "dvae.pth", "mel_stats.pth", "vocab.json", "config.json", "reference.wav",
+    "model.pth",
+    "dvae.pth",
+    "mel_stats.pth",
+    "vocab.json",
+    "config.json",
+    "reference.wav",
     discriminators.FILE,
-)  # fmt: skip
+)
 STAGES = ("texts", "speech", "listener", "codec", "pretraining", "vocoder", "package", "clips")
 LEARNING = STAGES[2:6]
 

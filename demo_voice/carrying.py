@@ -26,9 +26,7 @@ def pack(work: Path, to: Path) -> None:
         path = work / f"{name}.pt"
         if path.is_file():
             content = torch.load(path, map_location="cpu", weights_only=True)
-            found[name] = {
-                key: _halved(part) for key, part in content.items() if key not in LEFT_OUT
-            }
+            found[name] = {key: _halved(part) for key, part in content.items() if key not in LEFT_OUT}
     file = io.BytesIO()
     torch.save(found, file)
     whole = file.getbuffer()

@@ -119,8 +119,11 @@ def learn(at: Workplace, speech: Speech) -> None:
         return f"L1 {means[0]:.4f}, {read}, {in_use} codes in use"
 
     parts: dict[str, stages.Stateful] = {
-        "dvae": dvae, "reader": reader, "scales": scales, "optimizer": optimizer
-    }  # fmt: skip
+        "dvae": dvae,
+        "reader": reader,
+        "scales": scales,
+        "optimizer": optimizer,
+    }
     stages.learn(path, stage, clock, parts, step_of, report)
 
 
@@ -155,9 +158,8 @@ class Reader(nn.Module):
         logits = self.read(codes).transpose(1, 2).float()
         known = (phones != 255).flatten()
         lost = F.cross_entropy(
-            logits.reshape(-1, PHONE_IDS), phones.flatten().clamp(max=PHONE_IDS - 1),
-            reduction="none",
-        )  # fmt: skip
+            logits.reshape(-1, PHONE_IDS), phones.flatten().clamp(max=PHONE_IDS - 1), reduction="none"
+        )
         wrong = (lost * known).sum() / known.sum().clamp(min=1)
         voiced = ~pitches.isnan()
         away = (self.melody(codes).transpose(1, 2).float() - pitches.nan_to_num()).abs()

@@ -100,9 +100,7 @@ def learn(at: Workplace, speech: Speech) -> None:
             f"pitch {means[3]:.3f} octaves"
         )
 
-    parts: dict[str, stages.Stateful] = {
-        "encoder": encoder, "heads": heads, "optimizer": optimizer
-    }  # fmt: skip
+    parts: dict[str, stages.Stateful] = {"encoder": encoder, "heads": heads, "optimizer": optimizer}
     stages.learn(path, stage, stages.Clock(at.seconds), parts, step_of, report)
 
 
@@ -173,9 +171,7 @@ def load(at: Workplace) -> SpeakerEncoder:
 
 
 @torch.inference_mode()
-def embeddings(
-    encoder: SpeakerEncoder, speech: Speech, every: int = 1, seconds: float = 4.0
-) -> Tensor:
+def embeddings(encoder: SpeakerEncoder, speech: Speech, every: int = 1, seconds: float = 4.0) -> Tensor:
     """An embedding `[clips, 512]` of the beginning of every n-th clip."""
     resample = resampler(SPEAKER_RATE).to(speech.device)
     net: Any = encoder.net

@@ -60,9 +60,7 @@ def write(
         state |= {prefix + name: tensor for name, tensor in module.state_dict().items()}
     state["mel_stats"] = mel_stats
     torch.save({"model": _halved(state)}, folder / "model.pth")
-    kept = {
-        name: tensor for name, tensor in dvae.state_dict().items() if not name.startswith(_LEFT_OUT)
-    }
+    kept = {name: tensor for name, tensor in dvae.state_dict().items() if not name.startswith(_LEFT_OUT)}
     torch.save(_halved(kept), folder / "dvae.pth")
     torch.save(mel_stats.cpu(), folder / "mel_stats.pth")
     if discriminators is not None:
@@ -125,21 +123,37 @@ def tokenizer_json(tokens: Sequence[str], special: Sequence[str]) -> dict[str, A
     """A vocabulary in the format of the tokenizers library: tokens by id, without merges."""
     added = [
         {
-            "id": tokens.index(token), "special": True, "content": token, "single_word": False,
-            "lstrip": False, "rstrip": False, "normalized": False,
+            "id": tokens.index(token),
+            "special": True,
+            "content": token,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
         }
         for token in special
-    ]  # fmt: skip
+    ]
     model: dict[str, Any] = {
-        "type": "BPE", "dropout": None, "unk_token": "[UNK]", "continuing_subword_prefix": None,
-        "end_of_word_suffix": None, "fuse_unk": False,
-        "vocab": {token: number for number, token in enumerate(tokens)}, "merges": [],
-    }  # fmt: skip
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "vocab": {token: number for number, token in enumerate(tokens)},
+        "merges": [],
+    }
     return {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
-        "normalizer": None, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None,
-        "decoder": None, "model": model,
-    }  # fmt: skip
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": None,
+        "decoder": None,
+        "model": model,
+    }
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -128,9 +128,7 @@ class Lessons:
         owners = torch.arange(len(clips), device=clips.device)
         return self._rows(clips, self.speech.others(clips, generator), owners, generator)
 
-    def _rows(
-        self, clips: Tensor, heard: Tensor, owners: Tensor, generator: torch.Generator
-    ) -> Rows:
+    def _rows(self, clips: Tensor, heard: Tensor, owners: Tensor, generator: torch.Generator) -> Rows:
         """heard: the clips from which references are cut; owners: the reference of each row."""
         speech, device = self.speech, self.speech.device
         text_lengths, lengths = self.text_lengths[clips], speech.codes[clips]
@@ -149,10 +147,16 @@ class Lessons:
         references = self.mels.heard[at].float().transpose(1, 2)
         real = span < (heard_lengths * FRAMES_PER_CODE)[:, None]
         return Rows(
-            text, text_lengths, self.codes[places], lengths,
-            references * real[:, None], heard_lengths * FRAMES_PER_CODE, owners,
-            mels, speech.pitch[places],
-        )  # fmt: skip
+            text,
+            text_lengths,
+            self.codes[places],
+            lengths,
+            references * real[:, None],
+            heard_lengths * FRAMES_PER_CODE,
+            owners,
+            mels,
+            speech.pitch[places],
+        )
 
 
 class Grid(NamedTuple):
@@ -183,13 +187,9 @@ def grid(rows: Rows, recipe: BaseRecipe) -> Grid:
     text = torch.where(at == 0, shape.text_start, torch.where(at <= texts, said, shape.text_stop))
     place = (at - start).clamp(min=0)
     code = rows.codes.gather(1, (place - 1).clamp(0, rows.codes.shape[1] - 1))
-    audio = torch.where(
-        place == 0, shape.audio_start, torch.where(place <= codes, code, shape.audio_stop)
-    )
+    audio = torch.where(place == 0, shape.audio_start, torch.where(place <= codes, code, shape.audio_stop))
     next_text = rows.text.gather(1, at.clamp(max=rows.text.shape[1] - 1))
-    text_targets = torch.where(
-        at < texts, next_text, torch.where(at == texts, shape.text_stop, IGNORED)
-    )
+    text_targets = torch.where(at < texts, next_text, torch.where(at == texts, shape.text_stop, IGNORED))
     next_code = rows.codes.gather(1, place.clamp(max=rows.codes.shape[1] - 1))
     audio_targets = torch.where(place < codes, next_code, shape.audio_stop)
     audio_targets = torch.where(is_audio, audio_targets, IGNORED)
@@ -250,9 +250,7 @@ class Pupil(nn.Module):
         real = torch.arange(count, device=hidden.device) < rows.code_lengths[:, None]
         pairs = torch.cat((latents[:, :-1], latents[:, 1:]), 2)[real]
         return {
-            "text": F.cross_entropy(
-                text.float(), laid.text_targets[laid.is_text], ignore_index=IGNORED
-            ),
+            "text": F.cross_entropy(text.float(), laid.text_targets[laid.is_text], ignore_index=IGNORED),
             "audio": F.cross_entropy(audio.float(), laid.audio_targets[laid.is_audio]),
             "mel": F.l1_loss(self.mel_head(pairs).float(), rows.mels[real].float()),
             "pitch": pitch_loss(self.pitch_head(pairs).float(), rows.pitches[real].float()),
@@ -343,12 +341,8 @@ def _optimizers(pupil: Pupil, rate: float) -> dict[str, torch.optim.Optimizer]:
     ours = {id(weight) for weight in matrices}
     others = [weight for weight in pupil.parameters() if id(weight) not in ours]
     return {
-        "muon": torch.optim.Muon(
-            matrices, lr=rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"
-        ),
-        "optimizer": torch.optim.AdamW(
-            others, lr=rate, betas=(0.9, 0.96), weight_decay=0.01, fused=True
-        ),
+        "muon": torch.optim.Muon(matrices, lr=rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        "optimizer": torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.96), weight_decay=0.01, fused=True),
     }
 
 

@@ -71,11 +71,18 @@ class BaseRecipe:
 
 def _gpt(layers: int, width: int, heads: int) -> GPTShape:
     return GPTShape(
-        text_ids=len(CHARACTERS), text_start=len(CHARACTERS) - 1, text_stop=0,
-        layers=layers, width=width, heads=heads,
-        audio_ids=1026, audio_start=1024, audio_stop=1025, max_text_tokens=202,
+        text_ids=len(CHARACTERS),
+        text_start=len(CHARACTERS) - 1,
+        text_stop=0,
+        layers=layers,
+        width=width,
+        heads=heads,
+        audio_ids=1026,
+        audio_start=1024,
+        audio_stop=1025,
+        max_text_tokens=202,
         max_audio_tokens=325,
-    )  # fmt: skip
+    )
 
 
 FULL = BaseRecipe(
@@ -91,9 +98,7 @@ FULL = BaseRecipe(
     guided_steps=800,
     quiet_steps=1200,
     gpt=_gpt(layers=4, width=256, heads=4),
-    dvae=DVAEShape(
-        num_codes=1024, codebook_dim=128, hidden_dim=128, num_resnet_blocks=3, num_layers=2
-    ),
+    dvae=DVAEShape(num_codes=1024, codebook_dim=128, hidden_dim=128, num_resnet_blocks=3, num_layers=2),
     speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (16, 32, 48, 64), keeps_spectrum=True),
     vocoder_shape=SourceFilterShape(384, 6, 128, 4, speaker_channels=64),
     critics=16,

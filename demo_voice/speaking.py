@@ -68,9 +68,7 @@ def write_texts(recipe: BaseRecipe, work: Path) -> None:
             said.append(text)
             ids.append(np.array(reader.ids(phones), np.uint8))
     lengths = np.array([len(one) for one in ids], np.int32)
-    np.savez_compressed(
-        path, texts=np.array("\n".join(said)), ids=np.concatenate(ids), lengths=lengths
-    )
+    np.savez_compressed(path, texts=np.array("\n".join(said)), ids=np.concatenate(ids), lengths=lengths)
 
 
 def speak_all(

@@ -37,8 +37,7 @@ class Clip:
 def write_shard(path: Path, spoken: Sequence[Spoken], said: Sequence[tuple[str, str]]) -> None:
     """Writes clips and their (text, person)."""
     clips = [
-        (text, who, len(one.wave), len(one.pitch))
-        for (text, who), one in zip(said, spoken, strict=True)
+        (text, who, len(one.wave), len(one.pitch)) for (text, who), one in zip(said, spoken, strict=True)
     ]
     waiting = path.with_suffix(".part")
     with waiting.open("wb") as file:  # given the name, numpy would append .npz
@@ -103,9 +102,7 @@ class Speech:
     def of_person(self) -> list[Tensor]:
         """The clips of each person."""
         order = self.persons.cpu()
-        return [
-            torch.nonzero(order == one).flatten().to(self.device) for one in range(len(self.names))
-        ]
+        return [torch.nonzero(order == one).flatten().to(self.device) for one in range(len(self.names))]
 
     def others(self, clips: Tensor, generator: torch.Generator) -> Tensor:
         """For each clip, another clip of the same person; the same one if there is no other."""
@@ -138,8 +135,7 @@ class Mels:
         self.speech = speech
         total = int(speech.codes.sum()) * FRAMES_PER_CODE
         self.codec, self.heard = (
-            torch.zeros(total, MEL_BANDS, dtype=torch.float16, device=speech.device)
-            for _ in range(2)
+            torch.zeros(total, MEL_BANDS, dtype=torch.float16, device=speech.device) for _ in range(2)
         )
         order = speech.counts.argsort()
         resample = resampler(CODE_RATE).to(speech.device)
@@ -160,9 +156,7 @@ class Mels:
     def scales(self) -> Tensor:
         """`mel_stats` `[80]`: each band's standard deviation. Coqui's front-end divides by it but
         does not subtract the mean, so the biases learn it."""
-        return (
-            self.codec[:: max(1, len(self.codec) // 2_000_000)].float().std(0).clamp(min=1.0).cpu()
-        )
+        return self.codec[:: max(1, len(self.codec) // 2_000_000)].float().std(0).clamp(min=1.0).cpu()
 
     def scale(self, mel_stats: Tensor) -> None:
         """Divides all frames by `mel_stats`."""

@@ -104,9 +104,7 @@ def learn(
         step += 1
         now, last = time.monotonic(), clock.share >= 1.0
         if now - said > SECONDS_BETWEEN_LINES or last:
-            means = [
-                float(torch.stack(list(column)).mean()) for column in zip(*logged, strict=True)
-            ]
+            means = [float(torch.stack(list(column)).mean()) for column in zip(*logged, strict=True)]
             print(f"{path.stem}: step {step}, {clock.share:.0%}, {report(means)}", flush=True)
             said = now
         if now - saved > SECONDS_BETWEEN_SNAPSHOTS or last:
@@ -114,9 +112,7 @@ def learn(
             saved = now
 
 
-def descend(
-    loss: Tensor, optimizers: Sequence[Optimizer], clipped: nn.Module | None = None
-) -> None:
+def descend(loss: Tensor, optimizers: Sequence[Optimizer], clipped: nn.Module | None = None) -> None:
     """One optimizer step. clipped: a module whose gradients are clipped to a norm of 1."""
     for optimizer in optimizers:
         optimizer.zero_grad(set_to_none=True)

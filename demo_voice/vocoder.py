@@ -119,9 +119,7 @@ def learn(at: Workplace, speech: Speech, lessons: Lessons) -> None:
     # A continued vocoder speaks already; it has only the new speakers to learn.
     quiet_steps = at.recipe.quiet_steps // (4 if at.base else 1)
     decoder: Any = net.waveform_decoder
-    new_optimizer = partial(
-        torch.optim.AdamW, lr=stage.learning_rate, betas=(0.8, 0.99), fused=True
-    )
+    new_optimizer = partial(torch.optim.AdamW, lr=stage.learning_rate, betas=(0.8, 0.99), fused=True)
     own, theirs = new_optimizer(net.parameters()), new_optimizer(critics.parameters())
     low = partial(stages.low_precision, at.device)
     zero = torch.zeros((), device=at.device)
@@ -149,9 +147,7 @@ def learn(at: Workplace, speech: Speech, lessons: Lessons) -> None:
         names = ("mel", "critics", "features", "pitch")
         return ", ".join(f"{name} {mean:.4f}" for name, mean in zip(names, means, strict=True))
 
-    parts: dict[str, stages.Stateful] = {
-        "net": net, "critics": critics, "own": own, "theirs": theirs
-    }  # fmt: skip
+    parts: dict[str, stages.Stateful] = {"net": net, "critics": critics, "own": own, "theirs": theirs}
     stages.learn(at.folder / "vocoder.pt", stage, stages.Clock(at.seconds), parts, step_of, report)
 
 
@@ -178,9 +174,7 @@ def first(at: Workplace, segments: "Segments") -> Vocoder:
     state = net.state_dict() | at.base.vocoder().state_dict()
     encoder = at.base.speaker_encoder().to(at.device)
     old = listener.embeddings(encoder, segments.speech, every=len(segments.speech) // 200 + 1)
-    weight, bias = (
-        state[f"waveform_decoder.filters.speaker.{name}"] for name in ("weight", "bias")
-    )
+    weight, bias = (state[f"waveform_decoder.filters.speaker.{name}"] for name in ("weight", "bias"))
     state["waveform_decoder.filters.speaker.bias"] = bias + weight[:, :, 0] @ old.mean(0).to(weight)
     state["waveform_decoder.filters.speaker.weight"] = 0.1 * weight
     for name in ("weight", "bias"):  # the base's pitches know no speaker

@@ -6,6 +6,21 @@ imports the core and `extras.common`, which holds what several extras share, and
 
 # In the order in which help and /openapi.json list what they offer.
 NAMES = (
-    "cut", "languages", "studio", "distil", "books", "doctor", "inspect", "layouts", "onnx", "ray",
-    "graphs", "eight_bit", "ssml", "dialects", "wyoming", "watermark", "cli",
-)  # fmt: skip
+    "cut",
+    "languages",
+    "studio",
+    "distil",
+    "books",
+    "doctor",
+    "inspect",
+    "layouts",
+    "onnx",
+    "ray",
+    "graphs",
+    "eight_bit",
+    "ssml",
+    "dialects",
+    "wyoming",
+    "watermark",
+    "cli",
+)

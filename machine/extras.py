@@ -72,7 +72,5 @@ def first(port: str) -> Any | None:
 def verbs(program: str) -> dict[str, str]:
     """The verbs that the extras add to a program, each with its module."""
     return {
-        verb: module
-        for declared in offered("VERBS")
-        for verb, module in declared.get(program, {}).items()
+        verb: module for declared in offered("VERBS") for verb, module in declared.get(program, {}).items()
     }

@@ -65,8 +65,9 @@ class MappedFiles:
                 begin = address - address % mmap.PAGESIZE
                 with contextlib.suppress(OSError, AttributeError):
                     ctypes.CDLL(None).madvise(
-                        ctypes.c_void_p(begin), ctypes.c_size_t(address + num_bytes - begin),
+                        ctypes.c_void_p(begin),
+                        ctypes.c_size_t(address + num_bytes - begin),
                         mmap.MADV_DONTNEED,
-                    )  # fmt: skip
+                    )
                 return True
         return False

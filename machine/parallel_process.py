@@ -67,9 +67,12 @@ class ChildProcess:
         self.errors = StderrFile()
         wanted = subprocess.PIPE if pipes else subprocess.DEVNULL
         self._process = subprocess.Popen(
-            tuple(command), stdin=wanted, stdout=output or wanted, stderr=self.errors.fileno(),
+            tuple(command),
+            stdin=wanted,
+            stdout=output or wanted,
+            stderr=self.errors.fileno(),
             start_new_session=True,
-        )  # fmt: skip
+        )
 
     @property
     def pid(self) -> int:

@@ -94,9 +94,8 @@ def run_with_timeout(
     with _memory_file(given) as stdin, _memory_file() as out, _memory_file() as errors:
         try:
             child = subprocess.Popen(
-                tuple(command), env=environ, stdin=stdin, stdout=out, stderr=errors,
-                start_new_session=True,
-            )  # fmt: skip
+                tuple(command), env=environ, stdin=stdin, stdout=out, stderr=errors, start_new_session=True
+            )
         except (OSError, ValueError) as error:
             fault = f"{command[0]} cannot be started ({error})"
             return ProcessResult(None, "", "", time.monotonic() - started, fault)

@@ -46,17 +46,20 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """One line per row, with columns two spaces apart."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
 
 
 def wrapped(text: str, indent: str = "", first: str | None = None) -> list[str]:
     """Wraps text to 100 characters; `first` replaces the indent of the first line."""
     return textwrap.wrap(
-        " ".join(text.split()), WIDTH, initial_indent=indent if first is None else first,
-        subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+        " ".join(text.split()),
+        WIDTH,
+        initial_indent=indent if first is None else first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def printable(text: str) -> str:

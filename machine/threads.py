@@ -72,9 +72,8 @@ class PassingThreads:
 
 
 def _do(
-    before: threading.Thread | None, future: "Future[T]", begin: Callable[[], object],
-    task: Callable[[], T],
-) -> None:  # fmt: skip
+    before: threading.Thread | None, future: "Future[T]", begin: Callable[[], object], task: Callable[[], T]
+) -> None:
     if before is not None:
         before.join()
     if not future.set_running_or_notify_cancel():

@@ -32,9 +32,7 @@ def write_all(folder: Path) -> list[Bad]:
     return FILES
 
 
-def encoded(
-    samples: np.ndarray, form: str = "WAV", subtype: str = "PCM_16", rate: int = RATE
-) -> bytes:
+def encoded(samples: np.ndarray, form: str = "WAV", subtype: str = "PCM_16", rate: int = RATE) -> bytes:
     """`[samples]` or `[samples, channels]` as the bytes of a file."""
     file = BytesIO()
     soundfile.write(file, samples, rate, format=form, subtype=subtype)

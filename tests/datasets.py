@@ -24,9 +24,7 @@ def make_dataset(
         sound = a_sound(seconds * (1 + 0.02 * number), rate, seed=number, pitch=110 + 60 * speaker)
         soundfile.write(folder / "wavs" / f"{name}.wav", sound, rate, subtype="PCM_16")
         text = f"This is clip {WORDS[number % 10]}, number {WORDS[number // 10 % 10]}."
-        rows.append(
-            f"{name}|{text}" if speakers == 1 else f"wavs/{name}.wav|{text}|speaker-{speaker}"
-        )
+        rows.append(f"{name}|{text}" if speakers == 1 else f"wavs/{name}.wav|{text}|speaker-{speaker}")
     (folder / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     return folder
 

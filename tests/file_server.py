@@ -88,9 +88,7 @@ class Server:
         else:
             self._file(to, bad)
 
-    def _plain(
-        self, to: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes
-    ) -> None:
+    def _plain(self, to: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes) -> None:
         to.send_response(status)
         for name, value in {"Content-Length": str(len(body)), **headers}.items():
             to.send_header(name, value)

@@ -141,16 +141,11 @@ def lines(folder: Path) -> list[Line]:
 def journey(seen: Sequence[Line], spans: Sequence[tuple[float, float]]) -> Journey:
     """The modules and shapes within the spans, (from, to) in seconds."""
     within = [one for one in seen if any(begin <= one.seconds <= end for begin, end in spans)]
-    names = {
-        kind: sorted({one.name for one in within if one.kind == kind})
-        for kind in ("module", "shape")
-    }
+    names = {kind: sorted({one.name for one in within if one.kind == kind}) for kind in ("module", "shape")}
     return Journey(names["module"], names["shape"])
 
 
-def spans_of(
-    seen: Sequence[Line], functions: Sequence[tuple[str, str]]
-) -> Iterator[tuple[float, float]]:
+def spans_of(seen: Sequence[Line], functions: Sequence[tuple[str, str]]) -> Iterator[tuple[float, float]]:
     """From the first call of each function to its return."""
     for module, name in functions:
         both = f"{module}:{name}"
@@ -163,11 +158,16 @@ def spans_of(
 def of_training(folder: Path) -> Mapping[str, Journey]:
     """The journeys of a clip and an epoch, in an epoch of the embedded dataset's first clips."""
     settings = {
-        "MAX_TRAIN_SAMPLES": "12", "NUM_EPOCHS": "1", "TENSORBOARD": "off", "BLEND": "off",
+        "MAX_TRAIN_SAMPLES": "12",
+        "NUM_EPOCHS": "1",
+        "TENSORBOARD": "off",
+        "BLEND": "off",
         "LEARN_DECODER": "off",
-        "OUTPUT_DIR": str(folder / "output"), "RUNS_DIR": str(folder / "runs"),
-        "CACHE_DIR": str(folder / "cache"), "DEVICE": "cpu",
-    }  # fmt: skip
+        "OUTPUT_DIR": str(folder / "output"),
+        "RUNS_DIR": str(folder / "runs"),
+        "CACHE_DIR": str(folder / "cache"),
+        "DEVICE": "cpu",
+    }
     environment = {**traced_environment(folder), **settings}
     subprocess.run([sys.executable, "-m", "train"], cwd=ROOT, env=environment, check=True)
     seen = lines(folder)
@@ -178,9 +178,13 @@ def of_request(folder: Path) -> Journey:
     """A request's journey through a service that has spoken once already."""
     port = free_port()
     environment = {
-        **traced_environment(folder), "API_PORT": str(port), "OUTPUT_DIR": str(folder / "output"),
-        "VOICES_DIR": str(folder / "voices"), "CACHE_DIR": str(folder / "cache"), "DEVICE": "cpu",
-    }  # fmt: skip
+        **traced_environment(folder),
+        "API_PORT": str(port),
+        "OUTPUT_DIR": str(folder / "output"),
+        "VOICES_DIR": str(folder / "voices"),
+        "CACHE_DIR": str(folder / "cache"),
+        "DEVICE": "cpu",
+    }
     address = f"http://127.0.0.1:{port}"
     service = subprocess.Popen([sys.executable, "-m", "api"], cwd=ROOT, env=environment)
     try:
@@ -228,7 +232,9 @@ if __name__ == "__main__":
     asked = parser.parse_args()
     for name, found in all_of_them().items():
         modules, shapes = GOALS[name]
-        print(f"{name}: {len(found.modules)} modules (goal {modules}), "
-              f"{len(found.shapes)} shapes (goal {shapes})")  # fmt: skip
+        print(
+            f"{name}: {len(found.modules)} modules (goal {modules}), "
+            f"{len(found.shapes)} shapes (goal {shapes})"
+        )
         if asked.names:
             print(json.dumps(found.__dict__, indent=1))

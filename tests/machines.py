@@ -7,20 +7,24 @@ from machine.devices.selection import Environment
 
 # In the order in which the probe runs them.
 OPERATIONS = (
-    "fft", "convolution", "matrix_product", "attention_fp32", "attention_fp16", "attention_bf16",
-    "sampling", "train_step",
-)  # fmt: skip
+    "fft",
+    "convolution",
+    "matrix_product",
+    "attention_fp32",
+    "attention_fp16",
+    "attention_bf16",
+    "sampling",
+    "train_step",
+)
 SOUND = GpuHealth(
-    0, "RTX 3090", (8, 6), 24 << 30,
-    operations=tuple(OperationVerdict(name, True) for name in OPERATIONS),
-)  # fmt: skip
+    0, "RTX 3090", (8, 6), 24 << 30, operations=tuple(OperationVerdict(name, True) for name in OPERATIONS)
+)
 
 
 def failing(*bad: str, outcome: Outcome = Outcome.DEGRADED, **others: object) -> GpuHealth:
     """An RTX 3090 on which these operations fail."""
     operations = tuple(
-        OperationVerdict(name, name not in bad, f"{name} failed." * (name in bad))
-        for name in OPERATIONS
+        OperationVerdict(name, name not in bad, f"{name} failed." * (name in bad)) for name in OPERATIONS
     )
     reason = " ".join(f"{name} failed." for name in bad)
     return replace(SOUND, outcome=outcome, operations=operations, reason=reason, **others)  # type: ignore[arg-type]

@@ -31,9 +31,24 @@ CHARACTERS = "!'(),-./:;?abcdefghijklmnopqrstuvwxyzàáâãçéêíóôõúü"
 # XTTS-v2's languages, and the letters they are read in; Chinese, Japanese and Korean are read in
 # Latin letters.
 ALL_LANGUAGES = (
-    "en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh-cn", "hu", "ko",
-    "ja", "hi",
-)  # fmt: skip
+    "en",
+    "es",
+    "fr",
+    "de",
+    "it",
+    "pt",
+    "pl",
+    "tr",
+    "ru",
+    "nl",
+    "cs",
+    "ar",
+    "zh-cn",
+    "hu",
+    "ko",
+    "ja",
+    "hi",
+)
 ALL_CHARACTERS = "".join(
     chr(code)
     for first, last in ((0x21, 0x7E), (0xA1, 0x17F), (0x400, 0x45F), (0x600, 0x660), (0x900, 0x980))
@@ -46,9 +61,7 @@ SMALL_VOCODER = VocoderShape(
     upsample_initial_channel=32, resblock_kernel_sizes=(3,), resblock_dilation_sizes=((1, 3, 5),)
 )
 SMALL_SPEAKER_ENCODER = SpeakerEncoderShape(layers=(1, 1, 1, 1), num_filters=(8, 8, 16, 16))
-SMALL_DVAE = DVAEShape(
-    num_codes=NUM_CODES, codebook_dim=32, hidden_dim=32, num_resnet_blocks=1, num_layers=2
-)
+SMALL_DVAE = DVAEShape(num_codes=NUM_CODES, codebook_dim=32, hidden_dim=32, num_resnet_blocks=1, num_layers=2)
 
 
 def as_onnx(folder: Path, to: Path, kind: str = "all") -> Path:
@@ -56,9 +69,7 @@ def as_onnx(folder: Path, to: Path, kind: str = "all") -> Path:
     if not has("onnx"):
         pytest.skip("extras/onnx is not installed")
     reference = folder / "reference.wav"
-    source = VoiceFiles(
-        folder, folder / "model.pth", reference if reference.is_file() else None, None
-    )
+    source = VoiceFiles(folder, folder / "model.pth", reference if reference.is_file() else None, None)
     formats.format_for("onnx").export(source, to, kind)
     return to
 
@@ -95,9 +106,14 @@ def ending_base(folder: Path, **sizes: Any) -> Path:
 
 @cache
 def _built(
-    layers: int, width: int, heads: int, coqui_vocoder: bool, seed: int,
-    languages: tuple[str, ...], characters: str,
-) -> "TemporaryDirectory[str]":  # fmt: skip
+    layers: int,
+    width: int,
+    heads: int,
+    coqui_vocoder: bool,
+    seed: int,
+    languages: tuple[str, ...],
+    characters: str,
+) -> "TemporaryDirectory[str]":
     kept = TemporaryDirectory(prefix="tiny-base-")
     folder = Path(kept.name)
     write_vocabulary(folder / "vocab.json", languages, characters)
@@ -167,14 +183,25 @@ def _config(layers: int, width: int, heads: int, coqui_vocoder: bool) -> dict[st
     return {
         "model": "xtts",
         "model_args": {
-            "gpt_layers": layers, "gpt_n_model_channels": width, "gpt_n_heads": heads,
-            "gpt_num_audio_tokens": NUM_CODES + 2, "gpt_start_audio_token": NUM_CODES,
-            "gpt_stop_audio_token": NUM_CODES + 1, "gpt_use_perceiver_resampler": True,
-            "decoder_input_dim": width, "d_vector_dim": 512,
+            "gpt_layers": layers,
+            "gpt_n_model_channels": width,
+            "gpt_n_heads": heads,
+            "gpt_num_audio_tokens": NUM_CODES + 2,
+            "gpt_start_audio_token": NUM_CODES,
+            "gpt_stop_audio_token": NUM_CODES + 1,
+            "gpt_use_perceiver_resampler": True,
+            "decoder_input_dim": width,
+            "d_vector_dim": 512,
         },
-        "temperature": 0.75, "top_k": 50, "top_p": 0.85, "repetition_penalty": 5.0,
-        "gpt_cond_len": 30, "gpt_cond_chunk_len": 4, "max_ref_len": 30, "sotaque": own,
-    }  # fmt: skip
+        "temperature": 0.75,
+        "top_k": 50,
+        "top_p": 0.85,
+        "repetition_penalty": 5.0,
+        "gpt_cond_len": 30,
+        "gpt_cond_chunk_len": 4,
+        "max_ref_len": 30,
+        "sotaque": own,
+    }
 
 
 def _small_decoder(config: ModelConfig) -> dict[str, Tensor]:

@@ -31,8 +31,22 @@ _COUNTED_AT = (2, 4)
 # These launch no kernel: they name or allocate memory.
 _FREE = ("empty", "detach", "alias", "lift", "_unsafe_view", "_reshape_alias", "set_", "resize_")
 # Python's names for operations that ask the device for a value.
-_WAITS = frozenset({"item", "tolist", "cpu", "numpy", "nonzero", "__bool__", "__int__", "__float__",
-                    "__index__", "is_nonzero", "unique", "masked_select"})  # fmt: skip
+_WAITS = frozenset(
+    {
+        "item",
+        "tolist",
+        "cpu",
+        "numpy",
+        "nonzero",
+        "__bool__",
+        "__int__",
+        "__float__",
+        "__index__",
+        "is_nonzero",
+        "unique",
+        "masked_select",
+    }
+)
 
 
 @dataclass(frozen=True)

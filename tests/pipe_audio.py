@@ -30,9 +30,7 @@ def wav_with_a_list() -> bytes:
     """FFmpeg's WAV: a LIST chunk precedes the samples."""
     content = wav(0, 0)
     at = content.index(b"data")
-    return content[:at] + b"LIST" + struct.pack("<I", 26) + b"INFOISFT\x0e\0\0\0" + bytes(14) + (
-        content[at:]
-    )  # fmt: skip
+    return content[:at] + b"LIST" + struct.pack("<I", 26) + b"INFOISFT\x0e\0\0\0" + bytes(14) + (content[at:])
 
 
 def rf64() -> bytes:
@@ -91,11 +89,9 @@ FILES: dict[str, tuple[Callable[[], bytes], float]] = {
     "piped.flac": (flac, 0),
     "streamed.mp3": (mp3, 0.1),
     "cover.mp3": (lambda: cover() + mp3(), 0.1),
-    "cover_and_length.mp3": (
-        lambda: cover() + encoded(SOUND, "MP3", "MPEG_LAYER_III", RATE), 0.1,
-    ),
+    "cover_and_length.mp3": (lambda: cover() + encoded(SOUND, "MP3", "MPEG_LAYER_III", RATE), 0.1),
     "tagged.mp3": (lambda: mp3() + b"TAG".ljust(128, b"\0"), 0.1),
-}  # fmt: skip
+}
 
 
 def correlation(found: np.ndarray) -> float:

@@ -12,16 +12,14 @@ from machine.storage.hashes import sha256_of
 from xtts.download import xtts_v2
 
 CONTENTS: Mapping[str, bytes] = {
-    name: random.Random(name).randbytes(5_000 if name == "model.pth" else 700)
-    for name in xtts_v2.XTTS_V2
+    name: random.Random(name).randbytes(5_000 if name == "model.pth" else 700) for name in xtts_v2.XTTS_V2
 }
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, contents: Mapping[str, bytes] = CONTENTS) -> None:
     """Makes `contents` the published files."""
     written = {
-        name: Written(hashlib.sha256(content).hexdigest(), len(content))
-        for name, content in contents.items()
+        name: Written(hashlib.sha256(content).hexdigest(), len(content)) for name, content in contents.items()
     }
     monkeypatch.setattr(xtts_v2, "XTTS_V2", written)
 

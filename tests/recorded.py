@@ -33,13 +33,30 @@ TEXTS = 40
 BABBLING = 1.7
 GUARDS = {"off": (False, None), "on": (True, None), "on, babbling": (True, BABBLING)}
 STEPS = {
-    "fp32": [], "bf16": ["--precision", "bf16"], "lora": ["--lora-rank", "8"],
-    "8-bit": ["--optimizer", "adamw8bit"], "ema": ["--ema-decay", "0.9"],
-}  # fmt: skip
+    "fp32": [],
+    "bf16": ["--precision", "bf16"],
+    "lora": ["--lora-rank", "8"],
+    "8-bit": ["--optimizer", "adamw8bit"],
+    "ema": ["--ema-decay", "0.9"],
+}
 RUN = [
-    "--max-train-samples", "24", "--num-epochs", "2", "--device", "cpu", "--num-threads", "1",
-    "--tensorboard", "off", "--precision", "fp32", "--log-every", "1", "--keep-checkpoints", "all",
-]  # fmt: skip
+    "--max-train-samples",
+    "24",
+    "--num-epochs",
+    "2",
+    "--device",
+    "cpu",
+    "--num-threads",
+    "1",
+    "--tensorboard",
+    "off",
+    "--precision",
+    "fp32",
+    "--log-every",
+    "1",
+    "--keep-checkpoints",
+    "all",
+]
 QUICK = ["--sample-device", "off", "--evaluate-recogniser", "off"]
 REFUSED = {
     "no such setting": ["train", "--num-epoch", "3"],
@@ -131,11 +148,10 @@ def _among_others(voice: Any, lines: list[str], temperature: float | None) -> It
 
     batcher = ContinuousBatcher(voice.backend(4), voice.guard)
     waiting = [
-        (f"{number}/{seed}", SynthesisRequest(
-            line, "en", seed, temperature, whole=bool(number % 2)
-        ))
-        for seed in SEEDS for number, line in enumerate(lines)
-    ]  # fmt: skip
+        (f"{number}/{seed}", SynthesisRequest(line, "en", seed, temperature, whole=bool(number % 2)))
+        for seed in SEEDS
+        for number, line in enumerate(lines)
+    ]
     said: dict[str, list[Any]] = {name: [] for name, _ in waiting}
     while waiting or not batcher.empty:
         while waiting and batcher.free:
@@ -165,12 +181,8 @@ def described(output: Path) -> dict[str, Any]:
     evaluation = json.loads((output / "evaluation.json").read_text())
     best = json.loads((output / "checkpoints" / "best.json").read_text())
     return {
-        "weights": {
-            path.name: _weights_hash(path) for path in (output / "checkpoints").glob("*.pt")
-        },
-        "samples": {
-            path.name: _hash(path.read_bytes()) for path in (output / "samples").glob("*.wav")
-        },
+        "weights": {path.name: _weights_hash(path) for path in (output / "checkpoints").glob("*.pt")},
+        "samples": {path.name: _hash(path.read_bytes()) for path in (output / "samples").glob("*.wav")},
         "losses": _losses(output),
         "evaluation's keys": sorted(evaluation),
         "best": {name: best.get(name) for name in ("epoch", "blend", "share", "base")},
@@ -229,9 +241,7 @@ def _places(folder: Path, output: Path) -> list[str]:
 def _program(words: list[str], folder: Path) -> None:
     log = folder / "program.log"
     with log.open("a") as file:
-        done = subprocess.run(
-            [sys.executable, "-m", *words], stdout=file, stderr=file, env=_environment()
-        )
+        done = subprocess.run([sys.executable, "-m", *words], stdout=file, stderr=file, env=_environment())
     if done.returncode:
         raise SystemExit(f"{' '.join(words)} ended with {done.returncode}: see {log}")
 
@@ -244,9 +254,10 @@ def _losses(output: Path) -> list[Any]:
     lines = (output / "metrics.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     return [
-        {name: value for name, value in row.items() if "loss" in name} for row in rows
+        {name: value for name, value in row.items() if "loss" in name}
+        for row in rows
         if any("loss" in name for name in row)
-    ]  # fmt: skip
+    ]
 
 
 def _weights_hash(path: Path) -> str:

@@ -34,8 +34,14 @@ MAY_NOT_IMPORT = {
 }
 # Coqui's learning part and trainer import transformers (8.9 s against 2.6 s) and have broken with
 # it: they are the reference in tests/peers and benchmarks, never a dependency of our code.
-PEERS_ONLY = ("transformers", "trainer", "TTS.tts.models.xtts", "TTS.tts.layers.xtts.gpt",
-              "TTS.tts.layers.xtts.trainer", "TTS.tts.layers.tortoise.arch_utils")  # fmt: skip
+PEERS_ONLY = (
+    "transformers",
+    "trainer",
+    "TTS.tts.models.xtts",
+    "TTS.tts.layers.xtts.gpt",
+    "TTS.tts.layers.xtts.trainer",
+    "TTS.tts.layers.tortoise.arch_utils",
+)
 VAGUE = {"utils", "util", "helpers", "helper", "core", "manager", "service", "common", "misc"}
 # The settings read the environment. The others, and why:
 READS_ENVIRONMENT = {
@@ -122,9 +128,7 @@ def test_no_modules_import_each_other():
         for name, path in modules.items()
     }
     # Importing a module also imports its package's own module, which does no work.
-    edges = {
-        name: {one for one in to if not name.startswith(one + ".")} for name, to in edges.items()
-    }
+    edges = {name: {one for one in to if not name.startswith(one + ".")} for name, to in edges.items()}
     while leaves := {name for name, to in edges.items() if not to & edges.keys()}:
         edges = {name: to for name, to in edges.items() if name not in leaves}
     # Modules that import a circle without being in it are removed too.
@@ -140,10 +144,11 @@ def dotted(path: Path) -> str:
 def test_coquis_learning_part_is_for_comparison_only():
     tests = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py")]
     users = [
-        path for path in (*MODULES, *tests)
+        path
+        for path in (*MODULES, *tests)
         if re.search("transformers|trainer|TTS", (ROOT / path).read_text(encoding="utf-8"))
         and any(within(one.module, name) for one in imports(path) for name in PEERS_ONLY)
-    ]  # fmt: skip
+    ]
     assert [path for path in users if not {"peers", "benchmarks"} & set(path.parts[:2])] == []
 
 
@@ -175,9 +180,7 @@ def unsafe_loads(path: Path) -> Iterator[str]:
         if safe not in (None, "True") or (loads and safe != "True"):
             yield f"{path}:{node.lineno}: {ast.unparse(node.func)} with weights_only={safe}"
     runnable = {"pickle", "dill", "cloudpickle", "joblib", "shelve"}
-    yield from (
-        f"{path}:{one.line}: {one.module}" for one in imports(path) if one.module in runnable
-    )
+    yield from (f"{path}:{one.line}: {one.module}" for one in imports(path) if one.module in runnable)
 
 
 def test_the_environment_is_read_in_one_place():
@@ -233,8 +236,7 @@ def test_every_command_that_is_told_can_be_run():
         (name, str(page.relative_to(ROOT)))
         for page in pages
         for name in re.findall(
-            rf"(?:-m\"?,? \"?|\$\(RUN\) )((?:{ours})(?:\.[a-z_]+)*)",
-            page.read_text(encoding="utf-8"),
+            rf"(?:-m\"?,? \"?|\$\(RUN\) )((?:{ours})(?:\.[a-z_]+)*)", page.read_text(encoding="utf-8")
         )
     }
     assert len(named) > 30
@@ -342,12 +344,19 @@ def test_every_extra_is_listed_and_every_name_has_a_folder():
 
 # Ports that one extra has, with the names that `machine.extras` says its module defines.
 ONE_EXTRA_EACH = {
-    "LANGUAGES": ("report_lacking",), "LAYOUTS": ("read",),
-    "REHEARSAL": ("rehearsal_of",), "OPTIMIZER": ("AdamW8bit",),
-    "RULES": ("rules_of",), "MARKUP": ("Reader",), "USAGE": ("MachineMetrics", "of_steps"),
-    "GRAPHS": ("graphs_of",), "SPEECH_GRAPHS": ("rows_of", "record_windows"),
-    "STEPS": ("steps_on",), "HELP": ("overview", "examples_of"), "WATERMARK": ("load", "mark"),
-}  # fmt: skip
+    "LANGUAGES": ("report_lacking",),
+    "LAYOUTS": ("read",),
+    "REHEARSAL": ("rehearsal_of",),
+    "OPTIMIZER": ("AdamW8bit",),
+    "RULES": ("rules_of",),
+    "MARKUP": ("Reader",),
+    "USAGE": ("MachineMetrics", "of_steps"),
+    "GRAPHS": ("graphs_of",),
+    "SPEECH_GRAPHS": ("rows_of", "record_windows"),
+    "STEPS": ("steps_on",),
+    "HELP": ("overview", "examples_of"),
+    "WATERMARK": ("load", "mark"),
+}
 
 
 def test_what_the_extras_offer_can_be_imported():
@@ -381,8 +390,7 @@ DOORS = {
 def test_a_door_that_grows_is_named(door):
     roots, counted = DOORS[door]
     lines = sum(
-        len((ROOT / core_modules()[name]).read_text(encoding="utf-8").splitlines())
-        for name in reached(roots)
+        len((ROOT / core_modules()[name]).read_text(encoding="utf-8").splitlines()) for name in reached(roots)
     )
     if lines > 1.02 * counted:
         warnings.warn(f"{door}: {lines} lines, {lines / counted - 1:.0%} more", stacklevel=1)
@@ -409,15 +417,17 @@ def needed(module: str) -> frozenset[str]:
     """The modules that a module imports at run time or names in strings."""
     path = core_modules()[module]
     typing = {
-        id(inner) for node in ast.walk(tree(path))
+        id(inner)
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for inner in ast.walk(node)
-    }  # fmt: skip
+    }
     running = [node for node in ast.walk(tree(path)) if id(node) not in typing]
     names = {
-        node.value for node in running
+        node.value
+        for node in running
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value
-    }  # fmt: skip
+    }
     for node in running:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}

@@ -93,8 +93,7 @@ def test_the_page_is_what_the_results_say():
 
 def test_the_pages_can_be_read_at_once():
     lines = {
-        path: len(path.read_text(encoding="utf-8").splitlines())
-        for path in (page.PAGE, page.RECORD, LOG)
+        path: len(path.read_text(encoding="utf-8").splitlines()) for path in (page.PAGE, page.RECORD, LOG)
     }
     assert lines[page.PAGE] <= 300 and lines[page.RECORD] <= 400 and lines[LOG] <= 600
     assert len(GOALS) <= 40
@@ -181,14 +180,7 @@ def test_a_wrong_figure_is_corrected_and_an_unknown_one_refused():
 
 
 def test_figures_are_shown_with_the_decimals_that_count():
-    shown = {
-        0.16: "0.16",
-        9.84: "9.84",
-        1234.56: "1,234.6",
-        5521: "5,521",
-        True: "yes",
-        "a|b": "a\\|b",
-    }
+    shown = {0.16: "0.16", 9.84: "9.84", 1234.56: "1,234.6", 5521: "5,521", True: "yes", "a|b": "a\\|b"}
     assert {value: page.cell(value) for value in shown} == shown
     assert page.amount(0.0004, "%") == "0.04 %" and page.amount(0.139, "%") == "13.9 %"
     assert page.amount(7.62, "min") == "7.62 min"
@@ -196,15 +188,21 @@ def test_figures_are_shown_with_the_decimals_that_count():
 
 def test_a_goal_is_shown_with_its_limit_and_what_it_is_compared_with():
     goal = goals.Goal(
-        subject="Speaking", goal="Fast: at most {limit}", figure=["a.ours"], at_most=2.0,
-        unit="s", beside={"Coqui": "a.coqui"},
-    )  # fmt: skip
+        subject="Speaking",
+        goal="Fast: at most {limit}",
+        figure=["a.ours"],
+        at_most=2.0,
+        unit="s",
+        beside={"Coqui": "a.coqui"},
+    )
     result = RESULTS["data-scale"].model_copy(update={"figures": {"ours": 1.5, "coqui": 6.0}})
     row = page._goal_row(goals.judged(goal, {"a": result}), {"a": result})
     assert row == (
-        "Fast: at most 2 s", "**1.5 s** (Coqui: 6 s)", "reached",
+        "Fast: at most 2 s",
+        "**1.5 s** (Coqui: 6 s)",
+        "reached",
         "[`benchmarks data`](../benchmarks/record.md#a)",
-    )  # fmt: skip
+    )
 
 
 def test_a_result_of_a_removed_benchmark_names_the_commit_that_repeats_it():

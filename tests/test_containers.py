@@ -35,17 +35,27 @@ BOTH = (TRAINING, API)
 # port inside.
 FIXED = {
     TRAINING: {
-        "DATASET_DIR": "/data/dataset", "OUTPUT_DIR": "/data/output", "RUNS_DIR": "/data/runs",
-        "CACHE_DIR": "/data/cache", "XTTS_V2_DIR": "/data/xtts_v2", "TENSORBOARD": "off",
-        "DATASETS_DIR": "/data/datasets", "QUEUE_DIR": "/data/queue",
+        "DATASET_DIR": "/data/dataset",
+        "OUTPUT_DIR": "/data/output",
+        "RUNS_DIR": "/data/runs",
+        "CACHE_DIR": "/data/cache",
+        "XTTS_V2_DIR": "/data/xtts_v2",
+        "TENSORBOARD": "off",
+        "DATASETS_DIR": "/data/datasets",
+        "QUEUE_DIR": "/data/queue",
     },
     API: {
-        "OUTPUT_DIR": "/data/output", "VOICES_DIR": "/data/voices",
-        "DATASETS_DIR": "/data/datasets", "XTTS_V2_DIR": "/data/xtts_v2", "API_HOST": "0.0.0.0",
+        "OUTPUT_DIR": "/data/output",
+        "VOICES_DIR": "/data/voices",
+        "DATASETS_DIR": "/data/datasets",
+        "XTTS_V2_DIR": "/data/xtts_v2",
+        "API_HOST": "0.0.0.0",
         "BOOKS_DIR": "/data/books",
-        "QUEUE_DIR": "/data/queue", "API_PORT": "8005", "API_ALLOW_NO_KEY": "on",
+        "QUEUE_DIR": "/data/queue",
+        "API_PORT": "8005",
+        "API_ALLOW_NO_KEY": "on",
     },
-}  # fmt: skip
+}
 # A folder's name on the host, which the container cannot know by itself.
 TOLD = {"DATASETS_HOST_PATH": "${DATASETS_DIR:-./datasets}"}
 NAMES = {
@@ -68,9 +78,7 @@ def compose(name: str, environ: Mapping[str, str] | None = None) -> dict[str, An
 
 
 def program(name: str, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    service: dict[str, Any] = compose(name, environ)["services"][
-        "trainer" if name == TRAINING else "api"
-    ]
+    service: dict[str, Any] = compose(name, environ)["services"]["trainer" if name == TRAINING else "api"]
     return service
 
 
@@ -148,20 +156,30 @@ def sources(service: Mapping[str, Any]) -> dict[str, str]:
     "environ",
     [
         {},
-        {"OUTPUT_DIR": "/big/out", "DATASET_DIR": "~/voices/anna", "RUNS_DIR": "r",
-         "CACHE_DIR": "c", "XTTS_V2_DIR": "~/models/v2"},
+        {
+            "OUTPUT_DIR": "/big/out",
+            "DATASET_DIR": "~/voices/anna",
+            "RUNS_DIR": "r",
+            "CACHE_DIR": "c",
+            "XTTS_V2_DIR": "~/models/v2",
+        },
         {"OUTPUT_DIR": "", "DATASET_DIR": "", "RUNS_DIR": "", "CACHE_DIR": ""},
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("name", BOTH)
 def test_each_folder_of_the_settings_is_mounted_where_the_container_looks_for_it(name, environ):
     mounted = sources(program(name, environ))
     defaults = {
-        "DATASET_DIR": "./train/data/demo", "OUTPUT_DIR": "./train/output",
-        "RUNS_DIR": "./train/runs", "CACHE_DIR": "./train/cache",
-        "XTTS_V2_DIR": "./train/xtts_v2", "VOICES_DIR": "./voices", "DATASETS_DIR": "./datasets",
-        "QUEUE_DIR": "./train/queue", "BOOKS_DIR": "./books",
-    }  # fmt: skip
+        "DATASET_DIR": "./train/data/demo",
+        "OUTPUT_DIR": "./train/output",
+        "RUNS_DIR": "./train/runs",
+        "CACHE_DIR": "./train/cache",
+        "XTTS_V2_DIR": "./train/xtts_v2",
+        "VOICES_DIR": "./voices",
+        "DATASETS_DIR": "./datasets",
+        "QUEUE_DIR": "./train/queue",
+        "BOOKS_DIR": "./books",
+    }
     for key, inside in FIXED[name].items():
         if key in defaults:
             assert mounted[inside] == (environ.get(key) or defaults[key])
@@ -344,21 +362,22 @@ def open_folder() -> Iterator[Path]:
 
 
 def enter(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
-    folders = {"OUTPUT_DIR": "output", "RUNS_DIR": "runs", "CACHE_DIR": "not there",
-               "XTTS_V2_DIR": "xtts_v2"}  # fmt: skip
+    folders = {"OUTPUT_DIR": "output", "RUNS_DIR": "runs", "CACHE_DIR": "not there", "XTTS_V2_DIR": "xtts_v2"}
     environ = {"PATH": os.environ["PATH"]} | {n: str(folder / at) for n, at in folders.items()}
     return subprocess.run(
         ["/bin/sh", str(ROOT / ".ci" / "entrypoint"), "/bin/sh", "-c", command],
-        cwd=folder / "project", env=environ, capture_output=True, text=True, timeout=30,
+        cwd=folder / "project",
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=30,
         check=False,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, as in a container")
 @pytest.mark.parametrize("owner", [0, 1234])
-def test_root_owned_mounts_work_although_the_program_is_not_root_nor_can_become_it(
-    open_folder, owner
-):
+def test_root_owned_mounts_work_although_the_program_is_not_root_nor_can_become_it(open_folder, owner):
     os.chown(open_folder / "project", owner, owner)
     (open_folder / "runs" / "older").mkdir()
     theirs = open_folder / "output" / "theirs"

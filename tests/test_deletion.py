@@ -26,9 +26,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 EXTRAS = [name for name in importlib.import_module("extras").NAMES if has(name)]
 # The verb that each extra adds.
 VERBS = {
-    "books": "xtts read", "cut": "train cut", "distil": "train distil", "doctor": "xtts doctor",
-    "languages": "train extend", "studio": "train queue",
-}  # fmt: skip
+    "books": "xtts read",
+    "cut": "train cut",
+    "distil": "train distil",
+    "doctor": "xtts doctor",
+    "languages": "train extend",
+    "studio": "train queue",
+}
 PATHS = {"books": "/v1/books", "dialects": "/tts_to_audio/", "studio": "/v1/datasets"}
 # An editable installation finds `extras.NAME` in its own tree, whatever the copy lacks.
 ONLY_HERE = """
@@ -49,17 +53,25 @@ print(json.dumps(app.build(settings.load([])[0]).openapi()))
 """
 HELP = "from machine.console import run; run(['--help'])"
 SMALL = {
-    "MAX_TRAIN_SAMPLES": "8", "NUM_EPOCHS": "1", "EVALUATE_RECOGNISER": "off",
-    "EVALUATE_NATURALNESS": "off", "BLEND": "off", "LEARN_DECODER": "off", "TENSORBOARD": "off",
-}  # fmt: skip
+    "MAX_TRAIN_SAMPLES": "8",
+    "NUM_EPOCHS": "1",
+    "EVALUATE_RECOGNISER": "off",
+    "EVALUATE_NATURALNESS": "off",
+    "BLEND": "off",
+    "LEARN_DECODER": "off",
+    "TENSORBOARD": "off",
+}
 
 
 def copy_without(folder: Path, *deleted: str) -> Path:
     """Copies the files that git knows, without those in these folders."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     for name in filter(None, listed.split("\0")):
         if not name.startswith(deleted) and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -80,9 +92,14 @@ def environment(folder: Path, **settings: str) -> dict[str, str]:
 
 def python(folder: Path, *words: str) -> str:
     done = subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment(folder), capture_output=True,
-        text=True, timeout=1200, check=False,
-    )  # fmt: skip
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
     assert done.returncode == 0, (words, (done.stdout + done.stderr)[-3000:])
     return done.stdout
 
@@ -127,9 +144,13 @@ def served(core: Path) -> Iterator[httpx.Client]:
     log = core / "serve.log"
     with log.open("w") as file:
         program = subprocess.Popen(
-            ["make", "serve"], cwd=core, env=environment(core, API_PORT=str(port)), stdout=file,
-            stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+            ["make", "serve"],
+            cwd=core,
+            env=environment(core, API_PORT=str(port)),
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     try:
         wait_ready(program, port, log)
         yield httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120, trust_env=False)
@@ -143,9 +164,14 @@ def test_the_core_alone_trains_and_serves(core):
     python(core, "-c", IMPORT, "machine", "xtts", "train", "api")
     assert "\n  speak " in python(core, "-c", HELP)
     done = subprocess.run(
-        ["make", "train"], cwd=core, env=environment(core, **SMALL), capture_output=True,
-        text=True, timeout=1200, check=False,
-    )  # fmt: skip
+        ["make", "train"],
+        cwd=core,
+        env=environment(core, **SMALL),
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     assert (core / "train/output/checkpoints/checkpoint_epoch_1.pt").is_file()
     asked: dict[str, Any] = {"input": "Good morning.", "response_format": "wav"}

@@ -63,10 +63,13 @@ class Run:
 
 # One epoch of few clips, without judges.
 SMALL = {
-    "MAX_TRAIN_SAMPLES": "16", "NUM_EPOCHS": "1", "EVALUATE_RECOGNISER": "off",
-    "EVALUATE_NATURALNESS": "off", "BLEND": "off",
+    "MAX_TRAIN_SAMPLES": "16",
+    "NUM_EPOCHS": "1",
+    "EVALUATE_RECOGNISER": "off",
+    "EVALUATE_NATURALNESS": "off",
+    "BLEND": "off",
     "LEARN_DECODER": "off",
-}  # fmt: skip
+}
 FREE = {"API_PORT": str(free_port()), "TENSORBOARD_PORT": str(free_port())}
 ANNA = "DATASET_DIR=clips/anna"
 UK = "LANGUAGE=uk DATASET_DIR=~/voices/uk"
@@ -111,11 +114,9 @@ SLOW = {
     f"{PYTHON} train check --no-likelihood": Run(),
     f"{PYTHON} train check --verify": Run(),
     f"{PYTHON} train check --repair": Run(),
-    f"{PYTHON} train cut TAPE.mp3 --to DIR --text TAPE.txt":
-        Run(names={"DIR": "cut", "TAPE": "tape"}),
+    f"{PYTHON} train cut TAPE.mp3 --to DIR --text TAPE.txt": Run(names={"DIR": "cut", "TAPE": "tape"}),
     f"{PYTHON} train cut tape.mp3 --to ~/voices/anna --text tape.txt": Run(),
-    "DATASET_DIR=~/voices/anna OUTPUT_DIR=runs/anna make train":
-        Run(settings={**SMALL, **FREE}),
+    "DATASET_DIR=~/voices/anna OUTPUT_DIR=runs/anna make train": Run(settings={**SMALL, **FREE}),
     f"{UK} {PYTHON} train check": Run(exit_code=2),
     f"{PYTHON} train extend --language uk --dataset ~/voices/uk --to bases/uk": Run(),
     f"BASE_MODEL=bases/uk {UK} OUTPUT_DIR=runs/uk make train": Run(settings={**SMALL, **FREE}),
@@ -127,7 +128,7 @@ SLOW = {
     f"{PYTHON} train queue": Run(until="The training queue is"),
     "make serve": Run(settings=FREE, until="Ready: "),
     "LOW_MEMORY=on make serve": Run(settings=FREE, until="Listens on"),
-}  # fmt: skip
+}
 # While `make serve` runs.
 SPEECH = "curl http://localhost:8005/"
 JSON = "-H 'Content-Type: application/json'"
@@ -189,13 +190,17 @@ CANNOT = {
 }
 # Marks of commands that need an extra, or a result of an earlier command that does.
 NEEDS = {
-    "books": r"xtts read", "cut": r"train cut|/voices/anna", "dialects": r"captioned_speech",
+    "books": r"xtts read",
+    "cut": r"train cut|/voices/anna",
+    "dialects": r"captioned_speech",
     "distil": r"train distil|exported/small",
     "doctor": r"make doctor|xtts (?:doctor|explain|monitor)",
-    "languages": r"train extend|\buk\b", "onnx": r"onnx", "ray": r"--ray",
+    "languages": r"train extend|\buk\b",
+    "onnx": r"onnx",
+    "ray": r"--ray",
     "ssml": r"<enter>",
     "studio": r"make studio|train queue|v1/(?:datasets|trainings)",
-}  # fmt: skip
+}
 # Beginnings of blocks of Python.
 CANNOT_PYTHON = {
     "from pathlib import Path\nfrom xtts import encoding": "tests/xtts/test_marks.py writes a file",
@@ -211,11 +216,7 @@ def commands(page: Path) -> list[str]:
     """The lines of the page's ```sh blocks without comments, and the README's inline commands."""
     text = page.read_text(encoding="utf-8")
     blocks = [body for kind, body in BLOCK.findall(text) if kind == "sh"]
-    lines = [
-        without_comment(line)
-        for block in blocks
-        for line in re.sub(r"\\\n\s*", "", block).splitlines()
-    ]
+    lines = [without_comment(line) for block in blocks for line in re.sub(r"\\\n\s*", "", block).splitlines()]
     return lines + (spans(page) if page.name == "README.md" else [])
 
 
@@ -347,8 +348,11 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clone") / "sotaque"
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -367,9 +371,7 @@ def give_what_a_reader_has(folder: Path) -> None:
     Anna's clips, the same labelled Ukrainian, a long recording with its text, and one without.
     """
     demo = folder / "train/data/demo"
-    rows = [
-        line.split("|", 1) for line in (demo / "metadata.csv").read_text("utf-8").splitlines()[:8]
-    ]
+    rows = [line.split("|", 1) for line in (demo / "metadata.csv").read_text("utf-8").splitlines()[:8]]
     wavs = folder / "clips/anna/wavs"
     wavs.mkdir(parents=True)
     (wavs.parent / "metadata.csv").write_text("\n".join("|".join(row) for row in rows) + "\n")
@@ -395,9 +397,7 @@ def give_what_a_reader_has(folder: Path) -> None:
 
 def environment(clone: Path, how: Run) -> dict[str, str]:
     home = clone.parent / "home"
-    return {
-        "PATH": os.environ["PATH"], "HOME": str(home), "OMP_NUM_THREADS": "1", **how.settings
-    }  # fmt: skip
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "OMP_NUM_THREADS": "1", **how.settings}
 
 
 def as_typed(command: str, how: Run) -> str:
@@ -413,9 +413,14 @@ def run(command: str, how: Run, clone: Path) -> str:
             return printed
     done = subprocess.run(
         ["bash", "-c", as_typed(command, how)],
-        cwd=clone, env=environment(clone, how), timeout=1500, check=False, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        cwd=clone,
+        env=environment(clone, how),
+        timeout=1500,
+        check=False,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     assert how.exit_code in (done.returncode, -1), done.stdout[-3000:]
     return done.stdout
 
@@ -427,9 +432,12 @@ def running(command: str, how: Run, clone: Path) -> Iterator[str]:
     with log.open("w") as file:
         program = subprocess.Popen(
             ["bash", "-c", as_typed(command, how)],
-            cwd=clone, env=environment(clone, how), stdout=file, stderr=subprocess.STDOUT,
+            cwd=clone,
+            env=environment(clone, how),
+            stdout=file,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
-        )  # fmt: skip
+        )
     try:
         end = time.monotonic() + 120
         while how.until not in log.read_text() and time.monotonic() < end:
@@ -452,8 +460,9 @@ def printed_block(command: str) -> str | None:
     for page in PAGES:
         shown = re.search(
             r"^```sh\n" + re.escape(command) + r"\n```\n\n```\n(.*?)^```$",
-            page.read_text("utf-8"), re.M | re.S,
-        )  # fmt: skip
+            page.read_text("utf-8"),
+            re.M | re.S,
+        )
         if shown:
             return shown[1]
     return None

@@ -19,31 +19,42 @@ NOT_YET = (
 )
 # A regular expression, a sentence with it, and the same in plain English.
 BANNED = (
-    (r'(?:^[\s#"]*|[.:;]\s+)Of (?!course\b)[a-z]+', "Of a folder, all files are read.",
-     "All files in a folder are read."),
-    (r"(?<!here.)\b(?:is|are|was|were) no (?!longer\b|more\b|other\b|way\b|need\b|reason\b)[a-z]+",
-     "It is no sound file.", "It is not a sound file."),
-    (r"\b(?:stands?|stood) (?:there|here|beside|behind|below|above)\b",
-     "What stands there is read.", "The existing file is read."),
+    (
+        r'(?:^[\s#"]*|[.:;]\s+)Of (?!course\b)[a-z]+',
+        "Of a folder, all files are read.",
+        "All files in a folder are read.",
+    ),
+    (
+        r"(?<!here.)\b(?:is|are|was|were) no (?!longer\b|more\b|other\b|way\b|need\b|reason\b)[a-z]+",
+        "It is no sound file.",
+        "It is not a sound file.",
+    ),
+    (
+        r"\b(?:stands?|stood) (?:there|here|beside|behind|below|above)\b",
+        "What stands there is read.",
+        "The existing file is read.",
+    ),
     (r"\b(?:is|are|was|were|be|been) told\b", "The user is told.", "A message says so."),
     (r"\bgo(?:es)? on\b|\bwent on\b", "The run goes on.", "The run resumes."),
-    (r"\bof (?:its|their|his|her|our|one's) own\b(?! [a-z])", "A process of its own.",
-     "A separate process."),
-    (r"\bwhat (?:is|was|are|were) (?:said|heard|spoken|served|asked|there|left|kept|written)\b",
-     "It shows what is served.", "It shows the served voice."),
+    (r"\bof (?:its|their|his|her|our|one's) own\b(?! [a-z])", "A process of its own.", "A separate process."),
+    (
+        r"\bwhat (?:is|was|are|were) (?:said|heard|spoken|served|asked|there|left|kept|written)\b",
+        "It shows what is served.",
+        "It shows the served voice.",
+    ),
     (r"\b(?:is|are|was|were) (?:heard|said)\b", "Each word is heard.", "Each word is recognised."),
-    (r"\bwhoever\b|\bwho (?:asks|waits|hears)\b", "It ends whoever speaks.",
-     "It ends speech in progress."),
-    (r"\bwhere (?:there (?:is|are)|it (?:is|has) (?:no|not|one)|none|nothing)\b",
-     '"" where there is none.', '"" if it is missing.'),
-    (r"\bso (?:many|much) (?!as\b|that\b)[a-z]+", "It waits so many seconds.",
-     "It waits `seconds` seconds."),
+    (r"\bwhoever\b|\bwho (?:asks|waits|hears)\b", "It ends whoever speaks.", "It ends speech in progress."),
+    (
+        r"\bwhere (?:there (?:is|are)|it (?:is|has) (?:no|not|one)|none|nothing)\b",
+        '"" where there is none.',
+        '"" if it is missing.',
+    ),
+    (r"\bso (?:many|much) (?!as\b|that\b)[a-z]+", "It waits so many seconds.", "It waits `seconds` seconds."),
     (r"\b(?:anew|astray|thereby|wherein)\b", "The run begins anew.", "The run starts again."),
-    (r"\b(?:is|are|was|be|been|the) mended\b|\bto mend\b", "The file is mended.",
-     "The file is repaired."),
+    (r"\b(?:is|are|was|be|been|the) mended\b|\bto mend\b", "The file is mended.", "The file is repaired."),
     (r"\bsmall letters\b|\btruth value", "In small letters.", "In lower case."),
     (r"\bfor want of\b|\bfor good\b|\bby now\b", "It ended for good.", "It ended permanently."),
-)  # fmt: skip
+)
 # A sentence may span lines of comments, docstrings and strings.
 _GAP = r'(?:\s|#|f?")+'
 
@@ -79,9 +90,7 @@ def files_of(place: str) -> list[Path]:
     found = path.rglob("*.md" if place == "docs" else "*.py")
     left_out = [ROOT / one for one in NOT_YET]
     return [
-        one
-        for one in sorted(found) or [path]
-        if not any(one.is_relative_to(other) for other in left_out)
+        one for one in sorted(found) or [path] if not any(one.is_relative_to(other) for other in left_out)
     ]
 
 

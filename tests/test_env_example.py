@@ -42,29 +42,46 @@ GROUPS = {
 # The settings that most people need, each with an example.
 EXAMPLES = {
     "Your clips": {
-        "DATASET_DIR": "./clips/anna", "LANGUAGE": "en", "MAX_TRAIN_SAMPLES": "100",
-        "OUTPUT_DIR": "./runs/anna", "RESUME": "never",
+        "DATASET_DIR": "./clips/anna",
+        "LANGUAGE": "en",
+        "MAX_TRAIN_SAMPLES": "100",
+        "OUTPUT_DIR": "./runs/anna",
+        "RESUME": "never",
     },
     "XTTS-v2 instead of the small demo model": {
-        "BASE_MODEL": "xtts_v2", "COQUI_TOS_AGREED": "1", "NUM_EPOCHS": "10",
+        "BASE_MODEL": "xtts_v2",
+        "COQUI_TOS_AGREED": "1",
+        "NUM_EPOCHS": "10",
     },
     "A small graphics card (docs/hardware.md)": {"LORA_RANK": "16"},
     "Listening": {"SAMPLE_TEXT": "It is a good day."},
     "Serving": {
-        "VOICE": "best", "API_PORT": "8005", "API_HOST": "0.0.0.0", "API_KEY": "a-long-secret",
+        "VOICE": "best",
+        "API_PORT": "8005",
+        "API_HOST": "0.0.0.0",
+        "API_KEY": "a-long-secret",
         "API_ALLOW_TRAINING": "off",
     },
-}  # fmt: skip
+}
 # Make and Docker Compose read these from the same file; the programs do not.
 HOUSE = (
-    ("COMPOSE_FILE", "docker-compose-training.yml",
-     "The file that `docker compose up` reads: this one trains, docker-compose-gpu.yml serves."),
-    ("TORCH_BACKEND", "cpu",
-     "The build of torch: default, auto, cpu (3 GB smaller), cu126 (older drivers) or cu130."),
-    ("BASE_IMAGE", "python:3.11-slim",
-     "The base of the images. With a digest (…@sha256:…) it never changes."),
+    (
+        "COMPOSE_FILE",
+        "docker-compose-training.yml",
+        "The file that `docker compose up` reads: this one trains, docker-compose-gpu.yml serves.",
+    ),
+    (
+        "TORCH_BACKEND",
+        "cpu",
+        "The build of torch: default, auto, cpu (3 GB smaller), cu126 (older drivers) or cu130.",
+    ),
+    (
+        "BASE_IMAGE",
+        "python:3.11-slim",
+        "The base of the images. With a digest (…@sha256:…) it never changes.",
+    ),
     ("DOCKER_RUNTIME", "nvidia", "Gives the containers the GPU. Without it they use the CPU."),
-)  # fmt: skip
+)
 RULES = [
     "- On the command line a setting is a flag: `NUM_EPOCHS=3` is `--num-epochs 3`.",
     "- `MAX_TRAIN_SAMPLES= NUM_EPOCHS=100 make train` uses all clips, whatever `.env` says.",
@@ -96,8 +113,9 @@ def env_example() -> str:
     """`.env.example`: the settings that most people need, commented out, each with an example."""
     parts = wrapped(
         "Create a file .env with the lines that you need, without the # in front. The values here "
-        "are examples. docs/settings.md has the other settings, and every default.", "# ",
-    )  # fmt: skip
+        "are examples. docs/settings.md has the other settings, and every default.",
+        "# ",
+    )
     infos = every_field()
     for title, examples in EXAMPLES.items():
         parts += ["", f"# ---- {title} ----"]
@@ -111,11 +129,7 @@ def env_example() -> str:
 
 def markdown() -> str:
     """docs/settings.md: the rules, and a table for each group."""
-    parts = [
-        "# Settings",
-        "",
-        "Every setting, its default and its allowed values. Most people need",
-    ]
+    parts = ["# Settings", "", "Every setting, its default and its allowed values. Most people need"]
     parts += ["only those in [.env.example](../.env.example).", "", PRECEDENCE, "", *RULES]
     infos = every_field()
     for title, names in GROUPS.items():

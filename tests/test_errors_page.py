@@ -22,8 +22,7 @@ def test_the_ten_commonest_and_the_users_own_are_there():
 @pytest.mark.parametrize("name", ENTRIES)
 def test_an_entry_quotes_the_error_and_says_cause_conduct_and_command(name):
     quoted = ENTRIES[name].partition("```\n")[2].partition("```")[0]
-    parts = [ENTRIES[name].find(f"**{part}**") for part in
-             ("Cause.", "What Sotaque does.", "What to type.")]  # fmt: skip
+    parts = [ENTRIES[name].find(f"**{part}**") for part in ("Cause.", "What Sotaque does.", "What to type.")]
     assert quoted.strip() and -1 not in parts and parts == sorted(parts)
     anchor = f"[{name}](#{name.lower().replace(' ', '-')})"
     (row,) = [line for line in INDEX.splitlines() if anchor in line]
@@ -33,10 +32,15 @@ def test_an_entry_quotes_the_error_and_says_cause_conduct_and_command(name):
 
 @pytest.mark.parametrize(
     ("name", "outcome"),
-    [("cuFFT", Outcome.BUILD), ("No kernel image", Outcome.BUILD),
-     ("GPU memory", Outcome.TRANSIENT), ("NVIDIA driver", Outcome.DRIVER),
-     ("Lost CUDA context", Outcome.STICKY), ("Driver mismatch", Outcome.DRIVER)],
-)  # fmt: skip
+    [
+        ("cuFFT", Outcome.BUILD),
+        ("No kernel image", Outcome.BUILD),
+        ("GPU memory", Outcome.TRANSIENT),
+        ("NVIDIA driver", Outcome.DRIVER),
+        ("Lost CUDA context", Outcome.STICKY),
+        ("Driver mismatch", Outcome.DRIVER),
+    ],
+)
 def test_a_quoted_error_is_known_to_the_programs(name, outcome):
     for line in ENTRIES[name].partition("```\n")[2].partition("```")[0].splitlines():
         found = cuda_errors.classify(RuntimeError(line))

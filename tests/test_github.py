@@ -27,8 +27,10 @@ def test_the_workflow_is_valid():
     schema = ("--builtin-schema", "vendor.github-workflows")
     done = subprocess.run(
         [sys.executable, "-m", "check_jsonschema", *schema, *WORKFLOWS],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -36,9 +38,7 @@ def test_the_tests_run_on_every_python_version_of_the_project():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     versions = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
     assert JOBS["test"]["strategy"]["matrix"]["python"] == versions
-    asked = {
-        step["with"]["python-version"] for step in STEPS if "setup-python" in step.get("uses", "")
-    }
+    asked = {step["with"]["python-version"] for step in STEPS if "setup-python" in step.get("uses", "")}
     assert asked == {"${{ matrix.python }}", versions[0]}
 
 

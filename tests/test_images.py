@@ -71,13 +71,9 @@ class Buildah:
             "DISABLE_HC_SYSTEMD": "true",
         }
 
-    def call(
-        self, *words: str, check: bool = True, **more: Any
-    ) -> "subprocess.CompletedProcess[str]":
+    def call(self, *words: str, check: bool = True, **more: Any) -> "subprocess.CompletedProcess[str]":
         environ = self.environ() | more.pop("env", {})
-        done = subprocess.run(
-            words, env=environ, capture_output=True, text=True, check=False, **more
-        )
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, **more)
         assert done.returncode == 0 or not check, (done.stdout + done.stderr)[-4_000:]
         return done
 
@@ -91,9 +87,7 @@ class Buildah:
         found: dict[str, Any] = self.image(f"sotaque-{target}")["OCIv1"]["config"]
         return found
 
-    def run(
-        self, image: str, words: Sequence[str] = (), *options: str
-    ) -> "subprocess.CompletedProcess[str]":
+    def run(self, image: str, words: Sequence[str] = (), *options: str) -> "subprocess.CompletedProcess[str]":
         """A container of the image, through its entry point; without words, its default command."""
         config = self.image(image)["OCIv1"]["config"]
         container = self("from", image).stdout.strip()
@@ -132,9 +126,16 @@ def buildah() -> Iterator[Buildah]:
 def clone(buildah: Buildah) -> Path:
     """The working tree with user files that must not be in an image."""
     folder = copied(buildah.folder / "clone")
-    for name in (".env", ".git/config", "train/output/checkpoints/mine.pt", "train/runs/mine",
-                 "train/cache/mine.bin", "train/xtts_v2/model.pth", "xtts/__pycache__/x.pyc",
-                 "my-clips/metadata.csv"):  # fmt: skip
+    for name in (
+        ".env",
+        ".git/config",
+        "train/output/checkpoints/mine.pt",
+        "train/runs/mine",
+        "train/cache/mine.bin",
+        "train/xtts_v2/model.pth",
+        "xtts/__pycache__/x.pyc",
+        "my-clips/metadata.csv",
+    ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(f"API_KEY={SECRET}\n")
     return folder
@@ -156,10 +157,16 @@ def base(buildah: Buildah) -> str:
     """A Debian with Python, as small as the slim one on Docker Hub; named by its digest."""
     root = buildah.folder / "debian"
     subprocess.run(
-        ["debootstrap", "--variant=minbase", "--include=python3,python3-venv,ca-certificates",
-         "bookworm", root],
-        capture_output=True, check=True,
-    )  # fmt: skip
+        [
+            "debootstrap",
+            "--variant=minbase",
+            "--include=python3,python3-venv,ca-certificates",
+            "bookworm",
+            root,
+        ],
+        capture_output=True,
+        check=True,
+    )
     context = buildah.folder / "base"
     context.mkdir()
     subprocess.run(["tar", "-C", root, "-cf", context / "debian.tar", "."], check=True)
@@ -176,9 +183,17 @@ def images(buildah: Buildah, base: str, clone: Path) -> Buildah:
     """Both images, from the same layers."""
     for target in ("train", "api"):
         buildah(
-            "bud", "--layers", *lent_pip(buildah.folder), "--build-arg", f"BASE={base}",
-            "--target", target, "-t", f"sotaque-{target}", str(clone),
-        )  # fmt: skip
+            "bud",
+            "--layers",
+            *lent_pip(buildah.folder),
+            "--build-arg",
+            f"BASE={base}",
+            "--target",
+            target,
+            "-t",
+            f"sotaque-{target}",
+            str(clone),
+        )
     return buildah
 
 
@@ -210,15 +225,26 @@ def test_the_image_holds_our_packages_and_nothing_of_the_users(images, target):
     assert SECRET not in told
     # pip's mounted configuration is in no layer's description and left no content.
     assert "pip.conf" not in told
-    listing = images.run(name, ["find", "/app", "/project", "/etc/pip.conf", "-not", "-path",
-                                "/app/.venv/*", "-printf", "%p %s\n"])  # fmt: skip
+    listing = images.run(
+        name,
+        ["find", "/app", "/project", "/etc/pip.conf", "-not", "-path", "/app/.venv/*", "-printf", "%p %s\n"],
+    )
     found = dict(line.rsplit(" ", 1) for line in listing.stdout.splitlines())
     assert found.pop("/etc/pip.conf", "0") == "0"
     top = {path.split("/")[2] for path in found if path.startswith("/app/")}
     assert top - {"sotaque.egg-info"} == {
-        ".ci", ".venv", "LICENSE", "README.md", "api", "extras", "machine", "pyproject.toml",
-        "requirements.lock", "train", "xtts",
-    }  # fmt: skip
+        ".ci",
+        ".venv",
+        "LICENSE",
+        "README.md",
+        "api",
+        "extras",
+        "machine",
+        "pyproject.toml",
+        "requirements.lock",
+        "train",
+        "xtts",
+    }
     mine = ("mine", "model.pth", ".env", ".pyc", "my-clips", ".git/")
     others = [path for path in found if any(word in path for word in mine)]
     assert others == ["/app/xtts/assets/demo/model.pth"]
@@ -229,23 +255,40 @@ def test_the_image_holds_our_packages_and_nothing_of_the_users(images, target):
     ("target", "words", "told"),
     [("train", "tensorboard.main --version", ""), ("api", "api --help", "--api-port")],
 )
-def test_the_image_is_no_larger_than_it_must_be_presets_nothing_and_runs(
-    images, target, words, told
-):
+def test_the_image_is_no_larger_than_it_must_be_presets_nothing_and_runs(images, target, words, told):
     done = images.run(f"sotaque-{target}", ["du", "-sk", "--one-file-system", "/"])
     num_bytes = int(done.stdout.split()[0]) * 1024
     print(f"sotaque-{target}: {num_bytes / 1e9:.2f} GB")
     assert num_bytes < MOST_BYTES
     names = {pair.partition("=")[0] for pair in images.config(target)["Env"]}
-    assert names == {"PATH", "PYTHONSAFEPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE",
-                     "HOME", "USER", "MPLCONFIGDIR", "NUMBA_CACHE_DIR"}  # fmt: skip
+    assert names == {
+        "PATH",
+        "PYTHONSAFEPATH",
+        "PYTHONUNBUFFERED",
+        "PYTHONDONTWRITEBYTECODE",
+        "HOME",
+        "USER",
+        "MPLCONFIGDIR",
+        "NUMBA_CACHE_DIR",
+    }
     done = images.run(f"sotaque-{target}", ["python", "-m", *words.split()])
     assert done.returncode == 0 and told in done.stdout, done.stderr
 
 
 def test_the_image_carries_what_it_runs_and_no_tools_of_development(images):
-    asked = ("uv", "fastapi", "onnxruntime", "peft", "tensorboard", "pocketsphinx",
-             "torchao", "pytest", "mypy", "playwright", "ruff")  # fmt: skip
+    asked = (
+        "uv",
+        "fastapi",
+        "onnxruntime",
+        "peft",
+        "tensorboard",
+        "pocketsphinx",
+        "torchao",
+        "pytest",
+        "mypy",
+        "playwright",
+        "ruff",
+    )
     found = "import importlib.util as u, sys; print(*map(u.find_spec, sys.argv[1:]), sep='\\n')"
     done = images.run("sotaque-train", ["python", "-c", found, *asked])
     there = [line != "None" for line in done.stdout.splitlines()]
@@ -344,9 +387,7 @@ def test_the_api_speaks_in_its_image(images, mounts):
     assert told["livez"] == {"alive": True} and told["status"]["state"] == "ready"
     assert told["wav_bytes"] > 10_000 and told["uid"] == 1000 and told["ended"] == -signal.SIGTERM
     # Its latents were kept in a folder that was root's.
-    owners = {
-        path.lstat().st_uid for path in ((mounts / "voices"), *(mounts / "voices").rglob("*"))
-    }
+    owners = {path.lstat().st_uid for path in ((mounts / "voices"), *(mounts / "voices").rglob("*"))}
     assert owners == {1000}
 
 
@@ -362,15 +403,19 @@ class Compose:
     file: str
 
     def __call__(self, *words: str, **settings: str) -> None:
-        done = self.images.call(
-            "podman-compose", "-f", self.file, *words, cwd=self.clone, env=settings
-        )
+        done = self.images.call("podman-compose", "-f", self.file, *words, cwd=self.clone, env=settings)
         # It exits with 0 whatever podman's result.
         assert "Error" not in done.stderr, done.stderr
 
     def container(self, service: str) -> str:
-        words = ("podman", "ps", "--all", "--quiet", "--filter",
-                 f"label=com.docker.compose.service={service}")  # fmt: skip
+        words = (
+            "podman",
+            "ps",
+            "--all",
+            "--quiet",
+            "--filter",
+            f"label=com.docker.compose.service={service}",
+        )
         return self.images.call(*words).stdout.strip()
 
     def exec(self, service: str, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -491,8 +536,7 @@ def test_podman_compose_serves_what_was_trained(users_clone, compose):
     best = json.loads((users_clone / "train/output/checkpoints/best.json").read_text())
     assert "kind" in best, f"The run has no verdict: {best}"
     epoch, share = best["epoch"], best["share"]
-    names = {"base": "base of ", "epoch": f"epoch {epoch} (",
-             "blend": f"epoch {epoch} at {share:.0%} ("}  # fmt: skip
+    names = {"base": "base of ", "epoch": f"epoch {epoch} (", "blend": f"epoch {epoch} at {share:.0%} ("}
     assert told["voice"].startswith(names[best["kind"]]), told
     assert told["voice_reason"].startswith("By the run's evaluation. "), told
     assert_speaks()

@@ -32,9 +32,15 @@ NO_UV = "exit 127"
 def folder(tmp_path: Path) -> Path:
     """A clone with stubs for everything that would download."""
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
-    pins = ["numpy==2.4.6", "torch==2.11.0", "torchaudio==2.11.0", "triton==3.6.0",
-            "nvidia-cublas==13.1 ; sys_platform == 'linux'", "cuda-toolkit==13.0",
-            "torchcodec==0.17.0"]  # fmt: skip
+    pins = [
+        "numpy==2.4.6",
+        "torch==2.11.0",
+        "torchaudio==2.11.0",
+        "triton==3.6.0",
+        "nvidia-cublas==13.1 ; sys_platform == 'linux'",
+        "cuda-toolkit==13.0",
+        "torchcodec==0.17.0",
+    ]
     for name, more in (("requirements.lock", []), ("requirements-dev.lock", ["pytest==9.2.0"])):
         lines = [f"{pin} \\\n    --hash=sha256:{pin[:3]}\n" for pin in pins + more]
         (tmp_path / name).write_text("".join(lines))
@@ -54,8 +60,13 @@ def install(folder: Path, *words: str, **settings: str) -> subprocess.CompletedP
     environ = {"PATH": f"{folder / 'stubs'}{os.pathsep}/usr/bin{os.pathsep}/bin", **settings}
     return subprocess.run(
         ["/bin/sh", ".ci/install", *words],
-        cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def calls(folder: Path) -> list[str]:
@@ -85,17 +96,19 @@ DISK = "echo header; echo /dev/x 9 9 {} 9% /"
 @pytest.mark.parametrize(
     ("stubs", "settings", "words"),
     [
-        ({"python3": '[ "$1" = -V ] && echo "Python 3.10.2" && exit; exit 1'}, {},
-         ("3.11 to 3.14", "Python 3.10.2", "make PYTHON=")),
+        (
+            {"python3": '[ "$1" = -V ] && echo "Python 3.10.2" && exit; exit 1'},
+            {},
+            ("3.11 to 3.14", "Python 3.10.2", "make PYTHON="),
+        ),
         ({}, {"PYTHON": "python3.99"}, ("`python3.99`",)),
         ({}, {"TORCH_BACKEND": "cuda"}, ("'cuda'", "default", "auto", "cpu", "cu126", "cu130")),
         ({"df": DISK.format(7_900_000)}, {}, ("7 GB free", "8 GB")),
         # Debian without python3-venv leaves half a .venv.
-        ({"uv": NO_UV, "python3": "mkdir -p .venv/bin; ! [ $2 = venv ]"}, {},
-         ("python3-venv", "uv")),
+        ({"uv": NO_UV, "python3": "mkdir -p .venv/bin; ! [ $2 = venv ]"}, {}, ("python3-venv", "uv")),
     ],
     ids=["an old python", "no python", "an unknown build of torch", "a full disk", "no venv"],
-)  # fmt: skip
+)
 def test_what_is_missing_is_told_before_anything_is_downloaded(folder, stubs, settings, words):
     for name, script in stubs.items():
         stub(folder, name, script)
@@ -118,9 +131,7 @@ def test_the_lock_is_installed_by_hash_and_then_the_project(folder, program):
 
 @pytest.mark.parametrize("fails", ["requirements.lock", "--editable"])
 def test_a_failed_installation_says_so_last(folder, fails):
-    stub(
-        folder, "uv", f'case "$*" in *"{fails}"*) echo "no route to host" >&2; exit 1 ;; esac\n{UV}'
-    )
+    stub(folder, "uv", f'case "$*" in *"{fails}"*) echo "no route to host" >&2; exit 1 ;; esac\n{UV}')
     stub(folder, "python3", PYTHON + 'case "$*" in *" install "*) exit 1 ;; esac')
     done = install(folder)
     assert done.returncode != 0 and not stamps(folder)
@@ -203,9 +214,13 @@ def make(folder: Path, *words: str, installed: Iterable[str] = ()) -> str:
         (folder / ".venv" / f".installed-{stamp}").touch()
     done = subprocess.run(
         ["make", "-n", *words],
-        cwd=folder, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60,
+        cwd=folder,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=60,
         check=True,
-    )  # fmt: skip
+    )
     return done.stdout
 
 
@@ -242,6 +257,9 @@ def test_make_takes_the_torch_of_the_command_then_of_dotenv_then_the_installed_o
 )
 def test_make_installs_what_the_command_needs(tmp_path, target, installed, expected):
     done = make(tmp_path, target, installed=[f"default{kind}" for kind in installed])
-    found = [line.split("sh .ci/install")[1].strip() or "run"
-             for line in done.splitlines() if "sh .ci/install" in line]  # fmt: skip
+    found = [
+        line.split("sh .ci/install")[1].strip() or "run"
+        for line in done.splitlines()
+        if "sh .ci/install" in line
+    ]
     assert found == expected

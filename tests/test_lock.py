@@ -134,12 +134,15 @@ def test_it_holds_for_every_python_and_linux_that_the_project_supports(name):
     for version in pythons:
         for machine in ("x86_64", "aarch64"):
             environment = {
-                "python_version": version, "python_full_version": f"{version}.1",
-                "platform_machine": machine, "sys_platform": "linux", "extra": "",
-                "platform_python_implementation": "CPython", "implementation_name": "cpython",
-            }  # fmt: skip
-            names = [pin.name for pin in pins(name)
-                     if pin.marker is None or pin.marker.evaluate(environment)]  # fmt: skip
+                "python_version": version,
+                "python_full_version": f"{version}.1",
+                "platform_machine": machine,
+                "sys_platform": "linux",
+                "extra": "",
+                "platform_python_implementation": "CPython",
+                "implementation_name": "cpython",
+            }
+            names = [pin.name for pin in pins(name) if pin.marker is None or pin.marker.evaluate(environment)]
             assert len(names) == len(set(names)), f"two versions at once on {version}, {machine}"
             assert {"torch", "coqui-tts", "uv", "pytest"} - set(names) == (
                 {"pytest"} if name == RUN else set()

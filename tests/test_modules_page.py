@@ -47,8 +47,11 @@ def modules(package: str) -> list[Path]:
     """The package's modules that git knows; a folder's modules come before its subfolders."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", f"{package}/*.py"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.split()  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
     paths = {Path(line) for line in listed if (ROOT / line).exists()}
     return sorted(paths, key=lambda path: [(part[-3:] != ".py", part) for part in path.parts])
 
@@ -115,9 +118,8 @@ def one_sentence(line: str) -> bool:
 
 def test_every_file_of_data_is_at_a_place_that_the_page_names():
     listed = subprocess.run(
-        ["git", "ls-files", *PACKAGES],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.split()  # fmt: skip
+        ["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
     others = [name for name in listed if not name.endswith((".py", ".md", "/py.typed"))]
     assert [name for name in others if not name.startswith(tuple(DATA))] == []
     assert all((ROOT / place).exists() or is_deleted(place) for place in DATA)

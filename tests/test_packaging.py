@@ -52,12 +52,14 @@ def test_a_wheel_has_nothing_that_a_run_writes(packages):
 def test_a_wheel_has_every_file_of_data(project):
     """The data that a user needs; the texts and results of benchmarks stay in a clone."""
     rules = project["tool"]["setuptools"]["package-data"]
-    packed = {path for name, globs in rules.items() for one in globs
-              for path in (ROOT / name).glob(one)}  # fmt: skip
+    packed = {path for name, globs in rules.items() for one in globs for path in (ROOT / name).glob(one)}
     listed = subprocess.run(
         ["git", "ls-files", "machine", "xtts", "train", "api", "extras"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.split()  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
     missing = [one for one in listed if not one.endswith(".py") and ROOT / one not in packed]
     assert missing == []
 

@@ -23,8 +23,16 @@ DOCUMENTS = sorted(
 )
 COMMIT = r"`[0-9a-f]{8}`"
 # Created by a run, or by the reader.
-NOT_COMMITTED = ("train/output", "train/runs", "train/cache", "train/queue", "train/xtts_v2",
-                 "voices", ".venv", ".env")  # fmt: skip
+NOT_COMMITTED = (
+    "train/output",
+    "train/runs",
+    "train/cache",
+    "train/queue",
+    "train/xtts_v2",
+    "voices",
+    ".venv",
+    ".env",
+)
 # LASTWER, JOINED: words, alone or next to a figure, to be replaced by the result of a run.
 PLACEHOLDER = re.compile(
     r"\b(TODO|TBD|FIXME|XXX)\b|\?\?\?|± ?\**[A-Z]{3,}|\b[A-Z]{4,}\** ?(?:±|%)"
@@ -48,11 +56,7 @@ def tree() -> list[str]:
 
 
 def is_a_path(word: str) -> bool:
-    return (
-        word == "Makefile"
-        or word == "Dockerfile"
-        or re.search(r"[a-z]/$|\.[a-z]", word) is not None
-    )
+    return word == "Makefile" or word == "Dockerfile" or re.search(r"[a-z]/$|\.[a-z]", word) is not None
 
 
 def test_it_is_short():
@@ -82,9 +86,7 @@ def test_every_line_of_the_tree_is_there():
 def test_the_tree_leaves_no_file_of_the_top_out():
     if not (ROOT / ".git").exists():
         pytest.skip("not a clone: what belongs to it and what is the reader's cannot be told apart")
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     tops = {line.split("/")[0] for line in listed.splitlines()}
     told = {path.split("/")[0] for path in tree()}
     assert tops - told <= {"CONTRIBUTING.md", "LICENSE", ".gitignore", ".dockerignore"}
@@ -94,9 +96,7 @@ def test_the_tree_leaves_no_file_of_the_top_out():
 def test_every_path_in_a_sentence_is_there(document):
     # A line with a commit names a file of another repository.
     lines = [line for line in text_of(document).splitlines() if not re.search(COMMIT, line)]
-    quoted = re.findall(
-        r"`([^`\s]+/[^`\s]*|[^`\s]+\.(?:py|md|yml|toml|lock|example))`", "\n".join(lines)
-    )
+    quoted = re.findall(r"`([^`\s]+/[^`\s]*|[^`\s]+\.(?:py|md|yml|toml|lock|example))`", "\n".join(lines))
     tops = {path.name for path in ROOT.iterdir()}
     ours = {path for path in quoted if path.split("/")[0] in tops}
     missing = {path for path in ours if not (ROOT / path).exists()}
@@ -177,8 +177,10 @@ def test_speaking_comes_before_training_and_a_voice_needs_one_path():
     voice = README[README.index("## Your voice") : README.index("## What a run shows")]
     steps = re.findall(r"^[0-9]\. .*", voice, re.M)
     assert [one for one in ("`.env`", "make studio", "*Train*") if one in " ".join(steps)] == [
-        "`.env`", "make studio", "*Train*",
-    ]  # fmt: skip
+        "`.env`",
+        "make studio",
+        "*Train*",
+    ]
     assert len(steps) == 3 and "DATASET_DIR" not in voice and "make train" not in " ".join(steps)
     block = next(part for part in voice.split("```") if part.startswith("\nBASE_MODEL="))
     assert len(block.strip().splitlines()) == 2
@@ -219,11 +221,25 @@ def test_no_page_has_a_placeholder(document):
 
 def test_placeholders_are_seen():
     table = "| | words |\n|---|---|\n"
-    seen = ["JOINED", "| base | LASTWER |", "| base | **LASTWER** |", "| base | LASTD dB |",
-            "| base | |", "LASTWER % of the words", "0.15 ± LASTM", "| base | TBD |",
-            "Measured: ???"]  # fmt: skip
-    plain = ["| base | 0.15 |", "| base | not measured |", "| `BLEND` | on |", "`TODO` is a word.",
-             "On a CPU with AMX.", "```\nTODO\n```"]  # fmt: skip
+    seen = [
+        "JOINED",
+        "| base | LASTWER |",
+        "| base | **LASTWER** |",
+        "| base | LASTD dB |",
+        "| base | |",
+        "LASTWER % of the words",
+        "0.15 ± LASTM",
+        "| base | TBD |",
+        "Measured: ???",
+    ]
+    plain = [
+        "| base | 0.15 |",
+        "| base | not measured |",
+        "| `BLEND` | on |",
+        "`TODO` is a word.",
+        "On a CPU with AMX.",
+        "```\nTODO\n```",
+    ]
     assert [line for line in seen if holes(table + line, whole=True) != [line]] == []
     assert [line for line in plain if holes(table + line, whole=True)] == []
 
@@ -248,9 +264,7 @@ def paragraphs(document: str) -> list[str]:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_a_speed_in_larger_batches_stands_next_to_that_on_the_same_clips(document):
     larger = [one for one in paragraphs(document) if "figure: gpu.against Coqui.a clip" in one]
-    assert [
-        one for one in larger if "figure: gpu.against Coqui.the same four clips" not in one
-    ] == []
+    assert [one for one in larger if "figure: gpu.against Coqui.the same four clips" not in one] == []
 
 
 def test_a_run_of_xtts_v2_takes_the_disk_that_the_docs_say():
@@ -259,9 +273,7 @@ def test_a_run_of_xtts_v2_takes_the_disk_that_the_docs_say():
     from train.optim.optimizer import STATE_BYTES
     from train.settings import TrainSettings
 
-    millions = read_result("memory-full")["modes"]["GRADIENT_CHECKPOINTING=off"][
-        "learning_millions"
-    ]
+    millions = read_result("memory-full")["modes"]["GRADIENT_CHECKPOINTING=off"]["learning_millions"]
     settings = TrainSettings()
     copies = most_checkpoints(settings, 0, 10)
     states = KEPT_TRAINER_STATES + 1
@@ -278,9 +290,7 @@ def test_a_voice_takes_the_hours_that_the_docs_say():
 
     speed = read_result("training-full")["variants"]["ours, all clips in a batch"]
     epochs = DEFAULT_EPOCHS * 30 / speed["audio_seconds_per_second"]
-    told = re.findall(
-        r"a step takes ([\d.]+) s of processor time", text_of("docs/develop/evaluation.md")
-    )
+    told = re.findall(r"a step takes ([\d.]+) s of processor time", text_of("docs/develop/evaluation.md"))
     decoder = steps_for(30.0) * float(told[0]) / 2 / 60
     for document in ("README.md", "docs/your-voice.md", "docs/hardware.md"):
         assert "about two hours" in text_of(document)
@@ -353,15 +363,27 @@ def test_the_times_of_words_are_those_of_todays_demo(tmp_path):
     """The three pages that show them quote one run."""
     times = tmp_path / "left.json"
     subprocess.run(
-        [sys.executable, "-m", "xtts", "speak", "--voice", "demo", "--text", "Turn left here.",
-         "--out", str(tmp_path / "left.wav"), "--words", str(times)],
-        cwd=ROOT, check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "xtts",
+            "speak",
+            "--voice",
+            "demo",
+            "--text",
+            "Turn left here.",
+            "--out",
+            str(tmp_path / "left.wav"),
+            "--words",
+            str(times),
+        ],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
     words = json.loads(times.read_text())
     said = re.findall(r'"start_time": ([\d.]+), "end_time": ([\d.]+)', text_of("docs/api.md"))
-    assert [(float(a), float(b)) for a, b in said] == [
-        (one["start_time"], one["end_time"]) for one in words
-    ]
+    assert [(float(a), float(b)) for a, b in said] == [(one["start_time"], one["end_time"]) for one in words]
     ends = (words[0]["start_time"], words[-1]["end_time"])
     clock = " --> ".join(f"00:00:00,{1000 * end:03.0f}" for end in ends)
     assert clock in text_of("docs/text.md") and clock in text_of("docs/develop/guard.md")

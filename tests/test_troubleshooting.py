@@ -27,9 +27,7 @@ def source(name: str) -> str:
 
     Benchmarks are left out: they measure and promise nothing.
     """
-    found = [
-        path for path in (ROOT / "tests").rglob(f"{name}.py") if "benchmarks" not in path.parts
-    ]
+    found = [path for path in (ROOT / "tests").rglob(f"{name}.py") if "benchmarks" not in path.parts]
     assert len(found) < 2, f"{name} may be any of {found}"
     return found[0].read_text(encoding="utf-8") if found else ""
 
@@ -54,11 +52,7 @@ def test_every_promise_has_its_tests(row):
     assert found
 
 
-@pytest.mark.parametrize(
-    "page",
-    sorted((ROOT / "docs").rglob("*.md")),
-    ids=lambda page: page.stem,
-)
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
 def test_every_test_that_a_page_names_exists(page):
     """Except in the history, which names former tests."""
     named = re.findall(r"`(?:[a-z]+/)?(test_[a-z0-9_]+)(?:\[[^`]*\])?`", page.read_text("utf-8"))

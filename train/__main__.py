@@ -42,9 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         known = modules()
         if verb not in known:
-            raise SotaqueError(
-                f"Unknown command {verb!r}. Use one of: {', '.join(known)}. See --help."
-            )
+            raise SotaqueError(f"Unknown command {verb!r}. Use one of: {', '.join(known)}. See --help.")
         module, parser = opened(verb)
         own, rest = parser.parse_known_args(words)
         # Checked before anything large is imported.
@@ -74,10 +72,13 @@ def opened(verb: str) -> tuple[Any, argparse.ArgumentParser]:
     settings."""
     module: Any = importlib.import_module(modules()[verb])
     parser = argparse.ArgumentParser(
-        prog=commands.program(f"train {verb}"), add_help=verb != "run", allow_abbrev=False,
+        prog=commands.program(f"train {verb}"),
+        add_help=verb != "run",
+        allow_abbrev=False,
         usage=f"%(prog)s {getattr(module, 'USAGE', '')}[options] [settings]",
-        description=module.PURPOSE, epilog=_settings_hint(),
-    )  # fmt: skip
+        description=module.PURPOSE,
+        epilog=_settings_hint(),
+    )
     if hasattr(module, "add_arguments"):
         module.add_arguments(parser)
     return module, parser

@@ -22,9 +22,7 @@ from xtts.voices.voice_files import VoiceFiles
 log = logging.getLogger("train")
 
 
-def run(
-    settings: TrainSettings, *, checkpoint: Path | None, to: Path, base: Path | None, force: bool
-) -> int:
+def run(settings: TrainSettings, *, checkpoint: Path | None, to: Path, base: Path | None, force: bool) -> int:
     """Runs the verb. The arguments are those of `train.export.run`."""
     export.refuse_earlier(to, "bundle.json", force)
     log.info(export_adapter(export.voice_to_export(settings, checkpoint, base), to))
@@ -48,8 +46,9 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
         log.warning(
             "The run has %d named speakers; the adapter takes the recording of the first one, %s. "
             "Leave out --adapter to export all of them.",
-            len(voice.speakers), next(iter(voice.speakers)),
-        )  # fmt: skip
+            len(voice.speakers),
+            next(iter(voice.speakers)),
+        )
     header, tensors = adapter_file.read(path)
     decoder_bytes = voice.decoder.stat().st_size if voice.decoder else 0
     with whole_folder(to, path.stat().st_size + decoder_bytes) as part:

@@ -103,9 +103,7 @@ def _check_dvae(path: Path, config: ModelConfig) -> None:
         dvae = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
         codebook = tuple(dvae["codebook.embed"].shape)
     except Exception as error:
-        raise ConfigError(
-            f"{path} cannot be read as a DVAE ({load_error(error)}). Copy it again."
-        ) from error
+        raise ConfigError(f"{path} cannot be read as a DVAE ({load_error(error)}). Copy it again.") from error
     shape = (config.dvae.codebook_dim, config.dvae.num_codes)
     _check_shape(path, "codebook.embed", codebook, shape)
 
@@ -121,6 +119,4 @@ def _check_shape(path: Path, name: str, actual: tuple[int, ...], expected: tuple
 def _tensors(folder: Path) -> dict[str, tuple[int, ...]]:
     from xtts.model.loading import read_tensors
 
-    return {
-        name: tuple(tensor.shape) for name, tensor in read_tensors(folder / "model.pth").items()
-    }
+    return {name: tuple(tensor.shape) for name, tensor in read_tensors(folder / "model.pth").items()}

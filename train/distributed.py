@@ -117,8 +117,7 @@ class Agreement:
         DDP takes the mean. The loss of a step is the mean over the tokens of all ranks; a mean of
         the ranks' means would give a token of a small batch more weight."""
         return tuple(
-            self._size * own / max(1.0, every)
-            for own, every in zip(self._own, self._sums[:-1], strict=True)
+            self._size * own / max(1.0, every) for own, every in zip(self._own, self._sums[:-1], strict=True)
         )
 
 
@@ -168,9 +167,12 @@ def joined(world: World, device: str) -> Iterator[None]:
     try:
         torch.distributed.init_process_group(
             "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
-            store=_store(world), rank=world.rank, world_size=world.size, timeout=LONGEST_WAIT,
+            store=_store(world),
+            rank=world.rank,
+            world_size=world.size,
+            timeout=LONGEST_WAIT,
             **more,
-        )  # fmt: skip
+        )
     except (RuntimeError, ValueError) as error:
         raise SotaqueError(
             f"The {world.size} processes of this run could not connect to each other ({error}). "
@@ -198,9 +200,12 @@ def _store(world: World) -> Any:
 
     shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store = TCPStore(
-        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world.size,
-        is_master=world.is_main and not shared, timeout=timedelta(minutes=10),
-    )  # fmt: skip
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
+        world.size,
+        is_master=world.is_main and not shared,
+        timeout=timedelta(minutes=10),
+    )
     return PrefixStore(f"sotaque/{world.restarts}", store)
 
 

@@ -126,9 +126,7 @@ class EpochEnd:
             return None
         self._begin(epoch, "validating")
         batches = self.heartbeat.watch(self.validation.epoch(epoch), "validating")
-        losses = mean_losses(
-            self.learner, itertools.takewhile(lambda _: not self.stop.requested, batches)
-        )
+        losses = mean_losses(self.learner, itertools.takewhile(lambda _: not self.stop.requested, batches))
         if not self.stop.requested:
             self.early_stopping.record_loss(epoch, losses[DECIDING_LOSS])
         return losses
@@ -152,10 +150,14 @@ class EpochEnd:
                     state,
                     lambda kept: self.checkpoints.save_epoch(
                         # Converted in the writer's thread: no step waits for it.
-                        epoch, step, to_coqui(kept["model"]) if beside else kept["model"],
-                        kept["trainer"], validation, kept["adapter"],
+                        epoch,
+                        step,
+                        to_coqui(kept["model"]) if beside else kept["model"],
+                        kept["trainer"],
+                        validation,
+                        kept["adapter"],
                     ),
-                )  # fmt: skip
+                )
             learner.world.barrier()
         # Gradients and the written copies are free; the sample needs their memory.
         trim_heap()
@@ -169,9 +171,8 @@ class EpochEnd:
             self.writer.finish()
             if self.learner.world.is_main:
                 saved = self.checkpoints.save_interrupted(
-                    epoch, self.learner.step, batch, self.learner.model_state(),
-                    self._trainer_state(),
-                )  # fmt: skip
+                    epoch, self.learner.step, batch, self.learner.model_state(), self._trainer_state()
+                )
             self.learner.world.barrier()
         if saved:
             log.info("Stopped inside epoch %d. Saved %s.", epoch, saved.checkpoint.name)

@@ -73,9 +73,7 @@ def run(
     if other is None:
         log.info(export(voice_to_export(settings, checkpoint, base), to))
         return 0
-    source = (
-        _whole(checkpoint, settings) if of_export else voice_to_export(settings, checkpoint, base)
-    )
+    source = _whole(checkpoint, settings) if of_export else voice_to_export(settings, checkpoint, base)
     written = other.export(source, to, onnx)
     log.info("%s holds the ONNX voice (%s). It speaks with:\n  %s", to, written, speak_command(to))
     return 0
@@ -108,9 +106,7 @@ def refuse_earlier(to: Path, mark: str, force: bool) -> None:
         )
 
 
-def voice_to_export(
-    settings: TrainSettings, checkpoint: Path | None, base: Path | None
-) -> VoiceFiles:
+def voice_to_export(settings: TrainSettings, checkpoint: Path | None, base: Path | None) -> VoiceFiles:
     """The voice of a checkpoint, or the best in OUTPUT_DIR, which may be the base. Raises
     SotaqueError if there is nothing to export, and the errors of `find_voice`."""
     if checkpoint is None:
@@ -127,10 +123,12 @@ def voice_to_export(
         read_checkpoint(checkpoint)  # for a folder, raises an error that lists its epochs
     voice = find_voice(
         VoiceSpec(
-            str(checkpoint or settings.output_dir), str(base) if base else None,
-            str(settings.xtts_v2_dir), settings.coqui_tos_agreed,
+            str(checkpoint or settings.output_dir),
+            str(base) if base else None,
+            str(settings.xtts_v2_dir),
+            settings.coqui_tos_agreed,
         )
-    )  # fmt: skip
+    )
     if voice.reference is None:
         log.warning(
             "The exported voice holds no recording of the person: the run kept none. Run `%s` "
@@ -353,6 +351,4 @@ def refuse_others(to: Path) -> None:
         files = {Path(name).parts[0] for name in bundle.read(to).files}
         known = {*files, "bundle.json", PRONUNCIATIONS}
     if others := sorted(present - known):
-        raise SotaqueError(
-            f"--to {to} holds {others[0]}, which no export wrote. Name a new or empty folder."
-        )
+        raise SotaqueError(f"--to {to} holds {others[0]}, which no export wrote. Name a new or empty folder.")

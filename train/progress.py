@@ -34,18 +34,15 @@ class Progress:
         self.unit = unit
         self.done = 0.0
         self._quiet = not sys.stderr.isatty()
-        self._bar = tqdm(
-            desc=what, total=total, unit=unit, disable=self._quiet, delay=_PATIENCE_SECONDS
-        )
+        self._bar = tqdm(desc=what, total=total, unit=unit, disable=self._quiet, delay=_PATIENCE_SECONDS)
         self._began = self._told = time.monotonic()
 
     def __enter__(self) -> "Progress":
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._bar.close()
 
     def add(self, amount: float = 1) -> None:
@@ -58,10 +55,7 @@ class Progress:
         if self._quiet and self.done and now - self._told >= _TELL_EVERY_SECONDS:
             self._told = now
             left = (now - self._began) * (self.total - self.done) / max(self.done, 1e-9)
-            log.info(
-                "%s: %.0f of %.0f %s, left %s", self.what, self.done, self.total, self.unit,
-                clock(left),
-            )  # fmt: skip
+            log.info("%s: %.0f of %.0f %s, left %s", self.what, self.done, self.total, self.unit, clock(left))
 
     def reach(self, share: float) -> None:
         """Sets the finished work to a share of the total, from 0 to 1."""

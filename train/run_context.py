@@ -140,6 +140,4 @@ def learned_languages(context: RunContext) -> set[str]:
     """The short codes of the training clips' languages that were added to the base and are not
     learned yet."""
     unlearned = {one.language for one in context.config.unlearned}
-    return unlearned & {
-        short_code(context.data.clips[index].language) for index in context.data.train
-    }
+    return unlearned & {short_code(context.data.clips[index].language) for index in context.data.train}

@@ -17,9 +17,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _LARGEST_THRESHOLD = 32 << 20
 
 
-def set_up_runtime(
-    settings: TrainSettings, machine: Environment, place: Place, world: World
-) -> None:
+def set_up_runtime(settings: TrainSettings, machine: Environment, place: Place, world: World) -> None:
     """Configures threads, memory and cuDNN. Call it before any computation."""
     own = max(1, machine.cpu_count // world.local_size)
     torch.set_num_threads(settings.num_threads or own)

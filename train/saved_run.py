@@ -33,9 +33,7 @@ def saved(folder: RunFolder, epoch: int | None = None) -> Verified:
         raise RunError(f"{reason} Saved epochs: {there}.")
     if newest := folder.newest_whole():
         return newest
-    raise RunError(
-        f"{folder.folder} holds no epoch yet. Train one with `{commands.make('train')}`."
-    )
+    raise RunError(f"{folder.folder} holds no epoch yet. Train one with `{commands.make('train')}`.")
 
 
 @contextlib.contextmanager
@@ -44,9 +42,7 @@ def speaking(settings: TrainSettings, folder: RunFolder) -> Iterator[tuple[RunCo
     for a run of another dataset or base."""
     context = context_of_run(settings, folder)
     sampler = sampler_of(settings, context)
-    samples = Samples(
-        sampler, folder, kept_reference(settings, context, folder), seed=settings.seed
-    )
+    samples = Samples(sampler, folder, kept_reference(settings, context, folder), seed=settings.seed)
     if sampler.plan.mode == "skipped":
         raise RunError(f"Nothing is spoken with {sampler.plan.reason}. Set SAMPLE_DEVICE=auto.")
     with at_work(settings.cache_dir, sampler.plan.device, folder.folder), sampler:

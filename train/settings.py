@@ -63,13 +63,10 @@ class TrainSettings(SharedSettings):
     ] = "en"
     """The language of the clips, unless the metadata names a language for each clip."""
     dataset_format: Annotated[
-        Text,
-        Means("auto, ljspeech, coqui, columns, pairs, folders, or a formatter of TTS", words=True),
+        Text, Means("auto, ljspeech, coqui, columns, pairs, folders, or a formatter of TTS", words=True)
     ] = "auto"
     """The format of the transcripts. auto detects it from the files."""
-    suspect_clips: Annotated[
-        Literal["keep", "leave_out"], Means("keep or leave_out", words=True)
-    ] = "keep"
+    suspect_clips: Annotated[Literal["keep", "leave_out"], Means("keep or leave_out", words=True)] = "keep"
     """Whether to train on the clips that `train check` reports as suspect (docs/datasets.md). keep
     lists them at the start of a run and trains on them; leave_out trains without them. No file is
     changed."""
@@ -95,8 +92,7 @@ class TrainSettings(SharedSettings):
     memory. A resumed run keeps the value that it began with. If memory still runs out, the run
     halves it."""
     precision: Annotated[
-        Literal["auto", "fp32", "bf16", "fp16"],
-        Means("auto, fp32, bf16 or fp16", words=True),
+        Literal["auto", "fp32", "bf16", "fp16"], Means("auto, fp32, bf16 or fp16", words=True)
     ] = "auto"
     """The number format of matrix products; weights stay fp32. auto is bf16 if the machine supports
     it."""
@@ -119,9 +115,7 @@ class TrainSettings(SharedSettings):
     ] = "auto"
     """The speech recogniser that measures the word error rate in the evaluation. auto is
     pocketsphinx for English if it is installed, and no recogniser for other languages."""
-    evaluate_naturalness: Annotated[Literal["auto", "off"], Means("auto or off", words=True)] = (
-        "auto"
-    )
+    evaluate_naturalness: Annotated[Literal["auto", "off"], Means("auto or off", words=True)] = "auto"
     """Whether the evaluation judges how natural candidates sound, from 1 to 5. auto does so if
     distillmos is installed."""
     blend: Annotated[
@@ -131,16 +125,12 @@ class TrainSettings(SharedSettings):
     """The share of fine-tuned weights in checkpoints/best.pt; the rest are the base's. auto judges
     1, 0.7, 0.5 and 0.3 when the run ends and keeps the best. The checkpoints of the epochs are
     never blended."""
-    learn_decoder: Annotated[Literal["auto", "on", "off"], Means("auto, on or off", words=True)] = (
-        "auto"
-    )
+    learn_decoder: Annotated[Literal["auto", "on", "off"], Means("auto, on or off", words=True)] = "auto"
     """Trains the decoder (vocoder) on the person's own clips, a part in each epoch. auto does so
     unless the base model recommends off. off keeps the base's decoder."""
     save_every: Count = 1
     """Saves a checkpoint every N epochs and after the last one."""
-    keep_checkpoints: Annotated[
-        Positive | None, Means("a whole number from 1, or all", none="all")
-    ] = 3
+    keep_checkpoints: Annotated[Positive | None, Means("a whole number from 1, or all", none="all")] = 3
     """How many epochs' checkpoints to keep. The best one and the newest verified one always stay.
     """
     resume: Annotated[PathOrWord, Means("auto, never, or the path of a checkpoint")] = "auto"
@@ -148,9 +138,7 @@ class TrainSettings(SharedSettings):
     new one. A path starts from that checkpoint."""
     seed: Whole = 0
     """The seed of clip order, dropout and sampling. The same seed gives the same numbers."""
-    stop_seconds: Annotated[
-        float, Field(ge=0, le=86_400), Means("a number of seconds from 0 to 86400")
-    ] = 8.0
+    stop_seconds: Annotated[float, Field(ge=0, le=86_400), Means("a number of seconds from 0 to 86400")] = 8.0
     """The time limit for saving after a stop (Ctrl-C, docker stop). `docker stop` alone kills after
     10 seconds; docker-compose-training.yml waits two minutes."""
     tensorboard: Switch = True
@@ -163,22 +151,18 @@ class TrainSettings(SharedSettings):
     name."""
     cache_dir: Folder = Path("train/cache")
     """The feature cache: features computed once per clip. You may delete it at any time."""
-    optimizer: Annotated[Literal["adamw", "adamw8bit"], Means("adamw or adamw8bit", words=True)] = (
-        "adamw"
-    )
+    optimizer: Annotated[Literal["adamw", "adamw8bit"], Means("adamw or adamw8bit", words=True)] = "adamw"
     """The optimizer. adamw8bit keeps its averages in 8 bits: it saves 2.6 GB for XTTS-v2 and is
     slower."""
-    gradient_checkpointing: Annotated[
-        Literal["auto", "on", "off"], Means("auto, on or off", words=True)
-    ] = "auto"
+    gradient_checkpointing: Annotated[Literal["auto", "on", "off"], Means("auto, on or off", words=True)] = (
+        "auto"
+    )
     """Computes activations twice instead of keeping them: a tenth of their memory, a third more
     work, the same numbers. auto is on only if the longest clip would not fit otherwise."""
     lora_rank: Annotated[int, Field(ge=0, le=1024), Means("a whole number from 0; 0 = off")] = 0
     """The rank of LoRA adapters, which train instead of the whole model; 16 is usual. LoRA needs
     less memory and preserves the other languages. Checkpoints hold merged weights."""
-    early_stopping: Annotated[
-        Positive | None, Means("a whole number from 1, or off", none="off")
-    ] = None
+    early_stopping: Annotated[Positive | None, Means("a whole number from 1, or off", none="off")] = None
     """Ends the run after N epochs in a row without improvement. The evaluation decides, or the
     validation loss if there is no evaluation (SAMPLE_DEVICE=off)."""
 

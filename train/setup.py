@@ -140,9 +140,7 @@ def claimed(
         current_gpu.make_current(device)
     with locked(run) if world.is_main else nullcontext():
         for other in trainings(settings.cache_dir, device) if world.is_single_process else ():
-            log.warning(
-                "%s also works on %s: both are slower, and memory may not last.", other, device
-            )
+            log.warning("%s also works on %s: both are slower, and memory may not last.", other, device)
         with (
             at_work(settings.cache_dir, device, run.folder),
             stop_on_signals(settings.stop_seconds) as stop,
@@ -186,9 +184,13 @@ def fingerprint_of(settings: TrainSettings, context: RunContext) -> Fingerprint:
     """The fingerprint of a run, which must not change on resume."""
     data, shape = context.data, context.config.gpt
     return Fingerprint.of(
-        context.base, data.sha256, shape, settings.cache_dir,
-        base={"name": settings.base_model}, data=data_of(settings, data),
-    )  # fmt: skip
+        context.base,
+        data.sha256,
+        shape,
+        settings.cache_dir,
+        base={"name": settings.base_model},
+        data=data_of(settings, data),
+    )
 
 
 def provenance_of(
@@ -208,11 +210,7 @@ def provenance_of(
 
 
 def find_start(
-    settings: TrainSettings,
-    checkpoints: Checkpoints,
-    fingerprint: Fingerprint,
-    rate: float,
-    world: World,
+    settings: TrainSettings, checkpoints: Checkpoints, fingerprint: Fingerprint, rate: float, world: World
 ) -> Resumed | None:
     """The checkpoint that the run resumes from, logged; None starts from the base.
 
@@ -222,9 +220,7 @@ def find_start(
     never = settings.resume == "never" and (world.restarts or not world.is_main)
     setting = "auto" if never else settings.resume
     if world.is_main:
-        resumed = checkpoints.resume(
-            setting, fingerprint, learning_rate=rate, runs_dir=settings.runs_dir
-        )
+        resumed = checkpoints.resume(setting, fingerprint, learning_rate=rate, runs_dir=settings.runs_dir)
     world.barrier()
     if not world.is_main:
         resumed = resume(checkpoints.run, setting, fingerprint, learning_rate=rate)
@@ -272,23 +268,33 @@ def build_batches(
     seconds = [data.clips[i].seconds for i in (*train, *drawn)]
     state = kept_state(resumed)
     batch_seconds, reason = defaults.batch_seconds(
-        settings.batch_seconds, config.training, state.get("batch_seconds"),
-        device=context.device.value, total_seconds=sum(seconds) / world.size,
+        settings.batch_seconds,
+        config.training,
+        state.get("batch_seconds"),
+        device=context.device.value,
+        total_seconds=sum(seconds) / world.size,
         longest_seconds=max(seconds),
-    )  # fmt: skip
+    )
     log.info("Batches: %g s of audio (%s)", batch_seconds, reason)
     training = Batches(
-        data.clips, train, features, config.gpt, seed=settings.seed, batch_seconds=batch_seconds,
-        stop_input=config.stop_input_trained, sources=(*train, *drawn),
-        drawn=drawn, share=rehearsal.share, pinned=context.device.value.startswith("cuda"),
-        rank=world.rank, world_size=world.size,
+        data.clips,
+        train,
+        features,
+        config.gpt,
+        seed=settings.seed,
+        batch_seconds=batch_seconds,
+        stop_input=config.stop_input_trained,
+        sources=(*train, *drawn),
+        drawn=drawn,
+        share=rehearsal.share,
+        pinned=context.device.value.startswith("cuda"),
+        rank=world.rank,
+        world_size=world.size,
         halvings=[OomBackoff(*kept) for kept in state.get("halvings", ())],
-    )  # fmt: skip
+    )
     if not held_out:
         return training, None
-    return training, replace(
-        training, indices=held_out, drawn=(), share=0.0, halvings=[], fixed=True
-    )
+    return training, replace(training, indices=held_out, drawn=(), share=0.0, halvings=[], fixed=True)
 
 
 def build_learner(
@@ -342,9 +348,7 @@ def _trainable_parts(
         log.info("Frozen: %s (recommended by the base model)", ", ".join(frozen))
     ema_decay = advice.ema_decay or 0.0
     if ema_decay:
-        log.info(
-            "Moving average of the weights: decay %g (recommended by the base model)", ema_decay
-        )
+        log.info("Moving average of the weights: decay %g (recommended by the base model)", ema_decay)
     return TrainableParts(rank, frozen, ema_decay, recompute, _new_rows(settings, context))
 
 
@@ -401,11 +405,7 @@ def open_samples(
     closing: ExitStack,
 ) -> Samples:
     """The samples of the run and the sampler that speaks them, on rank 0; `closing` closes it."""
-    sampler = sampler_of(
-        settings if logs else replace(settings, sample_device="off"),
-        context,
-        stop,
-    )
+    sampler = sampler_of(settings if logs else replace(settings, sample_device="off"), context, stop)
     reference = kept_reference(settings, context, run)
     clips = [clip for clip in context.data.clips if clip.speaker == reference.speaker]
     learns = defaults.advised(settings, context.config.training).learn_decoder != "off"
@@ -423,11 +423,7 @@ def open_samples(
 
 
 def build_evaluator(
-    settings: TrainSettings,
-    context: RunContext,
-    samples: Samples,
-    checkpoints: Checkpoints,
-    logs: Logs,
+    settings: TrainSettings, context: RunContext, samples: Samples, checkpoints: Checkpoints, logs: Logs
 ) -> Evaluator:
     """The evaluator, which works if samples are spoken. Raises SotaqueError as `plan_of`."""
     base = dict(checkpoints.provenance["base"])

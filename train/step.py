@@ -145,11 +145,7 @@ class Learner:
     world: the processes that take each step together."""
 
     def __init__(
-        self,
-        gpt: GPT,
-        config: OptimizationConfig,
-        device: torch.device | str = "cpu",
-        world: World = ALONE,
+        self, gpt: GPT, config: OptimizationConfig, device: torch.device | str = "cpu", world: World = ALONE
     ) -> None:
         self.device = torch.device(device)
         self.gpt = gpt.to(self.device)
@@ -161,9 +157,7 @@ class Learner:
         self.config = config
         self.step = 0
         self.tally = NonFiniteTally()
-        self.scaler = torch.amp.grad_scaler.GradScaler(
-            self.device.type, enabled=config.precision == "fp16"
-        )
+        self.scaler = torch.amp.grad_scaler.GradScaler(self.device.type, enabled=config.precision == "fp16")
         undecayed = self.weights.new_rows.undecayed if self.weights.new_rows else ()
         groups = optimization.weight_groups(self.gpt, config.weight_decay, undecayed)
         self.optimizer = optimization.new_optimizer(config.optimizer, groups, config.learning_rate)
@@ -228,9 +222,12 @@ class Learner:
         """Clips the norm, inside the optimizer's kernel if possible."""
         # In fp16 the scaler uses the argument that the kernel would need.
         optimization.clip_gradients(
-            self.optimizer, self.weights.trainable, norm, self.config.gradient_clip,
+            self.optimizer,
+            self.weights.trainable,
+            norm,
+            self.config.gradient_clip,
             in_kernel=not self.scaler.is_enabled(),
-        )  # fmt: skip
+        )
 
     def optimizer_step(self, non_finite: Tensor | None = None) -> None:
         """Updates the weights. non_finite: a 1 on the device skips the update."""
@@ -277,9 +274,7 @@ class Learner:
             **self.weights.state(),
         }
 
-    def resume(
-        self, model_state: dict[str, Tensor], trainer_state: dict[str, Any] | None, step: int
-    ) -> None:
+    def resume(self, model_state: dict[str, Tensor], trainer_state: dict[str, Any] | None, step: int) -> None:
         """Loads the weights after `step` steps, and the optimizer state if there is one."""
         self.weights.resume(model_state, trainer_state)
         # The schedule and the dropout of a step depend on its number, with or without an optimizer.

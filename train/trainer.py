@@ -129,9 +129,7 @@ class Trainer:
                     break
                 done = number
 
-    def _step_or_backoff(
-        self, epoch: int, done: int, batch: Batch
-    ) -> StepResult | DeferredStepResult | None:
+    def _step_or_backoff(self, epoch: int, done: int, batch: Batch) -> StepResult | DeferredStepResult | None:
         """`train_step`; None if memory ran out twice, which halves the following batches.
 
         Raises the step's error if halving cannot help: for a single clip, and with several
@@ -143,12 +141,7 @@ class Trainer:
         except Exception as error:
             fault = cuda_errors.classify(error)
             smaller = self.batches.halved(epoch, batch.clips)
-            if (
-                fault is None
-                or not fault.transient
-                or smaller is None
-                or not learner.world.is_single_process
-            ):
+            if fault is None or not fault.transient or smaller is None or not learner.world.is_single_process:
                 raise
         # After the `except` block: the error referenced the tensors that must be freed.
         learner.optimizer.zero_grad(set_to_none=True)
@@ -156,14 +149,14 @@ class Trainer:
         self.batches.halvings.append(OomBackoff(epoch, done, smaller))
         log.warning(
             "Out of memory (%s). From here on a batch has %.1f s of audio, also after a resume.",
-            fault.words, smaller,
-        )  # fmt: skip
+            fault.words,
+            smaller,
+        )
         return None
 
     def _log_step(
-        self, epoch: int, number: int, batch: Batch, result: StepResult | DeferredStepResult,
-        waited: float,
-    ) -> None:  # fmt: skip
+        self, epoch: int, number: int, batch: Batch, result: StepResult | DeferredStepResult, waited: float
+    ) -> None:
         names = [self.batches.clips[clip].name for clip in batch.clips]
         took = self.stop.step_seconds
         if self.end.logs:

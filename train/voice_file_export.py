@@ -52,8 +52,7 @@ def run(settings: TrainSettings, asked: FileExport) -> int:
     to = asked.to
     if to.exists() and not asked.force:
         raise SotaqueError(
-            f"--to {to} exists already and stays as it is. Name another file, or add --force to "
-            "replace it."
+            f"--to {to} exists already and stays as it is. Name another file, or add --force to replace it."
         )
     consent = _consent(asked.consent)
     make_folder(to.parent)
@@ -61,20 +60,34 @@ def run(settings: TrainSettings, asked: FileExport) -> int:
         exported, run, voice = _exported(settings, asked, Path(folder) / "voice")
         language = str(voice.provenance.get("language") or "") if voice else ""
         spec = VoiceSpec(
-            str(exported), str(asked.base) if asked.base else None, str(settings.xtts_v2_dir),
+            str(exported),
+            str(asked.base) if asked.base else None,
+            str(settings.xtts_v2_dir),
             settings.coqui_tos_agreed,
-        )  # fmt: skip
+        )
         files = find_voice(spec)
-        made = pack(files, exported, to, Packing(
-            to.stem, _preview(settings, ModelConfig.read(files.folder), language),
-            asked.with_reference, consent, figures(run, voice) if run and voice else {},
-        ))  # fmt: skip
+        made = pack(
+            files,
+            exported,
+            to,
+            Packing(
+                to.stem,
+                _preview(settings, ModelConfig.read(files.folder), language),
+                asked.with_reference,
+                consent,
+                figures(run, voice) if run and voice else {},
+            ),
+        )
     what = {"latents": "latents", "adapter": "an adapter", "weights": "complete weights"}
     log.info(
         "Exported to %s (%s of %s, %s). It speaks with:\n  %s\nand is imported with:\n  %s",
-        to, what[made.kind], made.base.name, size_words(to.stat().st_size),
-        export.speak_command(to), commands.program(f"xtts import {shlex.quote(str(to))}"),
-    )  # fmt: skip
+        to,
+        what[made.kind],
+        made.base.name,
+        size_words(to.stat().st_size),
+        export.speak_command(to),
+        commands.program(f"xtts import {shlex.quote(str(to))}"),
+    )
     return 0
 
 
@@ -151,13 +164,15 @@ def figures(run: RunFolder, voice: VoiceFiles) -> dict[str, Any]:
         "reason": _reason(judged, candidate.id),
         "judges": {
             name: {
-                "best": figure.mean, "low": figure.low, "high": figure.high,
+                "best": figure.mean,
+                "low": figure.low,
+                "high": figure.high,
                 "base": base.judges[name].mean if base and name in base.judges else None,
                 "unit": judged.judges[name].unit if name in judged.judges else "",
             }
             for name, figure in candidate.judges.items()
         },
-    }  # fmt: skip
+    }
 
 
 def _candidate(voice: VoiceFiles) -> str:

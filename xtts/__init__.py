@@ -97,13 +97,17 @@ def load_voice(
     if isinstance(name, str) and name == published_voice.NAME:
         settings, _ = load(SharedSettings)
         tos_agreed = arguments.switch("tos_agreed", tos_agreed) or settings.coqui_tos_agreed
-        name = published_voice.provided(
-            published_voice.NAME, replace(settings, coqui_tos_agreed=tos_agreed)
+        name = published_voice.provided(published_voice.NAME, replace(settings, coqui_tos_agreed=tos_agreed))
+    files = find_voice(
+        VoiceSpec.from_arguments(
+            name,
+            reference=reference,
+            speaker=speaker,
+            base=base,
+            pronunciations=pronunciations,
+            tos_agreed=tos_agreed,
         )
-    files = find_voice(VoiceSpec.from_arguments(
-        name, reference=reference, speaker=speaker, base=base, pronunciations=pronunciations,
-        tos_agreed=tos_agreed,
-    ))  # fmt: skip
+    )
     where, _ = loading.compute_config(files, device, precision, low_memory=low_memory)
     voice = loading.load_voice(files, where)
     if voice.own is None:
@@ -184,9 +188,7 @@ def stream(
     """
     from xtts.inference.synthesis_request import SynthesisRequest
 
-    return _checked(voice).stream(
-        SynthesisRequest(text, language, seed, temperature, speed, plain=plain)
-    )
+    return _checked(voice).stream(SynthesisRequest(text, language, seed, temperature, speed, plain=plain))
 
 
 def _checked(voice: object) -> "LoadedVoice":

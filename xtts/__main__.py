@@ -48,9 +48,11 @@ def parser_of_all() -> argparse.ArgumentParser:
     for verb, name in modules().items():
         module: Any = importlib.import_module(name)
         own = verbs.add_parser(
-            verb, help=module.SUMMARY, epilog=getattr(module, "EPILOG", None),
+            verb,
+            help=module.SUMMARY,
+            epilog=getattr(module, "EPILOG", None),
             usage=f"%(prog)s {getattr(module, 'USAGE', '')}[options]",
-        )  # fmt: skip
+        )
         module.add_arguments(own)
         own.set_defaults(run_verb=module.run)
     return parser

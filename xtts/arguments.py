@@ -86,9 +86,7 @@ def path(name: str, value: "str | os.PathLike[str]") -> Path:
         resolved = Path(plain).expanduser()
         resolved.exists()
     except (OSError, RuntimeError, ValueError) as error:  # too long, "~nobody", a NUL byte
-        raise ArgumentError(
-            f"{name} is {shown(value)}, which is not a valid path: {error}"
-        ) from None
+        raise ArgumentError(f"{name} is {shown(value)}, which is not a valid path: {error}") from None
     return resolved
 
 

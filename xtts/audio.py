@@ -36,9 +36,7 @@ class AudioError(SotaqueError):
     """A file is not a usable recording; the text names it and the reason."""
 
 
-def read(
-    path: Path, rate: int, *, max_seconds: float | None = None, start_seconds: float = 0.0
-) -> Tensor:
+def read(path: Path, rate: int, *, max_seconds: float | None = None, start_seconds: float = 0.0) -> Tensor:
     """Reads a recording as mono `[samples]` in float32, resampled to `rate`.
 
     Args:
@@ -153,9 +151,7 @@ def _check(path: Path, sound: Sound) -> None:
             f"{RATES[-1]} in steps of {RATES.step}, such as 22050."
         )
     if sound.channels > MOST_CHANNELS:
-        raise AudioError(
-            f"{path} has {sound.channels} channels; at most {MOST_CHANNELS} are allowed."
-        )
+        raise AudioError(f"{path} has {sound.channels} channels; at most {MOST_CHANNELS} are allowed.")
 
 
 def resample(waveform: Tensor, from_rate: int, to_rate: int) -> Tensor:
@@ -207,16 +203,13 @@ def _log_mel(waveform: Tensor, mel_stats: Tensor, fft_size: int) -> Tensor:
 
 def _power_spectrum(waveform: Tensor, fft_size: int, hop: int, window: Tensor) -> Tensor:
     spectrum = torch.stft(
-        waveform, fft_size, hop, len(window), window, center=True, pad_mode="reflect",
-        return_complex=True,
-    )  # fmt: skip
+        waveform, fft_size, hop, len(window), window, center=True, pad_mode="reflect", return_complex=True
+    )
     return spectrum.abs().square()
 
 
 @lru_cache(maxsize=8)
-def _filterbank(
-    fft_size: int, rate: int, low: float, high: float, bands: int, norm: str | None
-) -> Tensor:
+def _filterbank(fft_size: int, rate: int, low: float, high: float, bands: int, norm: str | None) -> Tensor:
     """Triangular filters on the HTK mel scale, `[bands, fft_size // 2 + 1]`."""
     from torchaudio.functional import melscale_fbanks
 

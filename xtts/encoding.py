@@ -141,9 +141,7 @@ class Encoder:
             kind, subtype = _SOUNDFILE[self.form]
             streamed_mp3 = self.form == "mp3" and self._sink is self._sent
             bitrate = _CONSTANT_BITRATE if streamed_mp3 else {}
-            self._file = soundfile.SoundFile(
-                self._sink, "w", RATE, 1, subtype, format=kind, **bitrate
-            )
+            self._file = soundfile.SoundFile(self._sink, "w", RATE, 1, subtype, format=kind, **bitrate)
             self._file.comment = self.mark.text
         return self._file
 
@@ -259,9 +257,7 @@ class AacFile:
         import av
 
         options = _WITH_TAG if form == "aac" else _IN_FRAGMENTS if streamed else {}
-        self._container: Any = av.open(
-            sink, "w", format=_CONTAINERS[form], container_options=options
-        )
+        self._container: Any = av.open(sink, "w", format=_CONTAINERS[form], container_options=options)
         self._container.metadata["comment"] = mark.text
         self._stream = self._container.add_stream("aac", rate=RATE, layout="mono")
         self._stream.bit_rate = BITS_PER_SECOND

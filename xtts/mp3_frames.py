@@ -48,9 +48,8 @@ def frame_header(data: Any, at: int = 0) -> FrameHeader | None:
     samples = 1152 if version_1 else 576
     side = 4 + ((17 if mono else 32) if version_1 else (9 if mono else 17))
     return FrameHeader(
-        bytes((second & 0x18, third & 0x0C)),
-        samples // 8 * bits // hertz + ((third >> 1) & 1), samples, side,
-    )  # fmt: skip
+        bytes((second & 0x18, third & 0x0C)), samples // 8 * bits // hertz + ((third >> 1) & 1), samples, side
+    )
 
 
 def end_of_tags(data: Any) -> int:

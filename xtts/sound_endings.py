@@ -7,15 +7,9 @@ import importlib.util
 import shlex
 from pathlib import Path
 
-DECODED = (
-    ".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".au", ".caf",
-    ".w64",
-)  # fmt: skip
+DECODED = (".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".au", ".caf", ".w64")
 # AAC, AMR, WMA, and the audio of videos: the package `av` reads them, if it is installed.
-FOREIGN = (
-    ".m4a", ".m4b", ".aac", ".mp4", ".webm", ".weba", ".wma", ".mka", ".mkv", ".mov", ".3gp",
-    ".amr",
-)  # fmt: skip
+FOREIGN = (".m4a", ".m4b", ".aac", ".mp4", ".webm", ".weba", ".wma", ".mka", ".mkv", ".mov", ".3gp", ".amr")
 SOUND_ENDINGS = (*DECODED, *FOREIGN)
 
 

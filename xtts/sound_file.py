@@ -91,9 +91,8 @@ def opened(
 
 
 def _sound(
-    source: Path | bytes, stack: contextlib.ExitStack, *, by_av: bool,
-    only_av: Mapping[str, Any] | None,
-) -> Sound:  # fmt: skip
+    source: Path | bytes, stack: contextlib.ExitStack, *, by_av: bool, only_av: Mapping[str, Any] | None
+) -> Sound:
     if only_av:
         return _Av(source, stack, only_av)
     if isinstance(source, bytes):
@@ -179,9 +178,7 @@ class _Sndfile(Sound):
 class _Av(Sound):
     """The first audio track of a file that FFmpeg's decoder reads."""
 
-    def __init__(
-        self, source: Path | bytes, stack: contextlib.ExitStack, how: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, source: Path | bytes, stack: contextlib.ExitStack, how: Mapping[str, Any]) -> None:
         # By name, because `av` is optional.
         av = importlib.import_module("av")
         # As a nameless stream and without protocols, because a playlist could make FFmpeg read
@@ -225,9 +222,7 @@ class _Av(Sound):
     def _plain(self, frame: Any) -> Array:
         if (self.rate, self.channels) != (frame.sample_rate, frame.layout.nb_channels):
             raise ValueError(_CHANGES)
-        parts = [
-            one.to_ndarray().reshape(-1, self.channels) for one in self._to_float.resample(frame)
-        ]
+        parts = [one.to_ndarray().reshape(-1, self.channels) for one in self._to_float.resample(frame)]
         return np.concatenate(parts) if parts else np.zeros((0, self.channels), np.float32)
 
 

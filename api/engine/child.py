@@ -120,10 +120,12 @@ class SpeakingProcess:
         errors = StderrFile()
         process = await asyncio.create_subprocess_exec(
             *module_command(module, "--slots", str(slots), *compute.command_line()),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
             stderr=errors.fileno(),
-            start_new_session=True, limit=_MOST_LINE_BYTES,
-        )  # fmt: skip
+            start_new_session=True,
+            limit=_MOST_LINE_BYTES,
+        )
         return SpeakingProcess(process, errors)
 
     @property
@@ -213,9 +215,8 @@ class SpeakingProcess:
                     on_answer(answer, sound)
         except _INVALID as error:
             self._fault = WorkerFailed(
-                "garbled", f"Its output is not the protocol ({type(error).__name__}).",
-                of_device=False,
-            )  # fmt: skip
+                "garbled", f"Its output is not the protocol ({type(error).__name__}).", of_device=False
+            )
 
     async def end(self) -> WorkerFailed:
         """Ends the process and its children; returns the reason of its end."""
@@ -232,9 +233,7 @@ class SpeakingProcess:
         if not exited:
             tail = f" Its last output: {last}" if last else ""
             return WorkerFailed("crashed", f"It closed its output and did not end.{tail}")
-        return death(
-            code if code is not None else 0, last, oom_killed=oom_kills() > self._oom_kills
-        )
+        return death(code if code is not None else 0, last, oom_killed=oom_kills() > self._oom_kills)
 
     async def kill(self) -> None:
         """Sends SIGKILL to its process group; does not wait if it hangs inside a driver."""
@@ -245,9 +244,7 @@ class SpeakingProcess:
             self._process.stdin.close()
 
 
-async def answers_of(
-    stdout: asyncio.StreamReader,
-) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
+async def answers_of(stdout: asyncio.StreamReader) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
     """The answers of a child with their audio (`xtts.workers.child`), until its end.
 
     Raises one of `_INVALID` for anything else.

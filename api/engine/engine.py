@@ -16,21 +16,8 @@ from dataclasses import asdict
 from typing import Any
 
 from api.engine import supervision
-from api.engine.child import (
-    DEMO,
-    ChildOptions,
-    OpenedVoiceState,
-    SpeakingProcess,
-    VoiceTarget,
-    refusal_of,
-)
-from api.engine.queue import (
-    DEADLY,
-    RETRY_SECONDS,
-    EngineLimits,
-    RequestQueue,
-    SpeechStream,
-)
+from api.engine.child import DEMO, ChildOptions, OpenedVoiceState, SpeakingProcess, VoiceTarget, refusal_of
+from api.engine.queue import DEADLY, RETRY_SECONDS, EngineLimits, RequestQueue, SpeechStream
 from api.engine.supervision import EngineCondition, RestartHistory
 from api.errors import APIError, closing, starting, without_paths
 from api.metrics import ServiceMetrics
@@ -40,9 +27,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.failures import WorkerFailed
 
 log = logging.getLogger("api")
-_TOLD_OF_A_VOICE = (
-    "licence", "sha256", "own_voice", "own_name", "speakers", "precision", "placed", "slots",
-)  # fmt: skip
+_TOLD_OF_A_VOICE = ("licence", "sha256", "own_voice", "own_name", "speakers", "precision", "placed", "slots")
 # The self-test.
 MICRO = SynthesisRequest("Yes.", "", max_codes=12)
 _LOOK_SECONDS = 0.05
@@ -62,9 +47,8 @@ class Engine:
     """
 
     def __init__(
-        self, how: ChildOptions, limits: EngineLimits, metrics: ServiceMetrics,
-        changed: Callable[[], None],
-    ) -> None:  # fmt: skip
+        self, how: ChildOptions, limits: EngineLimits, metrics: ServiceMetrics, changed: Callable[[], None]
+    ) -> None:
         self.how = how
         self.limits = limits
         self.metrics = metrics
@@ -120,9 +104,7 @@ class Engine:
                     while self._uses_preview() and self.preview_of(voice) is None:
                         await asyncio.sleep(_LOOK_SECONDS)
             except TimeoutError:
-                text = (
-                    "Another epoch is in use. Only one can be open in addition to the served voice."
-                )
+                text = "Another epoch is in use. Only one can be open in addition to the served voice."
                 raise APIError(503, "preview_busy", text, retry_after=5) from None
             finally:
                 self._previews_waiting -= 1
@@ -210,9 +192,14 @@ class Engine:
         if not problem and self.standing:
             problem, code = self.standing.trouble
         return EngineCondition(
-            self.how.compute, self.place, self.standing.placed if self.standing else None,
-            self.started_once, problem, code, self.happened,
-        )  # fmt: skip
+            self.how.compute,
+            self.place,
+            self.standing.placed if self.standing else None,
+            self.started_once,
+            problem,
+            code,
+            self.happened,
+        )
 
     # ---- voices ----
 
@@ -242,9 +229,7 @@ class Engine:
             if not cancelled and voice.name in self._opening:  # else `_lost` has cleared it
                 self._opening.remove(voice.name)
         properties = {name: answer[name] for name in _TOLD_OF_A_VOICE if name in answer}
-        return OpenedVoiceState(
-            key, voice, **properties | {"languages": tuple(answer["languages"])}
-        )
+        return OpenedVoiceState(key, voice, **properties | {"languages": tuple(answer["languages"])})
 
     async def _ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The child's answer. Raises APIError."""
@@ -272,12 +257,19 @@ class Engine:
     def _send(self, job: SpeechStream) -> None:
         """Sends a request to the child, where it waits for its turns."""
         assert self.child is not None
-        self.child.send({
-            "do": "speak", "id": job.name, "key": job.voice and job.voice.key,
-            "caller": job.caller, "suspect": job.digest if self.requests.suspect(job) else "",
-            "recording": job.recording, "cast": job.cast, "micro": job.micro,
-            "ask": asdict(job.ask),
-        })  # fmt: skip
+        self.child.send(
+            {
+                "do": "speak",
+                "id": job.name,
+                "key": job.voice and job.voice.key,
+                "caller": job.caller,
+                "suspect": job.digest if self.requests.suspect(job) else "",
+                "recording": job.recording,
+                "cast": job.cast,
+                "micro": job.micro,
+                "ask": asdict(job.ask),
+            }
+        )
 
     def _tell_child(self, do: str, job: SpeechStream) -> None:
         if self.child is not None:
@@ -432,9 +424,7 @@ class Engine:
     async def _started(self) -> SpeakingProcess:
         how, before = self.how, self.place
         machine = await asyncio.to_thread(how.look)
-        self.place = place = supervision.place(
-            machine, how.compute.device, self.happened, time.monotonic()
-        )
+        self.place = place = supervision.place(machine, how.compute.device, self.happened, time.monotonic())
         if before is not None and before.value != place.value:
             self.metrics.fallbacks.labels(before.value, place.value, place.code).inc()
         slots = self.limits.slots or (4 if place.value == "cpu" else 16)
@@ -455,9 +445,8 @@ class Engine:
 
         try:
             return await child.run(
-                self._heard, tick,
-                start_seconds=self.limits.start, hang_seconds=self.limits.hang,
-            )  # fmt: skip
+                self._heard, tick, start_seconds=self.limits.start, hang_seconds=self.limits.hang
+            )
         finally:
             if opening is not None:
                 opening.cancel()
@@ -494,9 +483,7 @@ class Engine:
                 self._opening_deaths[name] += 1
         self._opening.clear()
         child, self.child, self.standing, self.last_spoken = self.child, None, None, None
-        refusal = APIError(
-            503, why.reason_code, f"The speaking process ended: {why}", retry_after=5
-        )
+        refusal = APIError(503, why.reason_code, f"The speaking process ended: {why}", retry_after=5)
         for job in self.requests.died():
             job.end(refusal)
         for job in [one for one in self.requests if one.voice is not None]:

@@ -236,9 +236,7 @@ class RequestQueue:
 
     def find(self, name: str) -> SpeechStream | None:
         """The request with this name, waiting or active."""
-        return self.speaking.get(name) or next(
-            (job for job in self.queue if job.name == name), None
-        )
+        return self.speaking.get(name) or next((job for job in self.queue if job.name == name), None)
 
     def refusal(self, digest: str, caller: str) -> APIError | None:
         """Why a new request is refused, or None."""

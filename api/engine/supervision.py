@@ -37,9 +37,13 @@ class RestartHistory:
         if device != "cpu" and why.of_device:
             deaths = (*self.recent(now), (now, why.fault))
         return replace(
-            self, gpu_deaths=deaths, in_a_row=self.in_a_row + 1, last=str(why),
-            last_code=why.reason_code, restarts=self.restarts + 1,
-        )  # fmt: skip
+            self,
+            gpu_deaths=deaths,
+            in_a_row=self.in_a_row + 1,
+            last=str(why),
+            last_code=why.reason_code,
+            restarts=self.restarts + 1,
+        )
 
     def recent(self, now: float) -> tuple[tuple[float, DeviceFault | None], ...]:
         """The deaths on a GPU within the last ten minutes."""

@@ -139,9 +139,11 @@ class BoundedProtocol(H11Protocol):
         super().connection_made(transport)
         self.address = network_of(self.client[0] if self.client else "")
         self.app_state = {
-            **self.app_state, PEER: self.address, ADMIT: self.admit,
+            **self.app_state,
+            PEER: self.address,
+            ADMIT: self.admit,
             TRAILERS: self.conn.trailers.extend,
-        }  # fmt: skip
+        }
         self.connections_by_address.rests(self)
         self._limit_wait()
 

@@ -50,9 +50,7 @@ def _refused(host: str, port: int, error: OSError, setting: str) -> SotaqueError
             f"{setting} to another port."
         )
     if isinstance(error, PermissionError):
-        return SotaqueError(
-            f"{setting}={port} is reserved for root. Set {setting} to 1024 or more."
-        )
+        return SotaqueError(f"{setting}={port} is reserved for root. Set {setting} to 1024 or more.")
     why = os.strerror(error.errno or 0)
     return SotaqueError(
         f"Cannot listen on {host} port {port} ({why}). API_HOST must be an address of this "

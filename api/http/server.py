@@ -73,21 +73,23 @@ def server_of(
     """
     state: AppState = app.state.service
     limits = limits or limits_within(raise_open_files())
-    connections = Connections(
-        limits, lambda reason: state.metrics.connections_closed.labels(reason).inc()
-    )
+    connections = Connections(limits, lambda reason: state.metrics.connections_closed.labels(reason).inc())
     state.metrics.connections.set_function(lambda: len(connections))
     config = uvicorn.Config(
-        app, http=connections.protocol(), log_level="warning", access_log=False,
-        server_header=False, timeout_graceful_shutdown=_CANCEL_SECONDS,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS, backlog=_ACCEPTED_AT_ONCE, ws="none",
+        app,
+        http=connections.protocol(),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_CANCEL_SECONDS,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        backlog=_ACCEPTED_AT_ONCE,
+        ws="none",
         h11_max_incomplete_event_size=MOST_HEAD_BYTES,
-    )  # fmt: skip
+    )
     server = Server(config)
     server.state, server.connections = state, connections
-    server.listeners = [
-        module.open_listener(state, connections, sockets) for module, sockets in listeners
-    ]
+    server.listeners = [module.open_listener(state, connections, sockets) for module, sockets in listeners]
     return server
 
 

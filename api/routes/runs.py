@@ -69,11 +69,7 @@ def read_metrics(run_id: str, state: Shared, since: Since = 0) -> Metrics:
     return Metrics(records=records, next=end)
 
 
-@router.get(
-    "/runs/{run_id}/epochs/{epoch}/{which}.wav",
-    response_class=RangedFile,
-    responses=WAV_RESPONSES,
-)
+@router.get("/runs/{run_id}/epochs/{epoch}/{which}.wav", response_class=RangedFile, responses=WAV_RESPONSES)
 async def read_sample(
     run_id: str, epoch: int, which: Literal["output", "reference"], state: Shared
 ) -> RangedFile:

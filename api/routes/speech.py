@@ -68,16 +68,17 @@ class SpeechRequest(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, json_schema_extra=_nulls_are_taken)
 
     input: Annotated[
-        Text,
-        Field(description="The text. It can hold [pause:500ms], SSML tags and Markdown "
-              "(docs/text.md)."),
-    ]  # fmt: skip
+        Text, Field(description="The text. It can hold [pause:500ms], SSML tags and Markdown (docs/text.md).")
+    ]
     model: Annotated[
         str,
         WHOLE,
-        Field(max_length=128, description="Any name. The served voice's model always speaks; the "
-              "response header X-Model names it."),
-    ] = OWN_MODEL  # fmt: skip
+        Field(
+            max_length=128,
+            description="Any name. The served voice's model always speaks; the "
+            "response header X-Model names it.",
+        ),
+    ] = OWN_MODEL
     voice: Annotated[
         VoiceText | VoiceName,
         Field(description="An id or a name of /v1/voices. OpenAI's names mean the served voice."),
@@ -85,59 +86,56 @@ class SpeechRequest(BaseModel):
     response_format: Format = "mp3"
     speed: Annotated[float, Field(ge=SPEED.least, le=SPEED.most)] = 1.0
     stream: Annotated[
-        bool | None,
-        Field(description="true: stream the audio; false: send it whole, with its length."),
+        bool | None, Field(description="true: stream the audio; false: send it whole, with its length.")
     ] = None
     stream_format: Annotated[
-        Literal["audio", "sse"] | None,
-        Field(description="audio: stream bytes. sse: stream OpenAI's events."),
+        Literal["audio", "sse"] | None, Field(description="audio: stream bytes. sse: stream OpenAI's events.")
     ] = None
     language: Annotated[
         LanguageText | None,
-        Field(description="A language of the model: a code, a locale or an English "
-              "name. The default is the model's first."),
-    ] = None  # fmt: skip
-    lang_code: Annotated[
-        LanguageText | None, Field(description="Kokoro's name for `language`.")
+        Field(
+            description="A language of the model: a code, a locale or an English "
+            "name. The default is the model's first."
+        ),
     ] = None
+    lang_code: Annotated[LanguageText | None, Field(description="Kokoro's name for `language`.")] = None
     temperature: Annotated[
         float | None,
-        Field(
-            ge=TEMPERATURE.least,
-            le=TEMPERATURE.most,
-            description="0 always takes the most likely code.",
-        ),
+        Field(ge=TEMPERATURE.least, le=TEMPERATURE.most, description="0 always takes the most likely code."),
     ] = None
     seed: Annotated[
         int,
-        Field(
-            ge=SEED.least,
-            le=SEED.most,
-            description="The same seed gives the same audio, bit for bit.",
-        ),
+        Field(ge=SEED.least, le=SEED.most, description="The same seed gives the same audio, bit for bit."),
     ] = 0
     timestamp_granularities: Annotated[
         list[Literal["word"]] | None,
-        Field(max_length=4, description='["word"]: adds the times of the words: JSON '
-              "with the audio in base64, or events of type speech.audio.words with sse."),
-    ] = None  # fmt: skip
+        Field(
+            max_length=4,
+            description='["word"]: adds the times of the words: JSON '
+            "with the audio in base64, or events of type speech.audio.words with sse.",
+        ),
+    ] = None
     return_timestamps: Annotated[
         bool | None, Field(description='Kokoro\'s name for `timestamp_granularities: ["word"]`.')
     ] = None
     plain: Annotated[
-        bool,
-        Field(description="true: reads Markdown and HTML entities in `input` as plain characters."),
+        bool, Field(description="true: reads Markdown and HTML entities in `input` as plain characters.")
     ] = False
     style: Annotated[
         str | None,
-        Field(max_length=100, description="A style of the voice: `whisper` speaks as "
-              "`voice: \"anna:whisper\"` does. /v1/voices lists both."),
-    ] = None  # fmt: skip
+        Field(
+            max_length=100,
+            description="A style of the voice: `whisper` speaks as "
+            '`voice: "anna:whisper"` does. /v1/voices lists both.',
+        ),
+    ] = None
     instructions: Annotated[
         str | None,
-        Field(description="Used if a word in them names a style of the voice, else ignored: XTTS "
-              "takes its style from the reference recording."),
-    ] = None  # fmt: skip
+        Field(
+            description="Used if a word in them names a style of the voice, else ignored: XTTS "
+            "takes its style from the reference recording."
+        ),
+    ] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -200,13 +198,22 @@ async def respond(
     check_strictly(wanted, unused, state)
     form = form_of(wanted, target.name if target else state.served_name, unused)
     ask = SynthesisRequest(
-        wanted.input, wanted.language or wanted.lang_code or "", wanted.seed, wanted.temperature,
-        wanted.speed, plain=wanted.plain,
-    )  # fmt: skip
+        wanted.input,
+        wanted.language or wanted.lang_code or "",
+        wanted.seed,
+        wanted.temperature,
+        wanted.speed,
+        plain=wanted.plain,
+    )
     return await speaking.respond(
-        state, caller, ask, form, voice, target=target,
+        state,
+        caller,
+        ask,
+        form,
+        voice,
+        target=target,
         language_field="language" if wanted.language else "lang_code",
-    )  # fmt: skip
+    )
 
 
 def form_of(wanted: SpeechRequest, model: str, unused: Sequence[str]) -> SoundForm:
@@ -217,9 +224,7 @@ def form_of(wanted: SpeechRequest, model: str, unused: Sequence[str]) -> SoundFo
     names = [name if _FIELD_NAME.fullmatch(name) else "?" for name in unused]
     if unused := list(dict.fromkeys(names))[:_MOST_NAMED]:
         headers["X-Ignored-Fields"] = ", ".join(unused)
-    return SoundForm(
-        wanted.response_format, wanted.sending, headers=headers, words=wanted.with_words
-    )
+    return SoundForm(wanted.response_format, wanted.sending, headers=headers, words=wanted.with_words)
 
 
 def check_strictly(wanted: SpeechRequest, unused: Sequence[str], state: AppState) -> None:

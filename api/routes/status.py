@@ -3,13 +3,7 @@
 import time
 
 from fastapi import APIRouter, Request
-from starlette.responses import (
-    FileResponse,
-    HTMLResponse,
-    PlainTextResponse,
-    Response,
-    StreamingResponse,
-)
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response, StreamingResponse
 
 from api.gate import refuse_key
 from api.parts import PAGE, page
@@ -74,12 +68,11 @@ async def metrics(state: Shared) -> Response:
     return Response(state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-@router.get("/events", response_class=StreamingResponse,
-            responses={200: {"content": {"text/event-stream": {}}}})  # fmt: skip
+@router.get(
+    "/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}}
+)
 async def events(state: Shared) -> StreamingResponse:
     """Server-sent events: `status`, `epoch`, `metrics`, `dataset`, `training`, `book`."""
-    stream = await state.events.listen(
-        [("status", state.status()), ("epoch", state.follower.listing())]
-    )
+    stream = await state.events.listen([("status", state.status()), ("epoch", state.follower.listing())])
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)

@@ -38,14 +38,13 @@ async def import_voice(
     state: Shared,
     name: Annotated[
         str,
-        Query(max_length=MOST_NAME,
-              description="The voice's name; empty takes that of the file. A taken name gets a "
-              "number."),
+        Query(
+            max_length=MOST_NAME,
+            description="The voice's name; empty takes that of the file. A taken name gets a number.",
+        ),
     ] = "",
-    replace: Annotated[
-        bool, Query(description="Replaces the imported voice of this name instead.")
-    ] = False,
-) -> VoiceRow:  # fmt: skip
+    replace: Annotated[bool, Query(description="Replaces the imported voice of this name instead.")] = False,
+) -> VoiceRow:
     """Adds the voice of a `.sotaque` file, which is the body. Every part of it is checked before
     anything is kept (docs/voice-file.md). Use a voice only as its person allows."""
     state.check_rate(request)
@@ -66,9 +65,7 @@ async def import_voice(
     return voice_row(found["name"], state)
 
 
-@router.get(
-    "/voices/{voice_id}/file", tags=["voices", "speech"], response_class=Response, responses=_FILE
-)
+@router.get("/voices/{voice_id}/file", tags=["voices", "speech"], response_class=Response, responses=_FILE)
 async def voice_file(
     voice_id: str, request: Request, state: Shared, reference: Recording = True
 ) -> VoiceFileResponse:
@@ -84,9 +81,7 @@ async def voice_file(
     return VoiceFileResponse(state.exports, _named(folder.name), 3 * bytes_below(folder), make)
 
 
-@router.get(
-    "/runs/{run_id}/file", tags=["runs", "speech"], response_class=Response, responses=_FILE
-)
+@router.get("/runs/{run_id}/file", tags=["runs", "speech"], response_class=Response, responses=_FILE)
 async def run_file(
     run_id: str,
     request: Request,
@@ -142,8 +137,6 @@ async def _export(state: AppState, words: list[str], to: Path) -> None:
     await state.exports.export(to, *words)
 
 
-async def _write_uploaded(
-    state: AppState, caller: str, voice_id: str, reference: bool, to: Path
-) -> None:
+async def _write_uploaded(state: AppState, caller: str, voice_id: str, reference: bool, to: Path) -> None:
     voice = state.voices.find(voice_id)
     await uploaded_file.write(state, caller, voice, to, with_reference=reference)

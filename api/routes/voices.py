@@ -19,13 +19,7 @@ from api.schemas import MOST_NAME, PROBLEMS, NameText, VoiceList, VoiceRow
 from api.state import AppState, Shared
 from api.voices import imported, recordings
 from api.voices.recordings import MOST_BYTES, DecodedRecording
-from api.voices.store import (
-    MOST_RECORDINGS,
-    SERVED,
-    UploadedVoice,
-    check_count,
-    check_new_name,
-)
+from api.voices.store import MOST_RECORDINGS, SERVED, UploadedVoice, check_count, check_new_name
 from xtts.voices.speakers import plain
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
@@ -43,9 +37,16 @@ takes_recordings = takes_upload(MOST_BYTES + (64 << 10))
 # Ten minutes at 48 kHz, as the recordings are kept.
 _MOST_DECODED = 64 << 20
 MEDIA_TYPES = (
-    "audio/wav", "audio/flac", "audio/ogg", "audio/mpeg", "audio/mp4", "audio/aac", "audio/webm",
-    "audio/aiff", "audio/x-caf",
-)  # fmt: skip
+    "audio/wav",
+    "audio/flac",
+    "audio/ogg",
+    "audio/mpeg",
+    "audio/mp4",
+    "audio/aac",
+    "audio/webm",
+    "audio/aiff",
+    "audio/x-caf",
+)
 
 
 class RenameRequest(BaseModel):
@@ -57,9 +58,15 @@ class RenameRequest(BaseModel):
 def _served(state: AppState) -> VoiceRow:
     created = datetime.fromtimestamp(state.served_at, UTC).isoformat(timespec="seconds")
     return VoiceRow(
-        id=SERVED, name=state.served_name, created=created, duration_seconds=None,
-        origin="served", quality=None, recordings=None, preview=None,
-    )  # fmt: skip
+        id=SERVED,
+        name=state.served_name,
+        created=created,
+        duration_seconds=None,
+        origin="served",
+        quality=None,
+        recordings=None,
+        preview=None,
+    )
 
 
 def _speakers(state: AppState) -> dict[str, str]:
@@ -72,11 +79,14 @@ def _speakers(state: AppState) -> dict[str, str]:
 def _speaker(name: str, state: AppState) -> VoiceRow:
     path = Path(_speakers(state).get(name, "x"))
     origin = "adapter" if path.is_dir() else "speaker"
-    return _served(state).model_copy(update={
-        "id": name, "name": name,
-        "origin": "imported" if state.adapters.is_imported(path) else origin,
-        "preview": f"/v1/voices/{quote(name, safe='')}/preview.wav",
-    })  # fmt: skip
+    return _served(state).model_copy(
+        update={
+            "id": name,
+            "name": name,
+            "origin": "imported" if state.adapters.is_imported(path) else origin,
+            "preview": f"/v1/voices/{quote(name, safe='')}/preview.wav",
+        }
+    )
 
 
 def _speaker_named(voice_id: str, state: AppState) -> str | None:
@@ -206,9 +216,7 @@ def _check_files(files: Sequence[UploadFile]) -> None:
         raise APIError(422, "several_files", text, param="file")
 
 
-async def keep_voice(
-    state: AppState, name: str, recordings: Sequence[DecodedRecording]
-) -> UploadedVoice:
+async def keep_voice(state: AppState, name: str, recordings: Sequence[DecodedRecording]) -> UploadedVoice:
     """Stores a voice. Raises APIError for a reserved name, or a folder that is full or cannot be
     written."""
     check_new_name(name)

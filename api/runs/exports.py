@@ -58,10 +58,7 @@ class Exports:
         for one in self._folder.glob("*") if self._folder.is_dir() else ():
             with contextlib.suppress(OSError):
                 # On a file system without locks, another replica may be sending it.
-                if (
-                    locks.held(one / _LOCK) is False
-                    or time.time() - one.stat().st_mtime > STALE_SECONDS
-                ):
+                if locks.held(one / _LOCK) is False or time.time() - one.stat().st_mtime > STALE_SECONDS:
                     shutil.rmtree(one, ignore_errors=True)
 
     def made(self, run: RunSummary) -> AbstractAsyncContextManager[Path]:
@@ -77,9 +74,7 @@ class Exports:
         return self.copy(bytes_of(run), make)
 
     @contextlib.asynccontextmanager
-    async def copy(
-        self, num_bytes: int, make: Callable[[Path], Awaitable[None]]
-    ) -> AsyncIterator[Path]:
+    async def copy(self, num_bytes: int, make: Callable[[Path], Awaitable[None]]) -> AsyncIterator[Path]:
         """A folder that `make` fills with `num_bytes`, until the end of the block.
 
         Raises APIError: 503 while another voice is exported or too many exports are being
@@ -117,14 +112,20 @@ class Exports:
         """Exports a voice to the folder or voice file `to`. words: the further options of `train
         export`. Raises APIError: 409 if there is no voice to export, 507 for a full disk."""
         # A person waits for it, so it yields to speech but not to training.
-        command = ("nice", "-n", "5", *module_command(
-            self.module, "export", "--to", str(to.absolute()), *words,
-        ))  # fmt: skip
+        command = (
+            "nice",
+            "-n",
+            "5",
+            *module_command(self.module, "export", "--to", str(to.absolute()), *words),
+        )
         errors = StderrFile()
         child = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
-            stderr=errors.fileno(), start_new_session=True,
-        )  # fmt: skip
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=errors.fileno(),
+            start_new_session=True,
+        )
         hung = False
         try:
             async with asyncio.timeout(_EXPORT_SECONDS):
@@ -167,9 +168,11 @@ class VoiceFileResponse(Response):
         try:
             async with self._exports.copy(self._num_bytes, make) as folder:
                 file = FileResponse(
-                    folder / self._name, media_type="application/zip", filename=self._name,
+                    folder / self._name,
+                    media_type="application/zip",
+                    filename=self._name,
                     headers={"cache-control": "no-store"},
-                )  # fmt: skip
+                )
                 await file(scope, receive, send)
         except APIError as refusal:
             await response(refusal, scope)(scope, receive, send)
@@ -192,9 +195,10 @@ class ZipResponse(Response):
             async with self._exports.made(self._run) as folder:
                 name = f'attachment; filename="{file_name(self._run.id)}.zip"'
                 headers = {
-                    "content-type": self.media_type, "content-disposition": name,
+                    "content-type": self.media_type,
+                    "content-disposition": name,
                     "cache-control": "no-store",
-                }  # fmt: skip
+                }
                 raw = [(key.encode(), value.encode()) for key, value in headers.items()]
                 await send({"type": "http.response.start", "status": 200, "headers": raw})
                 pieces = _zipped(folder)
@@ -221,13 +225,15 @@ def card(run: RunSummary, made: dict[str, Any]) -> str:
     base = made.get("base")
     verdict = run.evaluation.verdict if run.evaluation else None
     lines = [
-        f"# {run.id}", "",
-        "A voice for Sotaque. It imitates a person: use it only as that person allows.", "",
+        f"# {run.id}",
+        "",
+        "A voice for Sotaque. It imitates a person: use it only as that person allows.",
+        "",
         f"- Licence: {made.get('licence', 'not known')}",
         f"- Base model: {base.get('name', '') if isinstance(base, dict) else ''}",
         f"- Epoch: {made.get('epoch', 'not known')}",
         f"- Made at: {made.get('made_at', 'not known')}",
-    ]  # fmt: skip
+    ]
     if verdict is not None:
         lines.append(f"- Why these weights: {verdict.reason}")
     # The command runs in the recipient's clone of the repository.

@@ -29,9 +29,7 @@ LOOK_SECONDS = 2.0
 class VoiceFollower:
     """Keeps the engine on the voice that should be served, and holds the list of runs."""
 
-    def __init__(
-        self, settings: ApiSettings, engine: Engine, events: Events, adapters: Adapters
-    ) -> None:
+    def __init__(self, settings: ApiSettings, engine: Engine, events: Events, adapters: Adapters) -> None:
         self.settings = settings
         self.engine = engine
         self.events = events
@@ -50,7 +48,8 @@ class VoiceFollower:
         return RunList(
             runs=[
                 runs.listed(
-                    run, served=served if served and served.run == run.id else None,
+                    run,
+                    served=served if served and served.run == run.id else None,
                     verified=self._verified,
                     speakable=targets.speakable(self.settings, run),
                 )
@@ -59,7 +58,7 @@ class VoiceFollower:
             served=served,
             promoted=self.promotion is not None,
             follows=self.follows,
-        )  # fmt: skip
+        )
 
     def find(self, run_id: str) -> RunSummary:
         """The run with this id. Raises APIError (404)."""
@@ -105,9 +104,7 @@ class VoiceFollower:
             self.promotion = Promotion(target.run, target.epoch, target.sha256, target.share)
             weights = Path(target.wanted["name"])
             try:  # a copy of 2 GB takes a while
-                await asyncio.to_thread(
-                    promotion.keep, self.settings.voices_dir, self.promotion, weights
-                )
+                await asyncio.to_thread(promotion.keep, self.settings.voices_dir, self.promotion, weights)
             finally:
                 self.tell()
 
@@ -244,9 +241,10 @@ class VoiceFollower:
     def _epochs(self, run: RunSummary) -> dict[int, VoiceTarget]:
         """The epochs with a checkpoint that is not known to fail, by number."""
         return {
-            one.epoch: one for one in targets.speakable(self.settings, run).values()
+            one.epoch: one
+            for one in targets.speakable(self.settings, run).values()
             if one.candidate == candidate_id("epoch", one.epoch) and self._opens(one)
-        }  # fmt: skip
+        }
 
     def _opens(self, target: VoiceTarget) -> bool:
         return target.name not in self._refused and not self.engine.is_deadly(target.name)

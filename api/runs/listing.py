@@ -162,9 +162,18 @@ def _run(name: str, kind: RunKind, folder: RunFolder) -> RunSummary:
     # Archived runs are never trained.
     training = kind != "archived" and is_training(folder)
     return RunSummary(
-        name, kind, folder, _created(folder), epochs, training, _size(folder.metrics),
-        _evaluation(folder), learned, _blend(folder), reference_beside(folder.best_blend),
-    )  # fmt: skip
+        name,
+        kind,
+        folder,
+        _created(folder),
+        epochs,
+        training,
+        _size(folder.metrics),
+        _evaluation(folder),
+        learned,
+        _blend(folder),
+        reference_beside(folder.best_blend),
+    )
 
 
 def _blend(folder: RunFolder) -> Manifest | None:
@@ -213,9 +222,10 @@ def losses_of(epoch: EpochSummary) -> Mapping[str, float | None]:
 def lowest_loss(epochs: Iterable[EpochSummary]) -> int | None:
     """The number of the epoch with the lowest validation audio loss; None if none has one."""
     losses = [
-        (loss, epoch.number) for epoch in epochs
+        (loss, epoch.number)
+        for epoch in epochs
         if (loss := losses_of(epoch).get("validation_audio_loss")) is not None
-    ]  # fmt: skip
+    ]
     return min(losses)[1] if losses else None
 
 
@@ -230,11 +240,7 @@ def is_training(folder: RunFolder) -> bool:
 
 
 def listed(
-    run: RunSummary,
-    *,
-    served: Served | None,
-    verified: Mapping[str, bool],
-    speakable: Collection[str],
+    run: RunSummary, *, served: Served | None, verified: Mapping[str, bool], speakable: Collection[str]
 ) -> RunRow:
     """One run as /v1/runs lists it. served: None if it belongs to another run; verified: SHA-256 ->
     whether the checkpoint has it; speakable: the ids of the candidates that can speak."""
@@ -242,17 +248,19 @@ def listed(
     rows = []
     for epoch in run.epochs.values():
         whole = verified.get(epoch.sha256)
-        rows.append(EpochRow(
-            epoch=epoch.number,
-            step=epoch.manifest.step if epoch.manifest else None,
-            checkpoint=epoch.checkpoint is not None,
-            checkpoint_state="damaged" if whole is False else epoch.state,
-            verified=whole,
-            sample=_sample(run, epoch),
-            validation_loss=losses_of(epoch).get("validation_audio_loss"),
-            is_best=epoch.number == best,
-            is_served=speaks == candidate_id("epoch", epoch.number),
-        ))  # fmt: skip
+        rows.append(
+            EpochRow(
+                epoch=epoch.number,
+                step=epoch.manifest.step if epoch.manifest else None,
+                checkpoint=epoch.checkpoint is not None,
+                checkpoint_state="damaged" if whole is False else epoch.state,
+                verified=whole,
+                sample=_sample(run, epoch),
+                validation_loss=losses_of(epoch).get("validation_audio_loss"),
+                is_best=epoch.number == best,
+                is_served=speaks == candidate_id("epoch", epoch.number),
+            )
+        )
     return RunRow(
         id=run.id,
         kind=run.kind,
@@ -342,9 +350,7 @@ def is_current(run: RunSummary, candidate: Candidate) -> bool:
     return not known or candidate.checkpoint_sha256 in known
 
 
-def _evaluation_row(
-    run: RunSummary, speaks: str | None, speakable: Collection[str]
-) -> EvaluationRow | None:
+def _evaluation_row(run: RunSummary, speaks: str | None, speakable: Collection[str]) -> EvaluationRow | None:
     """The evaluation without sentences; None if nothing was judged. speaks: the id of the served
     candidate."""
     evaluation = run.evaluation
@@ -356,18 +362,27 @@ def _evaluation_row(
     for one in evaluation.candidates:
         name = one.id
         if is_current(run, one):
-            candidates.append(CandidateRow(
-                **vars(one), id=name, name=one.name, validation_loss=one.validation_audio_loss,
-                is_best=best == name, is_served=speaks == name, can_speak=name in speakable,
-            ))  # fmt: skip
+            candidates.append(
+                CandidateRow(
+                    **vars(one),
+                    id=name,
+                    name=one.name,
+                    validation_loss=one.validation_audio_loss,
+                    is_best=best == name,
+                    is_served=speaks == name,
+                    can_speak=name in speakable,
+                )
+            )
     return EvaluationRow(
-        made_at=evaluation.made_at, language=evaluation.language,
+        made_at=evaluation.made_at,
+        language=evaluation.language,
         sentence_set=evaluation.sentence_set,
         sentences=max((len(one.sentences) for one in evaluation.candidates), default=0),
-        judges=evaluation.judges, smallest_difference=evaluation.smallest_difference,
+        judges=evaluation.judges,
+        smallest_difference=evaluation.smallest_difference,
         candidates=candidates,
         verdict=verdict and VerdictRow(**vars(verdict), candidate=best),
-    )  # fmt: skip
+    )
 
 
 def sentences(run: RunSummary) -> list[CandidateSentences]:
@@ -379,9 +394,7 @@ def sentences(run: RunSummary) -> list[CandidateSentences]:
         name = one.id
         where = f"/v1/runs/{run.id}/candidates/{name}/sentences"
         rows = [
-            SaidSentence(
-                **vars(said), sound=f"{where}/{number}.wav" if sound_of(run, one, number) else None
-            )
+            SaidSentence(**vars(said), sound=f"{where}/{number}.wav" if sound_of(run, one, number) else None)
             for number, said in enumerate(one.sentences)
         ]
         found.append(CandidateSentences(id=name, name=one.name, sentences=rows))

@@ -26,9 +26,13 @@ def speakable(settings: ApiSettings, run: RunSummary) -> dict[str, VoiceTarget]:
 def _epoch(settings: ApiSettings, run_id: str, epoch: EpochSummary) -> VoiceTarget:
     name = epoch_name(epoch.number, epoch.sha256)
     return replace(
-        voice_at(settings, str(epoch.checkpoint), name), decoder=epoch.decoder, sha256=epoch.sha256,
-        run=run_id, candidate=candidate_id("epoch", epoch.number), epoch=epoch.number,
-    )  # fmt: skip
+        voice_at(settings, str(epoch.checkpoint), name),
+        decoder=epoch.decoder,
+        sha256=epoch.sha256,
+        run=run_id,
+        candidate=candidate_id("epoch", epoch.number),
+        epoch=epoch.number,
+    )
 
 
 def _bases(settings: ApiSettings, run: RunSummary) -> list[VoiceTarget]:
@@ -40,9 +44,7 @@ def _bases(settings: ApiSettings, run: RunSummary) -> list[VoiceTarget]:
         return []
     sha256 = whole[-1].manifest.base.get("sha256", "")
     whose = "the current run" if run.id == listing.CURRENT else f"run {run.id}"
-    at = partial(
-        voice_at, settings, str(whole[-1].checkpoint), base_only=True, reference=str(run.recording)
-    )
+    at = partial(voice_at, settings, str(whole[-1].checkpoint), base_only=True, reference=str(run.recording))
     name, learned = f"base of {whose} ({sha256[:8]})", ""
     if run.learned and run.learned.share == 0:
         learned = run.learned.digest
@@ -50,10 +52,8 @@ def _bases(settings: ApiSettings, run: RunSummary) -> list[VoiceTarget]:
         return [replace(at(name), decoder=learned, run=run.id, candidate=BASE)]
     return [
         replace(at(name, base_decoder=False), run=run.id, candidate=BASE),
-        replace(
-            at(f"{name} with decoder"), decoder=learned, run=run.id, candidate=BASE_DECODER
-        ),
-    ]  # fmt: skip
+        replace(at(f"{name} with decoder"), decoder=learned, run=run.id, candidate=BASE_DECODER),
+    ]
 
 
 def _blend(settings: ApiSettings, run: RunSummary) -> VoiceTarget | None:
@@ -68,11 +68,14 @@ def _blend(settings: ApiSettings, run: RunSummary) -> VoiceTarget | None:
     name = epoch_name(verdict.epoch, sha256, verdict.share)
     learned = run.learned and run.learned.weights == run.blend.blend
     return replace(
-        voice_at(settings, str(path), name), sha256=sha256,
+        voice_at(settings, str(path), name),
+        sha256=sha256,
         decoder=run.learned.digest if run.learned and learned else "",
-        run=run.id, candidate=candidate_id("blend", verdict.epoch, verdict.share),
-        epoch=verdict.epoch, share=verdict.share,
-    )  # fmt: skip
+        run=run.id,
+        candidate=candidate_id("blend", verdict.epoch, verdict.share),
+        epoch=verdict.epoch,
+        share=verdict.share,
+    )
 
 
 def best_target(settings: ApiSettings, run: RunSummary) -> VoiceTarget | None:
@@ -135,7 +138,11 @@ def voice_at(settings: ApiSettings, where: str, name: str = "", **more: Any) -> 
         return replace(DEMO, wanted={**DEMO.wanted, **lists})
     base = None if settings.base_model in ("demo", "xtts_v2") else settings.base_model
     wanted = {
-        "name": where, "base": base, "xtts_v2": str(settings.xtts_v2_dir),
-        "tos_agreed": settings.coqui_tos_agreed, **lists, **more,
-    }  # fmt: skip
+        "name": where,
+        "base": base,
+        "xtts_v2": str(settings.xtts_v2_dir),
+        "tos_agreed": settings.coqui_tos_agreed,
+        **lists,
+        **more,
+    }
     return VoiceTarget(name or Path(where).name, wanted)

@@ -43,13 +43,12 @@ _SILENCE_BYTES = 2 * RATE // 10
 
 Sending = Literal["whole", "stream", "events", "lines", "object"]
 _CONTENT_TYPES = {
-    "events": "text/event-stream", "lines": "application/x-ndjson", "object": "application/json",
-}  # fmt: skip
+    "events": "text/event-stream",
+    "lines": "application/x-ndjson",
+    "object": "application/json",
+}
 # Kokoro's `lang_code`; hexgrad/kokoro, kokoro/pipeline.py.
-_KOKORO = {
-    "a": "en", "b": "en", "e": "es", "f": "fr", "h": "hi", "i": "it", "j": "ja", "p": "pt",
-    "z": "zh",
-}  # fmt: skip
+_KOKORO = {"a": "en", "b": "en", "e": "es", "f": "fr", "h": "hi", "i": "it", "j": "ja", "p": "pt", "z": "zh"}
 # These leave the choice to the server.
 _ANY = frozenset({"", "auto"})
 
@@ -139,9 +138,11 @@ class SpeechResponse(Response):
 
     async def _begin(self, send: Send, length: int | None) -> None:
         headers = {
-            "content-type": self.form.content_type, "cache-control": "no-store",
-            **self.form.mark.headers, **self.form.headers,
-        }  # fmt: skip
+            "content-type": self.form.content_type,
+            "cache-control": "no-store",
+            **self.form.mark.headers,
+            **self.form.headers,
+        }
         if self.form.format == "pcm":
             headers["x-sample-rate"] = str(RATE)
         if length is not None:
@@ -159,7 +160,7 @@ class SpeechResponse(Response):
             "x-cut-pieces": str(self.spoken.cut_pieces),
             "x-faulty-pieces": ", ".join(self.spoken.faults) or "0",
             "x-respoken-pieces": str(self.spoken.respoken),
-        }  # fmt: skip
+        }
 
     async def _whole(self) -> bytes:
         pcm = b"".join([chunk async for chunk in self.spoken])
@@ -197,10 +198,7 @@ class SpeechResponse(Response):
         """OpenAI's last event."""
         characters = len(self.spoken.ask.text)
         frames = self.spoken.num_bytes // (2 * RATE // 50)
-        usage = {
-            "input_tokens": characters, "output_tokens": frames,
-            "total_tokens": characters + frames,
-        }  # fmt: skip
+        usage = {"input_tokens": characters, "output_tokens": frames, "total_tokens": characters + frames}
         more = {"timed": self.spoken.timed} if self.form.words else {}
         return {"type": "speech.audio.done", "usage": usage, **self._outcomes, **more}
 
@@ -210,9 +208,10 @@ class SpeechResponse(Response):
         words = self._new_words() if self.form.words and (self.spoken.timed or not last) else None
         body = {
             "audio": base64.b64encode(audio).decode(),
-            "audio_format": MEDIA_TYPES[self.form.format], "timestamps": words,
+            "audio_format": MEDIA_TYPES[self.form.format],
+            "timestamps": words,
             **(self._outcomes if last else {}),
-        }  # fmt: skip
+        }
         return json.dumps(body, ensure_ascii=False).encode()
 
     def _new_words(self) -> list[dict[str, Any]]:
@@ -235,15 +234,21 @@ def count_pieces(spoken: SpeechStream, state: AppState, name: str) -> None:
     if spoken.faults:
         reasons = [piece["reason"] for piece in spoken.pieces if piece["reason"]]
         log.warning(
-            "Request %s: %d of its %d pieces did not end correctly (%s): %s.", name,
-            len(spoken.faults), len(spoken.pieces), ", ".join(spoken.faults), "; ".join(reasons),
-        )  # fmt: skip
+            "Request %s: %d of its %d pieces did not end correctly (%s): %s.",
+            name,
+            len(spoken.faults),
+            len(spoken.pieces),
+            ", ".join(spoken.faults),
+            "; ".join(reasons),
+        )
     if count := spoken.cut_pieces:
         state.metrics.cut_pieces.inc(count)
         log.warning(
             "Request %s: %d of its pieces reached the model's code limit. The end of "
-            "such a piece may be missing, or may be sound that is not in the text.", name, count,
-        )  # fmt: skip
+            "such a piece may be missing, or may be sound that is not in the text.",
+            name,
+            count,
+        )
 
 
 async def _off(encoder: Encoder, function: Any, *given: Any) -> bytes:

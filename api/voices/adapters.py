@@ -51,9 +51,10 @@ class Adapters:
         return {
             name: str(folder)
             for name, (folder, header) in self._known.items()
-            if folder.parent == self.imported and name not in served
+            if folder.parent == self.imported
+            and name not in served
             and (self._backend != "onnx" or header.kind not in bundle.OF_A_BASE)
-        }  # fmt: skip
+        }
 
     def is_imported(self, folder: Path) -> bool:
         """Whether this is the folder of an imported voice, which a caller may delete."""

@@ -20,9 +20,19 @@ Array = np.ndarray[Any, Any]
 
 # The codecs that phones, browsers and FFmpeg write into these containers.
 _CODECS = (
-    "aac", "alac", "flac", "libopus", "libvorbis", "mp3", "mp3float", "opus", "pcm_f32le",
-    "pcm_s16be", "pcm_s16le", "vorbis",
-)  # fmt: skip
+    "aac",
+    "alac",
+    "flac",
+    "libopus",
+    "libvorbis",
+    "mp3",
+    "mp3float",
+    "opus",
+    "pcm_f32le",
+    "pcm_s16be",
+    "pcm_s16le",
+    "vorbis",
+)
 # FFmpeg does not check every allocation: with less than 1 MB left it crashed with SIGSEGV, as with
 # a damaged file. A frame takes less than this.
 _HEADROOM_BYTES = 8 << 20

@@ -39,16 +39,23 @@ async def import_file(
     """
     base = None if settings.base_model in ("demo", "xtts_v2") else settings.base_model
     asked = {
-        "path": str(path), "voices_dir": str(settings.voices_dir), "name": name,
-        "replaces": replaces, "base": base, "xtts_v2": str(settings.xtts_v2_dir),
+        "path": str(path),
+        "voices_dir": str(settings.voices_dir),
+        "name": name,
+        "replaces": replaces,
+        "base": base,
+        "xtts_v2": str(settings.xtts_v2_dir),
         "tos_agreed": settings.coqui_tos_agreed,
         "taken": [store.SERVED, *store.OPENAI_VOICES, *taken],
-    }  # fmt: skip
+    }
     errors = StderrFile()
     child = await asyncio.create_subprocess_exec(
-        *module_command(_MODULE, json.dumps(asked)), stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE, stderr=errors.fileno(), start_new_session=True,
-    )  # fmt: skip
+        *module_command(_MODULE, json.dumps(asked)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=errors.fileno(),
+        start_new_session=True,
+    )
     try:
         async with asyncio.timeout(_SECONDS):
             out, _ = await child.communicate()

@@ -25,10 +25,15 @@ def main() -> int:
             with checking.opened(path, whole=False) as voice:
                 base = None if voice.manifest.base.name in _BY_NAME else base
         found = unpacking.import_voice(
-            path, Path(asked["voices_dir"]), name=asked["name"], replaces=asked["replaces"],
-            base=base, xtts_v2=asked["xtts_v2"], tos_agreed=asked["tos_agreed"],
+            path,
+            Path(asked["voices_dir"]),
+            name=asked["name"],
+            replaces=asked["replaces"],
+            base=base,
+            xtts_v2=asked["xtts_v2"],
+            tos_agreed=asked["tos_agreed"],
             taken=asked["taken"],
-        )  # fmt: skip
+        )
     except SotaqueError as error:
         sys.stderr.write(str(error))
         return error.exit_code

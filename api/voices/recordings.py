@@ -89,8 +89,7 @@ async def in_child(data: bytes, command: Sequence[str], wall_seconds: float) -> 
     by_av = container_of(data)
     if by_av is None and not data.startswith(_KINDS) and not _is_mp3(data):
         text = (
-            "This is not a WAV, FLAC, OGG, MP3, AIFF, CAF, M4A, AAC or WebM file. Convert it to "
-            "one of them."
+            "This is not a WAV, FLAC, OGG, MP3, AIFF, CAF, M4A, AAC or WebM file. Convert it to one of them."
         )
         raise APIError(422, "not_a_recording", text, param="file")
     if by_av and not av_is_installed():
@@ -126,16 +125,17 @@ def _is_mp3(data: bytes) -> bool:
     return len(data) > 2 and data[0] == 0xFF and data[1] & 0xE6 == 0xE2
 
 
-async def _ran(
-    data: bytes, command: Sequence[str], wall_seconds: float
-) -> tuple[int, bytes, bytes]:
+async def _ran(data: bytes, command: Sequence[str], wall_seconds: float) -> tuple[int, bytes, bytes]:
     """Runs a child and ends its process group; returns its exit code, stdout and stderr."""
     try:
         child = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE, start_new_session=True,
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
             env={**os.environ, **ONE_THREAD},
-        )  # fmt: skip
+        )
     except OSError as error:
         log.error("The decoder of recordings cannot start: %s", error)
         raise _refusal(NOT_STARTED, "") from error
@@ -165,8 +165,7 @@ def _refusal(code: int, stderr: str) -> APIError:
     most = f"{MEMORY_BYTES >> 20:,} MB of memory"
     known = {
         REFUSED: _last_line(stderr),
-        NO_MEMORY: f"It could not be decoded within the limit of {most}. "
-        "Send one channel at 48 kHz or less.",
+        NO_MEMORY: f"It could not be decoded within the limit of {most}. Send one channel at 48 kHz or less.",
         -signal.SIGXCPU: "It could not be decoded within the time limit.",
     }
     if code not in known:
@@ -195,14 +194,10 @@ def joined_recording(recordings: Sequence[bytes]) -> DecodedRecording:
         measured = measure(sound, rate)
     except ValueError as error:
         raise APIError(422, "not_a_recording", f"Joined: {error}", param="file") from error
-    return DecodedRecording(
-        wav_of(sound, rate), len(sound) / rate, _with_remarks(measured, alike, rate)
-    )
+    return DecodedRecording(wav_of(sound, rate), len(sound) / rate, _with_remarks(measured, alike, rate))
 
 
-def _with_remarks(
-    measured: dict[str, Any], recordings: Sequence[Array], rate: int
-) -> dict[str, Any]:
+def _with_remarks(measured: dict[str, Any], recordings: Sequence[Array], rate: int) -> dict[str, Any]:
     """The quality of the joined recording, with remarks on single ones; only their total length
     counts."""
     remarks = [

@@ -35,9 +35,7 @@ def main() -> int:
 
 
 def limited(
-    prepare: Callable[[], None],
-    make: Callable[[bytes], tuple[bytes, dict[str, Any]]],
-    cpu_seconds: int,
+    prepare: Callable[[], None], make: Callable[[bytes], tuple[bytes, dict[str, Any]]], cpu_seconds: int
 ) -> int:
     """Converts stdin to a WAV and its figures, under limits; returns the exit code.
 

@@ -101,9 +101,7 @@ def remarks_of(seconds: float, snr_db: float, level_db: float, clipped: float) -
     if clipped > MOST_CLIPPED:
         remarks.append(f"{clipped:.1%} of it is clipped. Record it again at a lower level.")
     if level_db < GOOD_LEVEL_DB:
-        remarks.append(
-            f"It is quiet ({level_db:.0f} dB). Record it again, closer to the microphone."
-        )
+        remarks.append(f"It is quiet ({level_db:.0f} dB). Record it again, closer to the microphone.")
     return remarks
 
 

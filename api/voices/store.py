@@ -44,9 +44,20 @@ _JOINED = "joined_"
 SERVED = "default"
 # OpenAI's voices, which many programs name by default. All of them mean the served voice.
 OPENAI_VOICES = (
-    "alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage",
-    "shimmer", "verse",
-)  # fmt: skip
+    "alloy",
+    "ash",
+    "ballad",
+    "cedar",
+    "coral",
+    "echo",
+    "fable",
+    "marin",
+    "nova",
+    "onyx",
+    "sage",
+    "shimmer",
+    "verse",
+)
 # Names of the served voice that programs may have stored: it had one of them, and changed since.
 _FORMER = re.compile(r"demo|epoch \d+( at \d+%)? \([0-9a-f]{8}\)|base of .+ \([0-9a-f]{8}\)")
 # Kokoro's mixtures: `a+b`, `a(2)+b(1)`, `a(0.5)`.
@@ -70,9 +81,7 @@ class UploadedVoice:
 
     def row(self) -> VoiceRow:
         """The voice as /v1/voices lists it."""
-        return VoiceRow(
-            **asdict(self), origin="upload", preview=f"/v1/voices/{self.id}/preview.wav"
-        )
+        return VoiceRow(**asdict(self), origin="upload", preview=f"/v1/voices/{self.id}/preview.wav")
 
 
 class Voices:
@@ -159,9 +168,12 @@ class Voices:
         count = len(kept) + len(new)
         heard = new[0] if count == 1 else joined_recording([*kept, *(one.wav for one in new)])
         changed = replace(
-            voice, duration_seconds=round(heard.seconds, 3), quality=heard.quality,
-            sha256=hashlib.sha256(heard.wav).hexdigest(), recordings=count,
-        )  # fmt: skip
+            voice,
+            duration_seconds=round(heard.seconds, 3),
+            quality=heard.quality,
+            sha256=hashlib.sha256(heard.wav).hexdigest(),
+            recordings=count,
+        )
         if count > 1:
             make_folder(self.folder / voice.id)
         for path, one in zip(self.single_recordings(changed)[len(kept) :], new, strict=True):
@@ -218,9 +230,7 @@ class Voices:
             remove_stale(own, older_than_seconds=_LEFT_SECONDS)
             if voice is None and about.exists() and wav.exists():
                 continue
-            kept = (
-                {wav, about, self.recording(voice), *self.single_recordings(voice)} if voice else ()
-            )
+            kept = {wav, about, self.recording(voice), *self.single_recordings(voice)} if voice else ()
             was_old = _is_old(own)
             for path in (wav, about, *own.glob("*.wav")):
                 if path not in kept and _is_old(path):

@@ -43,11 +43,19 @@ async def write(
     finally:
         state.engine.cancel(spoken)
     made = Manifest(
-        format=1, kind="latents", name=voice.name, base=base, languages=languages,
-        created=datetime.now(UTC).isoformat(timespec="seconds"), made_by=commands.version(),
-        licence=form.spdx_of(opened.licence), licence_text=opened.licence, data_sha256="", epoch=0,
+        format=1,
+        kind="latents",
+        name=voice.name,
+        base=base,
+        languages=languages,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        made_by=commands.version(),
+        licence=form.spdx_of(opened.licence),
+        licence_text=opened.licence,
+        data_sha256="",
+        epoch=0,
         preview=preview,
-    )  # fmt: skip
+    )
     await asyncio.to_thread(_write, state, voice, made, pcm, to, with_reference)
 
 

@@ -112,19 +112,21 @@ class Voice:
 
         outputs = self.session.run(
             None,
-            {
-                "ids": np.asarray(ids, np.int64)[None],
-                "speed": np.array([who.pace / who.joint], np.float32),
-            },
+            {"ids": np.asarray(ids, np.int64)[None], "speed": np.array([who.pace / who.joint], np.float32)},
         )
         harmonic, turn, noise, free, phase, f0 = (one[0] for one in outputs[:6])
         lasting = outputs[6].reshape(-1)
         gain = _ripples(who.ripples, len(harmonic))
         f0 = _moved(f0, who)
         wave = dsp.synth(
-            harmonic + gain, turn, noise + gain + np.float32(who.breath), free + gain, phase, f0,
+            harmonic + gain,
+            turn,
+            noise + gain + np.float32(who.breath),
+            free + gain,
+            phase,
+            f0,
             np.random.default_rng(seed),
-        )  # fmt: skip
+        )
         return placed(played(wave, who.joint), f0, lasting, np.asarray(ids), who.joint, seed)
 
 

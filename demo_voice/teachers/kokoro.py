@@ -33,10 +33,29 @@ _MOST_PHONES = 330
 _F0, _DURATIONS = "/encoder/F0_proj/Conv_output_0", "/encoder/Clip_output_0"
 # espeak-ng's phones in misaki's alphabet, the longest first; ^ ties two signs.
 _BRITISH_PHONES = {
-    "a^ɪ^ə": "Iə", "a^ʊ^ə": "Wə", "a^ɪ": "I", "a^ʊ": "W", "d^ʒ": "ʤ", "e^ɪ": "A", "t^ʃ": "ʧ",
-    "ɔ^ɪ": "Y", "ə^l": "ᵊl", "e^ə": "ɛː", "ə^ʊ": "Q", "i^ə": "ɪə", "iə": "ɪə", "ɐ": "ə", "r": "ɹ",
-    "x": "k", "ɬ": "l", "n̩": "ən", "l̩": "ᵊl", "ᵻ": "ɪ", "ʔ": "t", "^": "",
-}  # fmt: skip
+    "a^ɪ^ə": "Iə",
+    "a^ʊ^ə": "Wə",
+    "a^ɪ": "I",
+    "a^ʊ": "W",
+    "d^ʒ": "ʤ",
+    "e^ɪ": "A",
+    "t^ʃ": "ʧ",
+    "ɔ^ɪ": "Y",
+    "ə^l": "ᵊl",
+    "e^ə": "ɛː",
+    "ə^ʊ": "Q",
+    "i^ə": "ɪə",
+    "iə": "ɪə",
+    "ɐ": "ə",
+    "r": "ɹ",
+    "x": "k",
+    "ɬ": "l",
+    "n̩": "ən",
+    "l̩": "ᵊl",
+    "ᵻ": "ɪ",
+    "ʔ": "t",
+    "^": "",
+}
 
 
 @dataclass(frozen=True)
@@ -133,14 +152,16 @@ def british_phones(texts: list[str]) -> list[str]:
     spoken = [part.strip() for row in parts for part in row[::2] if part.strip()]
     result = subprocess.run(
         ["espeak-ng", "-q", "--ipa", "--tie=^", "-v", "en-gb-x-rp"],
-        input="\n\n".join(spoken), capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        input="\n\n".join(spoken),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     lines = iter(_in_misaki(line) for line in result.stdout.splitlines() if line.strip())
     read = []
     for row in parts:
         signs = [
-            part if number % 2 else (next(lines) if part.strip() else "")
-            for number, part in enumerate(row)
+            part if number % 2 else (next(lines) if part.strip() else "") for number, part in enumerate(row)
         ]
         read.append(re.sub(r"([.,?!;:])(?=\S)", r"\1 ", "".join(signs)).strip())
     if next(lines, None) is not None:
@@ -182,9 +203,7 @@ def in_float(path: Path) -> Any:
             nodes.append(new)
         elif "bias_quantized" in node.output[0] or "bias_quant_rounded" in node.output[0]:
             reshaped = node.op_type == "Reshape"
-            nodes.append(
-                node if reshaped else helper.make_node("Identity", node.input, node.output)
-            )
+            nodes.append(node if reshaped else helper.make_node("Identity", node.input, node.output))
         else:
             nodes.append(node)
     del graph.node[:], graph.value_info[:]

@@ -16,14 +16,7 @@ import torch
 from torch import Tensor
 
 from demo_voice.speech import token_ids
-from demo_voice.teachers.hibari import (
-    PHONES_PER_CODE,
-    PITCHES_PER_CODE,
-    RATE,
-    UNKNOWN_PHONE,
-    Spoken,
-    played,
-)
+from demo_voice.teachers.hibari import PHONES_PER_CODE, PITCHES_PER_CODE, RATE, UNKNOWN_PHONE, Spoken, played
 from xtts import audio
 from xtts.evaluation.pitch import pitch_course
 from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE
@@ -56,9 +49,7 @@ def read(folder: Path) -> Iterator[Phrase]:
     with (folder / "metadata.csv").open(encoding="utf-8", newline="") as table:
         for path, person, words in csv.reader(table, delimiter="|", quoting=csv.QUOTE_NONE):
             samples = trimmed(audio.read(folder / path, RATE))
-            phrases = [
-                Phrase(person, text, trimmed(part)) for part, text in divided(samples, words)
-            ]
+            phrases = [Phrase(person, text, trimmed(part)) for part, text in divided(samples, words)]
             by_person.setdefault(person, []).extend(phrases)
     for person, phrases in by_person.items():
         yield from phrases

@@ -84,8 +84,7 @@ def read(folder: Path = WORDNET) -> Lexicon:
         )
     counts = _counts(_lines(folder / "cntlist.rev"))
     common = {
-        kind: tuple(word for word, _ in counts[kind].most_common(number))
-        for kind, number in KEPT.items()
+        kind: tuple(word for word, _ in counts[kind].most_common(number)) for kind, number in KEPT.items()
     }
     glossed = (line for name in FILES for line in _lines(folder / f"data.{name}") if " | " in line)
     return Lexicon(

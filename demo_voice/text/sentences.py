@@ -19,9 +19,19 @@ from xtts.text.pronunciations import is_known
 # Rarer words in WordNet's phrases teach little, because they occur once or twice.
 LEAST_COUNT = 12
 _JOINTS = (
-    ", and ", ", but ", ", so ", " because ", " when ", " while ", " before ", " after ",
-    " until ", " although ", ", and then ", " as soon as ",
-)  # fmt: skip
+    ", and ",
+    ", but ",
+    ", so ",
+    " because ",
+    " when ",
+    " while ",
+    " before ",
+    " after ",
+    " until ",
+    " although ",
+    ", and then ",
+    " as soon as ",
+)
 _MONTHS = """January February March April May June July August September October November
 December""".split()
 FOLDER = Path(__file__).parents[2] / "benchmarks"
@@ -45,10 +55,17 @@ class Grammar:
     def sentence(self) -> str:
         """One sentence with its full stop."""
         kinds: tuple[tuple[Callable[[], str], int], ...] = (
-            (self._past, 6), (self._present, 4), (self._to_be, 4), (self._modal, 4),
-            (self._question, 4), (self._command, 3), (self._there, 2), (self._two, 3),
-            (self._said, 2), (self._short, 2),
-        )  # fmt: skip
+            (self._past, 6),
+            (self._present, 4),
+            (self._to_be, 4),
+            (self._modal, 4),
+            (self._question, 4),
+            (self._command, 3),
+            (self._there, 2),
+            (self._two, 3),
+            (self._said, 2),
+            (self._short, 2),
+        )
         made = self.draw.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
         made = re.sub(r"\ba ([aeiou])", r"an \1", made)
         return made[0].upper() + made[1:]
@@ -126,21 +143,42 @@ class Grammar:
         verb = self._one(["is", "was", "is not", "was never", "has been", "will be", "looks"])
         what = self._one(["adjective", "where", "thing", "doing"])
         rest = {
-            "adjective": lambda: self._maybe(0.3, lambda: self._one(["very", "so", "too", "quite"]),
-                                             "") + self._adjective(1.0),
+            "adjective": lambda: (
+                self._maybe(0.3, lambda: self._one(["very", "so", "too", "quite"]), "") + self._adjective(1.0)
+            ),
             "where": self._where,
             "thing": self._thing,
             "doing": lambda: f"{doing(self._verb())}{self._maybe(0.6, self._object)}",
-        }[what]()  # fmt: skip
+        }[what]()
         subject = self._one(words.NAMES) if self.draw.random() < 0.3 else self._thing()
         return f"{subject} {verb} {rest.strip()}{self._maybe(0.3, self._time)}."
 
     def _modal(self) -> str:
         modal = self._one(
-            ["can", "cannot", "could", "will", "would", "should", "must", "may", "might", "did not",
-             "will not", "would like to", "want to", "have to", "had to", "used to", "tried to",
-             "forgot to", "decided to", "need to", "could not"]
-        )  # fmt: skip
+            [
+                "can",
+                "cannot",
+                "could",
+                "will",
+                "would",
+                "should",
+                "must",
+                "may",
+                "might",
+                "did not",
+                "will not",
+                "would like to",
+                "want to",
+                "have to",
+                "had to",
+                "used to",
+                "tried to",
+                "forgot to",
+                "decided to",
+                "need to",
+                "could not",
+            ]
+        )
         return f"{self._subject()} {modal} {self._verb()}{self._rest()}."
 
     def _question(self) -> str:
@@ -158,9 +196,7 @@ class Grammar:
 
     def _two(self) -> str:
         first, second = self._past().rstrip("."), self._past()
-        join = self._one(
-            [", and ", ", but ", ", so ", " because ", " when ", " while ", " before "]
-        )
+        join = self._one([", and ", ", but ", ", so ", " because ", " when ", " while ", " before "])
         return first + join + second
 
     def _said(self) -> str:
@@ -187,9 +223,13 @@ class LongGrammar(Grammar):
     def sentence(self) -> str:
         """One sentence of 13 to 40 words with its full stop."""
         kinds: tuple[tuple[Callable[[], str], int], ...] = (
-            (self._chain, 8), (self._list, 4), (self._count, 3), (self._asked, 4),
-            (self._relative, 3), (self._condition, 3),
-        )  # fmt: skip
+            (self._chain, 8),
+            (self._list, 4),
+            (self._count, 3),
+            (self._asked, 4),
+            (self._relative, 3),
+            (self._condition, 3),
+        )
         draw = self.draw.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
         made = draw()
         while not self.lengths[0] <= len(split(made)) <= self.lengths[1]:
@@ -238,9 +278,17 @@ class LongGrammar(Grammar):
 
     def _asked(self) -> str:
         opening = self._one(
-            ["can you tell me", "do you know", "did they say", "could you find out",
-             "would you like to know", "has anybody told you", "who knows", "why did she ask"]
-        )  # fmt: skip
+            [
+                "can you tell me",
+                "do you know",
+                "did they say",
+                "could you find out",
+                "would you like to know",
+                "has anybody told you",
+                "who knows",
+                "why did she ask",
+            ]
+        )
         about = self._one(["if", "whether", "why", "when", "where", "how"])
         return f"{opening} {about} {self._clauses(self.draw.randint(1, 3))}?"
 
@@ -286,11 +334,7 @@ def plural(word: str) -> str:
 
 def phrases(lexicon: Lexicon, fewest: int, most: int) -> list[str]:
     """WordNet's definitions and examples, split at punctuation, if all their words are common."""
-    cut = [
-        piece.strip(" \"'")
-        for gloss in lexicon.glosses
-        for piece in re.split(r"[;:()\"]|--", gloss)
-    ]
+    cut = [piece.strip(" \"'") for gloss in lexicon.glosses for piece in re.split(r"[;:()\"]|--", gloss)]
     cut = [piece for piece in cut if re.fullmatch(r"[A-Za-z][a-z]*(?:,? [a-z']+)+", piece)]
     counts: dict[str, int] = {}
     for piece in cut:

@@ -53,9 +53,7 @@ class Chapter:
     @property
     def words(self) -> int:
         """The number of words, without footnotes."""
-        return sum(
-            len(one.text.split()) for one in self.paragraphs if one.kind is not Kind.FOOTNOTE
-        )
+        return sum(len(one.text.split()) for one in self.paragraphs if one.kind is not Kind.FOOTNOTE)
 
 
 @dataclass(frozen=True)
@@ -86,26 +84,54 @@ class Book:
 
 # Parts that are not read aloud, by title, guide type, epub:type or role, reduced to letters.
 _LEFT_OUT = {
-    **dict.fromkeys((
-        "toc", "contents", "tableofcontents", "listofchapters", "inhalt", "inhaltsverzeichnis",
-        "sommaire", "tabledesmatières", "índice", "indice", "sumário", "contenido",
-        "tabladecontenido", "tabladecontenidos", "inhoud", "inhoudsopgave", "spistreści", "obsah",
-        "tartalom", "tartalomjegyzék", "içindekiler", "содержание", "оглавление", "目录", "目次",
-        "nav", "landmarks",
-    ), "contents"),
+    **dict.fromkeys(
+        (
+            "toc",
+            "contents",
+            "tableofcontents",
+            "listofchapters",
+            "inhalt",
+            "inhaltsverzeichnis",
+            "sommaire",
+            "tabledesmatières",
+            "índice",
+            "indice",
+            "sumário",
+            "contenido",
+            "tabladecontenido",
+            "tabladecontenidos",
+            "inhoud",
+            "inhoudsopgave",
+            "spistreści",
+            "obsah",
+            "tartalom",
+            "tartalomjegyzék",
+            "içindekiler",
+            "содержание",
+            "оглавление",
+            "目录",
+            "目次",
+            "nav",
+            "landmarks",
+        ),
+        "contents",
+    ),
     **dict.fromkeys(("titlepage", "halftitlepage", "halftitle", "fulltitlepage"), "title page"),
-    **dict.fromkeys((
-        "copyright", "copyrightpage", "uncopyright", "imprint", "impressum", "colophon",
-    ), "copyright"),
+    **dict.fromkeys(
+        ("copyright", "copyrightpage", "uncopyright", "imprint", "impressum", "colophon"), "copyright"
+    ),
     **dict.fromkeys(("endnotes", "footnotes", "rearnotes", "notes", "fußnoten", "notas"), "notes"),
     **dict.fromkeys(("transcribersnote", "transcribersnotes"), "transcriber's note"),
-    **dict.fromkeys((
-        "thefullprojectgutenberglicense", "fulllicense", "projectgutenberglicense",
-    ), "licence"),
-    "cover": "cover", "index": "index", "loi": "list of illustrations", "lot": "list of tables",
-    "listofillustrations": "list of illustrations", "illustrations": "list of illustrations",
-    "bibliography": "bibliography", "otherbooks": "advertisement",
-}  # fmt: skip
+    **dict.fromkeys(("thefullprojectgutenberglicense", "fulllicense", "projectgutenberglicense"), "licence"),
+    "cover": "cover",
+    "index": "index",
+    "loi": "list of illustrations",
+    "lot": "list of tables",
+    "listofillustrations": "list of illustrations",
+    "illustrations": "list of illustrations",
+    "bibliography": "bibliography",
+    "otherbooks": "advertisement",
+}
 _SIGNS = re.compile(r"[\W_]+|tm\b")
 
 

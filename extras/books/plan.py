@@ -18,9 +18,14 @@ SAMPLES = 5
 _SAMPLE_CHARACTERS = range(50, 170)
 # Typical bytes per second of encoded speech, one channel at 24 kHz.
 BYTES_A_SECOND = {
-    "wav": 48_000, "flac": 20_000, "mp3": 6_000, "opus": 6_000, "m4a": 6_700, "m4b": 6_700,
+    "wav": 48_000,
+    "flac": 20_000,
+    "mp3": 6_000,
+    "opus": 6_000,
+    "m4a": 6_700,
+    "m4b": 6_700,
     "epub": 6_000,
-}  # fmt: skip
+}
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _TAG = re.compile(r"\[[^\[\]\n]{1,110}\]")
 MOST_SHOWN_NAMES, MOST_KEPT_NAMES = 20, 200
@@ -54,16 +59,13 @@ class ChapterPlan:
 def samples_of(sentences: Sequence[Sentence]) -> list[Sentence]:
     """Five sentences of medium length, evenly spread over the book. Deterministic."""
     fitting = [
-        one for one in sentences
-        if one.kind is Kind.TEXT and len(one.text) in _SAMPLE_CHARACTERS
-    ] or list(sentences)  # fmt: skip
+        one for one in sentences if one.kind is Kind.TEXT and len(one.text) in _SAMPLE_CHARACTERS
+    ] or list(sentences)
     count = min(SAMPLES, len(fitting))
     return [fitting[(2 * place + 1) * len(fitting) // (2 * count)] for place in range(count)]
 
 
-def chapter_plan(
-    number: int, title: str, sentences: Iterable[Sentence], pace: float
-) -> ChapterPlan:
+def chapter_plan(number: int, title: str, sentences: Iterable[Sentence], pace: float) -> ChapterPlan:
     """The plan of a chapter, by its characters and pauses."""
     words = count = characters = 0
     pauses = 0.0
@@ -100,18 +102,19 @@ def _in_dictionary(word: str) -> bool:
     return any(is_known(stem) or is_known(stem + "e") for stem in stems if len(stem) > 2)
 
 
-def unreadable_characters(
-    sentences: Iterable[Sentence], tokenizer: Tokenizer, language: str
-) -> Counter[str]:
+def unreadable_characters(sentences: Iterable[Sentence], tokenizer: Tokenizer, language: str) -> Counter[str]:
     """Letters that are not in the voice's vocabulary, with their counts. Words with them are left
     out."""
     found = Counter[str]()
     for one in sentences:
         found.update(set(_TAG.sub(" ", one.text)))
     return Counter(
-        {letter: count for letter, count in found.items()
-         if speakable(letter) and not letter.isascii() and not _reads(tokenizer, letter, language)}
-    )  # fmt: skip
+        {
+            letter: count
+            for letter, count in found.items()
+            if speakable(letter) and not letter.isascii() and not _reads(tokenizer, letter, language)
+        }
+    )
 
 
 def _reads(tokenizer: Tokenizer, letter: str, language: str) -> bool:
@@ -125,11 +128,14 @@ def _reads(tokenizer: Tokenizer, letter: str, language: str) -> bool:
 def names_file(names: Counter[str]) -> str:
     """The unknown words as a list of pronunciations, each to be filled in."""
     lines = [f"# {name} =    ({count} times)" for name, count in names.most_common()]
-    return "\n".join([
-        "# Words of this book whose pronunciation is a guess. Remove the # of a line, write the",
-        "# pronunciation after the =, and remove the count: Hermione = her my oh nee",
-        *lines, "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "# Words of this book whose pronunciation is a guess. Remove the # of a line, write the",
+            "# pronunciation after the =, and remove the count: Hermione = her my oh nee",
+            *lines,
+            "",
+        ]
+    )
 
 
 def clock(seconds: float) -> str:
@@ -146,10 +152,15 @@ def plan_lines(
     takes_seconds = sum(one.speech_seconds for one in chapters) / max(measured.rate, 1e-6)
     rows = [["", "chapter", "words", "sentences", "length"]]
     rows += [
-        [str(one.number), printable(one.title)[:50], f"{one.words:,}", f"{one.sentences:,}",
-         clock(one.seconds)]
+        [
+            str(one.number),
+            printable(one.title)[:50],
+            f"{one.words:,}",
+            f"{one.sentences:,}",
+            clock(one.seconds),
+        ]
         for one in chapters
-    ]  # fmt: skip
+    ]
     skipped = [one for one in book.chapters if one.left_out]
     lines = [f"{printable(book.title)}, {printable(book.author) or 'no author'}", *table(rows)]
     if skipped:

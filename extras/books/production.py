@@ -51,39 +51,73 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that `speak` does not have."""
     parser.add_argument("book", type=Path, metavar="BOOK", help=", ".join(BOOK_FORMATS))
     parser.set_defaults(called="")
-    parser.add_argument("--to", type=Path, required=True, metavar="DIR",
-                        help="the folder for the spoken sentences and the finished "
-                             "files")  # fmt: skip
-    parser.add_argument("--plan", action="store_true",
-                        help="print the plan and speak five sample sentences only")  # fmt: skip
-    parser.add_argument("--chapters", default="", metavar="1-3,5",
-                        help="the chapters to speak, by their numbers in the plan")  # fmt: skip
-    parser.add_argument("--chapter-voice", action="append", default=[], metavar="2-4=anna",
-                        help="a named speaker of the voice for some chapters")  # fmt: skip
-    parser.add_argument("--format", default="m4b,mp3", metavar="m4b,flac",
-                        help=f"the formats to write, any of {', '.join(FORMS)} (default: "
-                             "m4b,mp3)")  # fmt: skip
-    parser.add_argument("--captions", default="", metavar="srt,vtt,json",
-                        help="also write captions with word times for each chapter")  # fmt: skip
+    parser.add_argument(
+        "--to",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="the folder for the spoken sentences and the finished files",
+    )
+    parser.add_argument(
+        "--plan", action="store_true", help="print the plan and speak five sample sentences only"
+    )
+    parser.add_argument(
+        "--chapters", default="", metavar="1-3,5", help="the chapters to speak, by their numbers in the plan"
+    )
+    parser.add_argument(
+        "--chapter-voice",
+        action="append",
+        default=[],
+        metavar="2-4=anna",
+        help="a named speaker of the voice for some chapters",
+    )
+    parser.add_argument(
+        "--format",
+        default="m4b,mp3",
+        metavar="m4b,flac",
+        help=f"the formats to write, any of {', '.join(FORMS)} (default: m4b,mp3)",
+    )
+    parser.add_argument(
+        "--captions",
+        default="",
+        metavar="srt,vtt,json",
+        help="also write captions with word times for each chapter",
+    )
     parser.add_argument("--footnotes", action="store_true", help="speak footnotes too")
-    parser.add_argument("--retakes", type=int, default=1,
-                        help="the most retakes of a sentence that is faulty or misheard (default: "
-                             "1)")  # fmt: skip
-    parser.add_argument("--takes", type=int, default=1, metavar="N",
-                        help=f"{TAKES.least} to {TAKES.most}: speak N takes of each sentence "
-                             "together and keep the best, by its voice, words and endings "
-                             "(default: 1)")  # fmt: skip
-    parser.add_argument("--recogniser", default="off", metavar="pocketsphinx|FOLDER|off",
-                        help="the recogniser that checks the words, for --retakes")  # fmt: skip
-    parser.add_argument("--again", action="append", default=[], metavar="KEY",
-                        help="speak a sentence of report.html again")  # fmt: skip
-    parser.add_argument("--at-once", type=int, metavar="N",
-                        help="the number of sentences spoken together (default: 4; with Ray: "
-                             "1)")  # fmt: skip
-    parser.add_argument("--ray", action="store_true",
-                        help="speak on Ray; RAY_ADDRESS names a cluster")  # fmt: skip
-    parser.add_argument("--workers", type=int, metavar="N",
-                        help="the number of Ray workers to start (default: all cores)")  # fmt: skip
+    parser.add_argument(
+        "--retakes",
+        type=int,
+        default=1,
+        help="the most retakes of a sentence that is faulty or misheard (default: 1)",
+    )
+    parser.add_argument(
+        "--takes",
+        type=int,
+        default=1,
+        metavar="N",
+        help=f"{TAKES.least} to {TAKES.most}: speak N takes of each sentence "
+        "together and keep the best, by its voice, words and endings "
+        "(default: 1)",
+    )
+    parser.add_argument(
+        "--recogniser",
+        default="off",
+        metavar="pocketsphinx|FOLDER|off",
+        help="the recogniser that checks the words, for --retakes",
+    )
+    parser.add_argument(
+        "--again", action="append", default=[], metavar="KEY", help="speak a sentence of report.html again"
+    )
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        metavar="N",
+        help="the number of sentences spoken together (default: 4; with Ray: 1)",
+    )
+    parser.add_argument("--ray", action="store_true", help="speak on Ray; RAY_ADDRESS names a cluster")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="the number of Ray workers to start (default: all cores)"
+    )
 
 
 @dataclass(frozen=True)
@@ -105,9 +139,10 @@ def order_of(arguments: argparse.Namespace) -> Order:
     if arguments.at_once is None:
         arguments.at_once = 4 if new_steps is Steps else 1
     for name, value, least, most in (
-        ("--retakes", arguments.retakes, 0, MOST_RETAKES), ("--at-once", arguments.at_once, 1, 64),
+        ("--retakes", arguments.retakes, 0, MOST_RETAKES),
+        ("--at-once", arguments.at_once, 1, 64),
         ("--takes", arguments.takes, TAKES.least, TAKES.most),
-    ):  # fmt: skip
+    ):
         if not least <= value <= most:
             raise BookError(f"{name} is {value}; allowed: {least} to {most}.")
     forms = _chosen("--format", arguments.format, FORMS)
@@ -178,9 +213,7 @@ def _numbers(name: str, value: str, count: int) -> list[int]:
     return sorted(numbers)
 
 
-def run(
-    arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]", *, typed: bool = True
-) -> int:
+def run(arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]", *, typed: bool = True) -> int:
     """Plans or speaks a book.
 
     Args:
@@ -215,9 +248,13 @@ class _Reader:
     """One run of the command."""
 
     def __init__(
-        self, order: Order, arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]",
-        steps: Steps, command: Sequence[str],
-    ) -> None:  # fmt: skip
+        self,
+        order: Order,
+        arguments: argparse.Namespace,
+        voice_of: "Callable[[], LoadedVoice]",
+        steps: Steps,
+        command: Sequence[str],
+    ) -> None:
         from extras.books.speaking.book_voice import BookVoice
         from extras.books.speaking.narration import Narration, Settings
         from extras.books.speaking.take_folder import TakeFolder
@@ -227,9 +264,13 @@ class _Reader:
         voice = voice_of()
         self.language = arguments.language or _language(order.book, voice)
         settings = Settings(
-            self.language, arguments.seed, arguments.retakes, order.speakers, arguments.footnotes,
+            self.language,
+            arguments.seed,
+            arguments.retakes,
+            order.speakers,
+            arguments.footnotes,
             self._rejected(arguments.again),
-        )  # fmt: skip
+        )
         self.takes = TakeFolder(self.folder / "sentences", voice.files.mark)
         tokenizer = voice.model.tokenizer
         listener = _listener(arguments.recogniser, tokenizer, self.language)
@@ -267,37 +308,47 @@ class _Reader:
 
         (measured, samples), tokenizer = self._measured(), self.narration.tokenizer
         plans = [
-            chapter_plan(number, self._chapter(number).title, self._sentences(number),
-                         measured.pace)
+            chapter_plan(number, self._chapter(number).title, self._sentences(number), measured.pace)
             for number in self._numbers
-        ]  # fmt: skip
+        ]
         chosen = [plans[number - 1] for number in self.order.chapters]
         print("\n".join(plan_lines(self.order.book, chosen, measured, self.order.forms)))
         names = unknown_words(self._all(), self.language, tokenizer.pronounced(self.language))
         written = self._write_names(names_file(names).encode() if names else b"")
         if names:
             path = self.folder / "names.txt"
-            shown = ", ".join(f"{one} ({count})" for one, count
-                              in names.most_common(MOST_SHOWN_NAMES))  # fmt: skip
-            print(f"The voice guesses the pronunciation of {counted(len(names), 'word')}: {shown}. "
-                  f"Correct them in {path} and add --pronunciations {path}.")  # fmt: skip
+            shown = ", ".join(f"{one} ({count})" for one, count in names.most_common(MOST_SHOWN_NAMES))
+            print(
+                f"The voice guesses the pronunciation of {counted(len(names), 'word')}: {shown}. "
+                f"Correct them in {path} and add --pronunciations {path}."
+            )
         lost = unreadable_characters(self._all(), tokenizer, self.language)
         letters = " ".join(letter for letter, _ in lost.most_common(40))
         if lost:
-            print(
-                f"The voice does not know these letters and skips words that have them: {letters}"
-            )
-        write_json(self.folder / "plan.json", {
-            "title": self.order.book.title, "author": self.order.book.author,
-            "language": self.language, "pace": measured.pace, "rate": measured.rate,
-            "chapters": [vars(one) for one in plans],
-            "left_out": [{"title": one.title, "reason": one.left_out}
-                         for one in self.order.book.chapters if one.left_out],
-            "names": [{"word": word, "count": count}
-                      for word, count in names.most_common(MOST_KEPT_NAMES)],
-            "names_sha256": written, "unreadable": letters, "notes": list(self.order.book.notes),
-            "samples": [{"key": one.take.key, "text": one.take.text} for one in samples],
-        })  # fmt: skip
+            print(f"The voice does not know these letters and skips words that have them: {letters}")
+        write_json(
+            self.folder / "plan.json",
+            {
+                "title": self.order.book.title,
+                "author": self.order.book.author,
+                "language": self.language,
+                "pace": measured.pace,
+                "rate": measured.rate,
+                "chapters": [vars(one) for one in plans],
+                "left_out": [
+                    {"title": one.title, "reason": one.left_out}
+                    for one in self.order.book.chapters
+                    if one.left_out
+                ],
+                "names": [
+                    {"word": word, "count": count} for word, count in names.most_common(MOST_KEPT_NAMES)
+                ],
+                "names_sha256": written,
+                "unreadable": letters,
+                "notes": list(self.order.book.notes),
+                "samples": [{"key": one.take.key, "text": one.take.text} for one in samples],
+            },
+        )
         return measured
 
     def _write_names(self, content: bytes) -> str:
@@ -421,17 +472,13 @@ class _Reader:
             state[path.name] = chapter.fingerprint
             write_json(known, state)
         # Without word times, which are most of a sentence's memory and not used in the audiobook.
-        chapter.sentences = [
-            replace(one, take=replace(one.take, words=None)) for one in chapter.sentences
-        ]
+        chapter.sentences = [replace(one, take=replace(one.take, words=None)) for one in chapter.sentences]
         self.bound[number] = chapter
 
     def _finish(self) -> None:
         chapters = [self.bound[number] for number in sorted(self.bound)]
         if not chapters:
-            raise BookError(
-                "These chapters have nothing that could be read aloud; see report.html."
-            )
+            raise BookError("These chapters have nothing that could be read aloud; see report.html.")
         book = self.order.book
         self.worst.write(self.folder / "report.html", book.title, self.takes, self.command)
         told = {"chapters": list(self.order.chapters), **self.worst.told()}
@@ -487,10 +534,11 @@ class _Progress:
         rate = self._reader.narration.rate or self._measured.rate
         left = self.characters - self._done
         told = {
-            "chapter": chapter, "share": round(self._done / max(1, self.characters), 4),
+            "chapter": chapter,
+            "share": round(self._done / max(1, self.characters), 4),
             "seconds_left": round(left * self._measured.pace / max(rate, 1e-6)),
             "audio_seconds_a_second": round(rate, 3),
-        }  # fmt: skip
+        }
         write_json(self.path, told)
         if now - self._shown >= _PROGRESS_SECONDS:
             self._shown = now
@@ -509,8 +557,10 @@ def _language(book: Book, voice: "LoadedVoice") -> str:
     if book.language in short:
         return short[book.language]
     if book.language:
-        print(f"The book is in {book.language}, which this voice does not speak; it is read as "
-              f"{voice.languages[0]}. Name another language with --language.")  # fmt: skip
+        print(
+            f"The book is in {book.language}, which this voice does not speak; it is read as "
+            f"{voice.languages[0]}. Name another language with --language."
+        )
     return voice.languages[0]
 
 

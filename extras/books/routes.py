@@ -41,10 +41,13 @@ _BODY = {
 _FILE = "application/octet-stream"
 _FILE_TYPES = {
     **{f".{form}": media_type for form, media_type in MEDIA_TYPES.items()},
-    ".m4b": "audio/mp4", ".epub": "application/epub+zip", ".srt": "application/x-subrip",
-    ".vtt": "text/vtt; charset=utf-8", ".json": "application/json",
+    ".m4b": "audio/mp4",
+    ".epub": "application/epub+zip",
+    ".srt": "application/x-subrip",
+    ".vtt": "text/vtt; charset=utf-8",
+    ".json": "application/json",
     ".txt": "text/plain; charset=utf-8",
-}  # fmt: skip
+}
 _SPOKEN = frozenset({*(f".{form}" for form in MEDIA_TYPES), ".m4b", ".epub"})
 _FILE_RESPONSES = ranged_responses(_FILE, *_FILE_TYPES.values())
 
@@ -55,10 +58,16 @@ def list_books(state: Shared) -> schemas.BookList:
     rows = []
     for book in state.part(Library).books.all():
         job = book.job
-        rows.append(schemas.BookRow(
-            id=book.id, name=book.name, created=book.created, state=job.state,
-            plan_only=job.plan_only, title=book.title,
-        ))  # fmt: skip
+        rows.append(
+            schemas.BookRow(
+                id=book.id,
+                name=book.name,
+                created=book.created,
+                state=job.state,
+                plan_only=job.plan_only,
+                title=book.title,
+            )
+        )
     books = state.part(Library).books
     space = DiskSpace(used=books.used_bytes(), most=books.most_bytes, free=free_bytes(books.folder))
     return schemas.BookList(books=rows, space=space)
@@ -71,10 +80,13 @@ async def upload_book(
     state: Shared,
     name: Annotated[
         str,
-        Query(min_length=1, max_length=schemas.MOST_FILE_NAME,
-              description=f"The name of the file, with its ending: {', '.join(FORMATS)}."),
+        Query(
+            min_length=1,
+            max_length=schemas.MOST_FILE_NAME,
+            description=f"The name of the file, with its ending: {', '.join(FORMATS)}.",
+        ),
     ],
-) -> schemas.BookDetails:  # fmt: skip
+) -> schemas.BookDetails:
     """Adds a book and queues its plan. The body is the file, at most 128 MiB. Upload only books
     that you may read aloud."""
     state.check_rate(request)
@@ -174,18 +186,22 @@ def _check_names(names: dict[str, str]) -> None:
 def _details(state: AppState, book: UploadedBook) -> schemas.BookDetails:
     progress = read_json(book.spoken / "progress.json")
     return schemas.BookDetails(
-        id=book.id, name=book.name, created=book.created, reading=_reading(state, book),
+        id=book.id,
+        name=book.name,
+        created=book.created,
+        reading=_reading(state, book),
         progress=_made(schemas.ReadingProgress, progress) if progress else None,
         plan=_told_plan(book),
         report=_told_report(book),
         files=[
             schemas.BookFile(
-                name=path.name, bytes=path.stat().st_size,
+                name=path.name,
+                bytes=path.stat().st_size,
                 address=f"/v1/books/{book.id}/files/{quote(path.name)}",
             )
             for path in book.files()
         ],
-    )  # fmt: skip
+    )
 
 
 def _plan(book: UploadedBook) -> dict[str, Any]:
@@ -198,9 +214,7 @@ def _told_plan(book: UploadedBook) -> schemas.BookPlan | None:
     with contextlib.suppress(KeyError, TypeError):
         known = {row["word"] for row in found["names"]}
         corrected = [{"word": word, "count": 0} for word in said if word not in known]
-        names = [
-            {**row, "said": said.get(row["word"], "")} for row in [*corrected, *found["names"]]
-        ]
+        names = [{**row, "said": said.get(row["word"], "")} for row in [*corrected, *found["names"]]]
         samples = [{**row, "sound": _sound(book, row["key"])} for row in found["samples"]]
         return _made(schemas.BookPlan, {**found, "names": names, "samples": samples})
     return None

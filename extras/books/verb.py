@@ -18,8 +18,9 @@ USAGE = "BOOK --to DIR "
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     voice_arguments.add_arguments(parser)
-    parser.add_argument("--language", default="", type=tag_of,
-                        help="language of the text (default: that of the book)")  # fmt: skip
+    parser.add_argument(
+        "--language", default="", type=tag_of, help="language of the text (default: that of the book)"
+    )
     production.add_arguments(parser)
 
 

@@ -79,8 +79,13 @@ def _table(names: Iterable[str]) -> str:
         for flag, words in choices.items():
             if words:
                 after.setdefault(" ".join(words), []).append(shlex.quote(f"{name} {flag}"))
-    return "\n".join([
-        'case "$verb $previous" in',
-        *(f"{'|'.join(places)}) found={shlex.quote(words)} ;;" for words, places in after.items()),
-        "*) if [[ $current == -* ]]; then case $verb in", *flags, "esac; fi ;;", "esac",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            'case "$verb $previous" in',
+            *(f"{'|'.join(places)}) found={shlex.quote(words)} ;;" for words, places in after.items()),
+            "*) if [[ $current == -* ]]; then case $verb in",
+            *flags,
+            "esac; fi ;;",
+            "esac",
+        ]
+    )

@@ -18,7 +18,8 @@ class Group:
 
 GROUPS = (
     Group(
-        "Speak", ("speak", "read"),
+        "Speak",
+        ("speak", "read"),
         (
             'speak "Good morning."',
             'speak "Good morning." --voice exported/anna --out morning.mp3',
@@ -29,7 +30,8 @@ GROUPS = (
         ),
     ),
     Group(
-        "Prepare clips", ("cut", "check", "prepare"),
+        "Prepare clips",
+        ("cut", "check", "prepare"),
         (
             "cut tape.mp3 --to clips/anna --text tape.txt",
             "check --dataset-dir clips/anna",
@@ -40,7 +42,8 @@ GROUPS = (
         ),
     ),
     Group(
-        "Train", ("train", "evaluate", "sample", "learn-decoder", "extend"),
+        "Train",
+        ("train", "evaluate", "sample", "learn-decoder", "extend"),
         (
             "train",
             "train --dataset-dir clips/anna --num-epochs 20",
@@ -53,7 +56,8 @@ GROUPS = (
         ),
     ),
     Group(
-        "Keep the voice", ("export", "import", "distil"),
+        "Keep the voice",
+        ("export", "import", "distil"),
         (
             "export --to exported/anna",
             "export --to anna.sotaque",
@@ -64,32 +68,25 @@ GROUPS = (
         ),
     ),
     Group(
-        "Serve", ("serve", "studio", "queue"),
-        (
-            "serve",
-            "serve --voice exported/anna --api-port 8006",
-            "studio",
-            "queue --once",
-        ),
+        "Serve",
+        ("serve", "studio", "queue"),
+        ("serve", "serve --voice exported/anna --api-port 8006", "studio", "queue --once"),
     ),
     Group(
-        "Look at this machine", ("doctor", "monitor", "explain"),
-        (
-            "doctor",
-            "monitor --log machine.csv",
-            "explain model.onnx --run",
-            "doctor --fix-hints",
-        ),
+        "Look at this machine",
+        ("doctor", "monitor", "explain"),
+        ("doctor", "monitor --log machine.csv", "explain model.onnx --run", "doctor --fix-hints"),
     ),
     Group(
-        "The shell", ("completion",),
+        "The shell",
+        ("completion",),
         (
             "completion bash > ~/.local/share/bash-completion/completions/sotaque",
             "completion zsh > ~/.zfunc/_sotaque",
             'eval "$(sotaque completion bash)"',
         ),
     ),
-)  # fmt: skip
+)
 _MOST_EXAMPLES = 3
 
 

@@ -55,17 +55,13 @@ def joiner(text: str, language: str) -> Callable[[Sequence[str]], str]:
     return joined
 
 
-def _between(
-    before: str, divided: re.Match[str], rest: str, words: frozenset[str], english: bool
-) -> str:
+def _between(before: str, divided: re.Match[str], rest: str, words: frozenset[str], english: bool) -> str:
     """What stands between the two parts: nothing, a hyphen, or a hyphen and a space. before: the
     line up to the first part."""
     first = divided["first"]
     if divided[0].rstrip()[-1] in "¬\u00ad":
         return ""
-    one_word = f"{first}{rest}".casefold() in words or (
-        english and is_known((first + rest).lower())
-    )
+    one_word = f"{first}{rest}".casefold() in words or (english and is_known((first + rest).lower()))
     if rest in _AND and not one_word:
         return "- "
     # Nobody divides after a figure or a single letter, before a capital, or at a second hyphen.

@@ -31,9 +31,8 @@ class Steps:
 
 
 def steps_for(
-    use_ray: bool, workers: int | None, environment: Mapping[str, str] = os.environ,
-    cores: int | None = None,
-) -> Callable[[], Steps]:  # fmt: skip
+    use_ray: bool, workers: int | None, environment: Mapping[str, str] = os.environ, cores: int | None = None
+) -> Callable[[], Steps]:
     """Chooses where steps are computed. use_ray: `--ray`; workers: `--workers`; cores: of this
     machine.
 

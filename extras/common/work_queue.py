@@ -116,9 +116,13 @@ class WorkQueue(ABC, Generic[Item]):
     most_seconds: ClassVar[float | None] = None
 
     def __init__(
-        self, store: NamedFolders[Item], changed: Callable[[str], None], module: str,
-        busy: Callable[[], bool] | None = None, check_room: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        store: NamedFolders[Item],
+        changed: Callable[[str], None],
+        module: str,
+        busy: Callable[[], bool] | None = None,
+        check_room: Callable[[], None] | None = None,
+    ) -> None:
         self.module = module
         self.niceness = NICENESS
         self._store = store
@@ -284,16 +288,12 @@ class WorkQueue(ABC, Generic[Item]):
         except asyncio.CancelledError:
             text = f"The service was stopped. After a restart the {self.work_name} continues."
             with contextlib.suppress(APIError):
-                await asyncio.shield(
-                    asyncio.to_thread(self._write, item, state="queued", message=text)
-                )
+                await asyncio.shield(asyncio.to_thread(self._write, item, state="queued", message=text))
             raise
         except (APIError, WriteError, OSError) as error:
             message = without_paths(str(error))
             with contextlib.suppress(APIError):
-                await asyncio.to_thread(
-                    self._write, item, state="failed", ended=now(), message=message
-                )
+                await asyncio.to_thread(self._write, item, state="failed", ended=now(), message=message)
             log.error("The %s of %s failed: %s", self.work_name, item.id, error)
             # If that cannot be written either, the item is still queued: do not retry at once.
             await asyncio.sleep(_LOOK_SECONDS)
@@ -305,10 +305,14 @@ class WorkQueue(ABC, Generic[Item]):
         """Runs the child to its end; returns the state of the job, and a message."""
         errors = StderrFile()
         child = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=errors.fileno(), start_new_session=True, limit=_READ_LIMIT,
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors.fileno(),
+            start_new_session=True,
+            limit=_READ_LIMIT,
             env={**os.environ, **self._environment()},
-        )  # fmt: skip
+        )
         self._running = (item.id, child)
         _behind_everybody(child.pid, self.niceness)
         watching = asyncio.create_task(self._watch(child, item))

@@ -139,9 +139,7 @@ class ScoringBase:
         return np.concatenate(parts) if parts else np.zeros(0, np.int16)
 
     @torch.inference_mode()
-    def voice(
-        self, recording: SourceRecording, speech: Sequence[tuple[float, float]]
-    ) -> Tensor | None:
+    def voice(self, recording: SourceRecording, speech: Sequence[tuple[float, float]]) -> Tensor | None:
         """The conditioning latents of the speaker: the mean over some of the spans (in seconds);
         None if none is long enough."""
         shortest, longest = _VOICE_SECONDS
@@ -169,9 +167,15 @@ class BaseScorer:
     """
 
     def __init__(
-        self, base: ScoringBase, latents: Tensor, codes: np.ndarray, breaths: Sequence[Breath],
-        texts: Sequence[str], language: str, seconds_a_character: float,
-    ) -> None:  # fmt: skip
+        self,
+        base: ScoringBase,
+        latents: Tensor,
+        codes: np.ndarray,
+        breaths: Sequence[Breath],
+        texts: Sequence[str],
+        language: str,
+        seconds_a_character: float,
+    ) -> None:
         self._base = base
         self._latents = latents
         device = base.gpt.mel_head.weight.device
@@ -209,9 +213,7 @@ class BaseScorer:
                 reach = self._stops(begin, last)
                 # The span ends where STOP is likeliest.
                 end = reach.start + int(stop[row, reach.start : reach.stop].argmax())
-                added = (
-                    own[row, :end].sum() - own[shorter, :end].sum() if shorter is not None else 0
-                )
+                added = own[row, :end].sum() - own[shorter, :end].sum() if shorter is not None else 0
                 if shorter is not None and added < _LEAST_ADDED:
                     continue
                 evidence = own[row, :end] - null[:end]
@@ -219,9 +221,7 @@ class BaseScorer:
                 scores[candidates[row]].append(SpanScore(last, nats, end, _weakest(evidence)))
         return scores
 
-    def _likeliest(
-        self, begin: int, groups: Sequence[range], candidates: Sequence[int]
-    ) -> list[int]:
+    def _likeliest(self, begin: int, groups: Sequence[range], candidates: Sequence[int]) -> list[int]:
         """The groups whose first piece fits the first codes best. Each is compared up to the code
         where it fits best, because a short piece ends before the last of these codes."""
         own, _, null = self._ask(begin, _FIRST_CODES, [groups[place] for place in candidates])
@@ -321,10 +321,11 @@ class _Reading(NamedTuple):
 
 
 def best_matches(
-    breaths: Sequence[Breath], num_pieces: int,
+    breaths: Sequence[Breath],
+    num_pieces: int,
     score: Callable[[int, Sequence[range]], list[list[SpanScore]]],
     may_join: Callable[[range], bool],
-) -> list[SpanMatch]:  # fmt: skip
+) -> list[SpanMatch]:
     """The matches of the likeliest reading, in order.
 
     Args:
@@ -360,9 +361,12 @@ def best_matches(
 
 
 def _alive(
-    readings: dict[int, _Reading], breath: Breath, breaths: Sequence[Breath], first: int,
+    readings: dict[int, _Reading],
+    breath: Breath,
+    breaths: Sequence[Breath],
+    first: int,
     best_after: Sequence[float],
-) -> Iterator[tuple[int, _Reading]]:  # fmt: skip
+) -> Iterator[tuple[int, _Reading]]:
     """The readings that can still become the best: not far worse than another at this breath, nor
     worse than one at a later breath by more than the sound in between can add."""
     if not readings:
@@ -392,9 +396,8 @@ def _starts(alive: dict[int, _Reading], num_pieces: int) -> dict[int, _Reading]:
 
 
 def _offer(
-    waiting: list[dict[int, _Reading]], best_after: list[float], place: int, piece: int,
-    reading: _Reading,
-) -> None:  # fmt: skip
+    waiting: list[dict[int, _Reading]], best_after: list[float], place: int, piece: int, reading: _Reading
+) -> None:
     known = waiting[place].get(piece)
     if known is None or known.nats < reading.nats:
         waiting[place][piece] = reading

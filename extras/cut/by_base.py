@@ -6,24 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from extras.cut.base_alignment import (
-    BaseScorer,
-    Breath,
-    ScoringBase,
-    SpanMatch,
-    SpanScore,
-    best_matches,
-)
+from extras.cut.base_alignment import BaseScorer, Breath, ScoringBase, SpanMatch, SpanScore, best_matches
 from extras.cut.cutter import CutJob, CutRecording, CutResult, clipping, cut_one, measured_all
 from extras.cut.journal import HeardJournal
 from extras.cut.manuscript import Manuscript, TextUnit
 from extras.cut.planning import PlacedUnit
-from extras.cut.profile import (
-    VAD_SECONDS,
-    SoundProfile,
-    sounding_spans,
-    speech_spans,
-)
+from extras.cut.profile import VAD_SECONDS, SoundProfile, sounding_spans, speech_spans
 from extras.cut.recordings import CuttingError, SourceRecording, check_unchanged
 from extras.cut.word_alignment import LONGEST_GAP_SECONDS
 from machine.devices.selection import choose_device, look_at_machine
@@ -61,8 +49,12 @@ def base_that_aligns(settings: TrainSettings, language: str) -> ScoringBase:
             "cut without --text."
         )
     device = choose_device(look_at_machine(), settings.device)
-    log.info("The text is aligned by the base model %s on %s (%s).",
-             settings.base_model, device.value, device.reason)  # fmt: skip
+    log.info(
+        "The text is aligned by the base model %s on %s (%s).",
+        settings.base_model,
+        device.value,
+        device.reason,
+    )
     return ScoringBase.load(folder, device.value)
 
 
@@ -122,9 +114,7 @@ def sure_matches(matches: Sequence[SpanMatch], pieces: Sequence[TextUnit]) -> li
     """The matches that are likely enough. One that begins or ends inside a sentence counts only if
     the rest of that sentence is matched next to it. Pure."""
     sure = [
-        one
-        for one in matches
-        if one.nats_a_code >= LEAST_EVIDENCE and one.score.weakest >= LEAST_WEAKEST
+        one for one in matches if one.nats_a_code >= LEAST_EVIDENCE and one.score.weakest >= LEAST_WEAKEST
     ]
     while True:
         kept = [
@@ -138,9 +128,8 @@ def sure_matches(matches: Sequence[SpanMatch], pieces: Sequence[TextUnit]) -> li
 
 
 def _is_whole(
-    one: SpanMatch, before: Sequence[SpanMatch], after: Sequence[SpanMatch],
-    pieces: Sequence[TextUnit],
-) -> bool:  # fmt: skip
+    one: SpanMatch, before: Sequence[SpanMatch], after: Sequence[SpanMatch], pieces: Sequence[TextUnit]
+) -> bool:
     first, last = pieces[one.first_piece], pieces[one.last_piece - 1]
     begins = one.first_piece == 0 or pieces[one.first_piece - 1].sentence != first.sentence
     ends = one.last_piece == len(pieces) or pieces[one.last_piece].sentence != last.sentence
@@ -184,21 +173,21 @@ def _pace(text: Manuscript, profiles: Sequence[SoundProfile]) -> float:
 
 
 def _units(
-    matches: Sequence[SpanMatch], pieces: Sequence[TextUnit], breaths: Sequence[Breath],
-    seconds: float,
-) -> Iterator[PlacedUnit]:  # fmt: skip
+    matches: Sequence[SpanMatch], pieces: Sequence[TextUnit], breaths: Sequence[Breath], seconds: float
+) -> Iterator[PlacedUnit]:
     for place, one in enumerate(matches):
         following = matches[place + 1] if place + 1 < len(matches) else None
         start, end = breaths[one.first].start, breaths[one.last - 1].end
         after = breaths[one.last].start if one.last < len(breaths) else seconds
         yield PlacedUnit(
             " ".join(piece.text for piece in pieces[one.first_piece : one.last_piece]),
-            start, end, pieces[one.last_piece - 1].ends,
-            following is not None
-            and following.follows(one)
-            and after - end <= LONGEST_GAP_SECONDS,
-            breaths[one.first - 1].end if one.first else 0.0, after,
-        )  # fmt: skip
+            start,
+            end,
+            pieces[one.last_piece - 1].ends,
+            following is not None and following.follows(one) and after - end <= LONGEST_GAP_SECONDS,
+            breaths[one.first - 1].end if one.first else 0.0,
+            after,
+        )
 
 
 def _unheard(placed: set[int], pieces: Sequence[TextUnit], text: Manuscript) -> list[int]:
@@ -219,10 +208,7 @@ def _refuse_other_text(
     matched = sum(len(pieces[number].text) for number in placed)
     whole = sum(len(piece.text) for piece in pieces)
     if matched < _LEAST_SHARE * whole:
-        cause = (
-            cause
-            or " Is it the text of another recording, in another order, or in another language?"
-        )
+        cause = cause or " Is it the text of another recording, in another order, or in another language?"
         raise CuttingError(
             f"The text does not fit {recordings[0].path}: {matched:,} of its {whole:,} characters "
             f"were found in their order.{cause} Nothing was written."

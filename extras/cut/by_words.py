@@ -14,13 +14,7 @@ from extras.cut.journal import HeardJournal
 from extras.cut.manuscript import Manuscript
 from extras.cut.profile import SoundProfile, SpokenChunk, find_detector, listen
 from extras.cut.recogniser import HeardWord, aligned_words, heard_words, text_recogniser
-from extras.cut.recordings import (
-    LISTENING_RATE,
-    CuttingError,
-    SourceRecording,
-    check_unchanged,
-    stretches,
-)
+from extras.cut.recordings import LISTENING_RATE, CuttingError, SourceRecording, check_unchanged, stretches
 from extras.cut.word_alignment import (
     EXPECTED_AFTER,
     EXPECTED_BEFORE,
@@ -78,9 +72,7 @@ class TextListener:
         while self._begun:
             self._settle()
 
-    def check(
-        self, recording: SourceRecording, one: DoubtfulSentence, samples: np.ndarray
-    ) -> _Heard:
+    def check(self, recording: SourceRecording, one: DoubtfulSentence, samples: np.ndarray) -> _Heard:
         """Starts to align the words of a doubtful sentence with the [samples]. The returned
         function waits for the words and their certainty."""
         key = f"{recording.name}|words {one.first} to {one.last}|{one.start:.3f}"
@@ -147,9 +139,7 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
         for number, (recording, profile) in enumerate(zip(job.recordings, profiles)):
             first, last = bounds[number], bounds[number + 1]
             own = {
-                word: recognised - first
-                for word, recognised in places.items()
-                if first <= recognised < last
+                word: recognised - first for word, recognised in places.items() if first <= recognised < last
             }
             recognised = listener.heard[first:last]
             doubtful = doubts(text, own, recognised, recording.seconds)
@@ -172,16 +162,13 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
 
 
 def _checked(
-    recording: SourceRecording, doubtful: Sequence[DoubtfulSentence], listener: TextListener,
-    ahead: int,
-) -> dict[int, HeardWord]:  # fmt: skip
+    recording: SourceRecording, doubtful: Sequence[DoubtfulSentence], listener: TextListener, ahead: int
+) -> dict[int, HeardWord]:
     """The words of doubtful sentences, by number, as a second alignment places them."""
     sure = dict[int, HeardWord]()
     rate = recording.rate
     doubtful = sorted(doubtful, key=lambda one: one.end)
-    spans = [
-        (int(one.start * rate), min(int(one.end * rate), recording.frames)) for one in doubtful
-    ]
+    spans = [(int(one.start * rate), min(int(one.end * rate), recording.frames)) for one in doubtful]
 
     begun = (
         (doubtful[place], listener.check(recording, doubtful[place], samples))
@@ -199,8 +186,7 @@ def _refuse_other_text(
     """cause: another explanation than a wrong text; "" if there is none."""
     if recognised < _FEWEST_WORDS and written >= _FEWEST_WORDS:
         raise CuttingError(
-            f"{recordings[0].path} holds almost no English speech ({recognised} words recognised)."
-            f"{cause}"
+            f"{recordings[0].path} holds almost no English speech ({recognised} words recognised).{cause}"
         )
     if matched < _LEAST_SHARE * min(recognised, written):
         cause = cause or " Is it the text of another recording, or in another language?"

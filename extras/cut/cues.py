@@ -113,9 +113,11 @@ def _is_turn(line: str) -> bool:
     Otter, Zoom and Word."""
     rest, times = re.subn(rf"(?<!\S){_CLOCK}(?!\S)", " ", line)
     words = rest.replace("-->", " ").strip(" -–—|:>").split()
-    return times > 0 and len(words) <= _MOST_NAME_WORDS and not any(
-        word[0].islower() or word[-1] in ".,;!?" for word in words
-    )  # fmt: skip
+    return (
+        times > 0
+        and len(words) <= _MOST_NAME_WORDS
+        and not any(word[0].islower() or word[-1] in ".,;!?" for word in words)
+    )
 
 
 def _subtitles(text: str, path: Path, _language: str, tags: list[str]) -> list[Cue]:
@@ -153,9 +155,7 @@ def _text_grid(text: str, path: Path, _language: str, tags: list[str]) -> list[C
         raise CuttingError(
             f"{path} lacks an IntervalTier in Praat's long text format. Save it in that format."
         )
-    tier = next(
-        (one for one in tiers if not re.search(r'name\s*=\s*"(words|phones)"', one)), tiers[0]
-    )
+    tier = next((one for one in tiers if not re.search(r'name\s*=\s*"(words|phones)"', one)), tiers[0])
     pattern = r'xmin\s*=\s*([\d.]+)\s*\n\s*xmax\s*=\s*([\d.]+)\s*\n\s*text\s*=\s*"((?:[^"]|"")*)"'
     timed = [
         (" ".join(label.replace('""', '"').split()), float(start), float(end))
@@ -229,10 +229,7 @@ def _times_of(segment: Mapping[str, Any]) -> tuple[float, float] | None:
 
 def _timed(timed: Sequence[tuple[str, float, float]], path: Path, tags: list[str]) -> list[Cue]:
     plain = spoken([decoded(text)[0] for text, _, _ in timed], tags)
-    return [
-        _cue(text, start, end, path)
-        for text, (_, start, end) in zip(plain, timed, strict=True) if text
-    ]  # fmt: skip
+    return [_cue(text, start, end, path) for text, (_, start, end) in zip(plain, timed, strict=True) if text]
 
 
 def _cue(text: str, start: float, end: float, path: Path) -> Cue:

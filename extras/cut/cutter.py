@@ -20,14 +20,7 @@ import torch
 from extras.common.steps import Steps
 from extras.cut.journal import HeardJournal
 from extras.cut.manuscript import Manuscript
-from extras.cut.planning import (
-    UNSURE,
-    PlacedUnit,
-    Stretch,
-    account,
-    clip_frame,
-    plan,
-)
+from extras.cut.planning import UNSURE, PlacedUnit, Stretch, account, clip_frame, plan
 from extras.cut.profile import LEVEL_SECONDS, SoundProfile, measured, speech_spans
 from extras.cut.recordings import LISTENING_RATE, CuttingError, SourceRecording, stretches
 from machine.storage.hashes import sha256_of
@@ -75,9 +68,8 @@ class CutRecording:
 
     @classmethod
     def of(
-        cls, recording: SourceRecording, profile: SoundProfile, clips: list[Stretch],
-        left: list[Stretch],
-    ) -> "CutRecording":  # fmt: skip
+        cls, recording: SourceRecording, profile: SoundProfile, clips: list[Stretch], left: list[Stretch]
+    ) -> "CutRecording":
         """Makes one, with the account of the whole recording."""
         rows = account(clips, left, profile, recording.rate, recording.frames)
         return cls(recording, profile, clips, left, rows)
@@ -86,8 +78,7 @@ class CutRecording:
         """The frames of each clip, at the recording's rate."""
         rate, frames = self.recording.rate, self.recording.frames
         return [
-            (clip_frame(clip.first, rate), min(clip_frame(clip.last, rate), frames))
-            for clip in self.clips
+            (clip_frame(clip.first, rate), min(clip_frame(clip.last, rate), frames)) for clip in self.clips
         ]
 
     def seconds_by_reason(self) -> dict[str, float]:
@@ -133,9 +124,7 @@ def measured_all(job: CutJob) -> Iterator[SoundProfile]:
             yield measures
 
 
-def cut_one(
-    recording: SourceRecording, profile: SoundProfile, units: Sequence[PlacedUnit]
-) -> CutRecording:
+def cut_one(recording: SourceRecording, profile: SoundProfile, units: Sequence[PlacedUnit]) -> CutRecording:
     """The clips of placed units."""
     return CutRecording.of(recording, profile, *plan(units, profile))
 
@@ -146,12 +135,18 @@ def cut_by_speech(job: CutJob) -> CutResult:
     for recording, profile in zip(job.recordings, measured_all(job)):
         spans = speech_spans(profile.speech)
         units = [
-            PlacedUnit("", start + 0.1, end - 0.1, 2,
-                       place + 1 < len(spans) and spans[place + 1][0] - end < 0.6,
-                       spans[place - 1][1] if place else 0.0,
-                       spans[place + 1][0] if place + 1 < len(spans) else recording.seconds, 0.3)
+            PlacedUnit(
+                "",
+                start + 0.1,
+                end - 0.1,
+                2,
+                place + 1 < len(spans) and spans[place + 1][0] - end < 0.6,
+                spans[place - 1][1] if place else 0.0,
+                spans[place + 1][0] if place + 1 < len(spans) else recording.seconds,
+                0.3,
+            )
             for place, (start, end) in enumerate(spans)
-        ]  # fmt: skip
+        ]
         done.append(cut_one(recording, profile, units))
     return CutResult(done, [])
 
@@ -173,9 +168,17 @@ def cut_by_cues(job: CutJob, text: Manuscript) -> CutResult:
         before = units[-1].end if units else 0.0
         after = next_start if next_start is not None else recording.seconds
         units.append(
-            PlacedUnit(text.sentences[number], cue.start, min(cue.end, recording.seconds), 2,
-                       with_next, min(before, cue.start), max(after, cue.end), _CUE_REACH_SECONDS)
-        )  # fmt: skip
+            PlacedUnit(
+                text.sentences[number],
+                cue.start,
+                min(cue.end, recording.seconds),
+                2,
+                with_next,
+                min(before, cue.start),
+                max(after, cue.end),
+                _CUE_REACH_SECONDS,
+            )
+        )
     return CutResult([cut_one(recording, profile, units)], unheard)
 
 

@@ -17,21 +17,8 @@ from extras.cut.cues import read_cues
 from extras.cut.cutter import CutJob, CutResult
 from extras.cut.journal import HeardJournal
 from extras.cut.manuscript import Manuscript, manuscript_of
-from extras.cut.planning import (
-    CLIPPED,
-    IN_A_CLIP,
-    NOISE,
-    SILENCE,
-    TOO_LONG,
-    TOO_SHORT,
-    UNSURE,
-    Stretch,
-)
-from extras.cut.profile import (
-    SHORTEST_PAUSE_SECONDS,
-    SHORTEST_TEXTLESS_PAUSE_SECONDS,
-    find_detector,
-)
+from extras.cut.planning import CLIPPED, IN_A_CLIP, NOISE, SILENCE, TOO_LONG, TOO_SHORT, UNSURE, Stretch
+from extras.cut.profile import SHORTEST_PAUSE_SECONDS, SHORTEST_TEXTLESS_PAUSE_SECONDS, find_detector
 from extras.cut.recordings import CuttingError, open_recording
 from machine import commands
 from train.progress import clock
@@ -55,9 +42,14 @@ _REMEDIES = {
 
 
 def run(
-    settings: TrainSettings, recordings: Sequence[Path], to: Path | None, text: Path | None,
-    language: str, recogniser: Path | None = None, open_steps: Callable[[], Steps] = Steps,
-) -> int:  # fmt: skip
+    settings: TrainSettings,
+    recordings: Sequence[Path],
+    to: Path | None,
+    text: Path | None,
+    language: str,
+    recogniser: Path | None = None,
+    open_steps: Callable[[], Steps] = Steps,
+) -> int:
     """Cuts, writes and reports; returns 0. Raises CuttingError, DiskFull (exit 74), WriteError.
 
     recogniser: a folder with a Whisper model, which transcribes the clips if there is no text.
@@ -65,8 +57,7 @@ def run(
     """
     if not recordings or to is None:
         raise CuttingError(
-            "cut needs recordings and a folder to write: "
-            f"{commands.program('train cut')} RECORDING… --to DIR"
+            f"cut needs recordings and a folder to write: {commands.program('train cut')} RECORDING… --to DIR"
         )
     if text is not None and recogniser is not None:
         raise CuttingError(
@@ -83,9 +74,7 @@ def run(
             log.info(note)
         method, cut = _with_text(settings, manuscript, text, len(recordings), language, short)
     existed, work = to.exists(), to / writing.WORK
-    opened = [
-        open_recording(path, name, work) for path, name in zip(recordings, _names(recordings))
-    ]
+    opened = [open_recording(path, name, work) for path, name in zip(recordings, _names(recordings))]
     speech_by = find_detector().description
     log.info("Speech is detected by %s.", speech_by)
     fingerprint = cutter.fingerprint_of(opened, manuscript, method, speech_by)
@@ -131,9 +120,8 @@ def _without_text(recogniser: Path | None, language: str, short: str) -> _Method
 
 
 def _with_text(
-    settings: TrainSettings, text: Manuscript, path: Path, num_recordings: int, language: str,
-    short: str,
-) -> _Method:  # fmt: skip
+    settings: TrainSettings, text: Manuscript, path: Path, num_recordings: int, language: str, short: str
+) -> _Method:
     """Cuts English by words if pocketsphinx is installed; otherwise by the text's times, or by the
     base model."""
     if short == "en" and importlib.util.find_spec("pocketsphinx") is not None:
@@ -146,15 +134,11 @@ def _with_text(
         method = f"{short} by the base {base.sha256}"
         return method, lambda job: cut_by_base(job, text, base, language)
     if num_recordings > 1:
-        raise CuttingError(
-            f"{path} has the times of one recording, but {num_recordings} are given."
-        )
+        raise CuttingError(f"{path} has the times of one recording, but {num_recordings} are given.")
     return short, lambda job: cutter.cut_by_cues(job, text)
 
 
-def _tell(
-    to: Path, result: CutResult, text: Manuscript | None, recogniser: Path | None, short: str
-) -> None:
+def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path | None, short: str) -> None:
     log.info("%s", _summary_lines(result, text))
     if text is not None and result.unheard:
         log.info("%d sentences of the text were not recognised:", len(result.unheard))
@@ -166,15 +150,17 @@ def _tell(
             log.warning(
                 "%d of them are spoken in another order than in the text, such as sentence %d. "
                 "Put the text in the order of the recording, and cut into another folder.",
-                len(result.moved), min(result.moved) + 1,
-            )  # fmt: skip
+                len(result.moved),
+                min(result.moved) + 1,
+            )
     count = sum(len(one.clips) for one in result.recordings)
     log.info("%d clips in %s. Listen and correct: %s", count, to, to / "report.html")
     if text is None and recogniser is None:
         log.info(
             "They lack transcripts. Write each one after the bar in %s. "
-            "report.html plays the clips and saves the file.", to / "metadata.csv",
-        )  # fmt: skip
+            "report.html plays the clips and saves the file.",
+            to / "metadata.csv",
+        )
         log.info("Then train on it: %s", train_command(to, short))
     else:
         if recogniser is not None:
@@ -208,9 +194,7 @@ def _summary_lines(result: CutResult, text: Manuscript | None) -> str:
     return "\n".join(lines + without_pause(accounts, shortest))
 
 
-def without_pause(
-    recordings: Sequence[tuple[str, int, Sequence[Stretch]]], shortest: float
-) -> list[str]:
+def without_pause(recordings: Sequence[tuple[str, int, Sequence[Stretch]]], shortest: float) -> list[str]:
     """A line for each of the longest parts without a pause. recordings: name, rate in Hz, account;
     shortest: the shortest pause at which the recordings were cut, in seconds."""
     parts = [
@@ -233,9 +217,7 @@ def little_kept(totals: Sequence[dict[str, float]]) -> str:
     reason, for each recording."""
     together = summed(totals)
     speech = {
-        reason: seconds
-        for reason, seconds in together.items()
-        if reason not in (IN_A_CLIP, SILENCE, NOISE)
+        reason: seconds for reason, seconds in together.items() if reason not in (IN_A_CLIP, SILENCE, NOISE)
     }
     kept, left = together.get(IN_A_CLIP, 0.0), sum(speech.values())
     if kept >= _LITTLE_SHARE * (kept + left):

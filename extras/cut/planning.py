@@ -93,9 +93,7 @@ def plan(units: Sequence[PlacedUnit], profile: SoundProfile) -> tuple[list[Stret
     return clips, left
 
 
-def _plan_breath(
-    units: Sequence[PlacedUnit], profile: SoundProfile
-) -> tuple[list[Stretch], list[Stretch]]:
+def _plan_breath(units: Sequence[PlacedUnit], profile: SoundProfile) -> tuple[list[Stretch], list[Stretch]]:
     pauses = _pauses(units, profile)
     clips, left = list[Stretch](), list[Stretch]()
     for first, last, kept in _cheapest(units, pauses):
@@ -123,9 +121,7 @@ def _edges(before: Pause, after: Pause) -> tuple[float, float]:
     return start, stop
 
 
-def _reason(
-    units: Sequence[PlacedUnit], pauses: Sequence[Pause | None], first: int, last: int
-) -> str:
+def _reason(units: Sequence[PlacedUnit], pauses: Sequence[Pause | None], first: int, last: int) -> str:
     if pauses[first] is None or pauses[last] is None:
         # It touches uncertain speech without a pause.
         edge = first == 0 or last == len(units)
@@ -151,9 +147,7 @@ def _pauses(units: Sequence[PlacedUnit], profile: SoundProfile) -> list[Pause | 
     return pauses
 
 
-def _cheapest(
-    units: Sequence[PlacedUnit], pauses: Sequence[Pause | None]
-) -> list[tuple[int, int, bool]]:
+def _cheapest(units: Sequence[PlacedUnit], pauses: Sequence[Pause | None]) -> list[tuple[int, int, bool]]:
     """The cheapest division into (first unit, last unit + 1, whether it is a clip)."""
     costs = [0.0] + [float("inf")] * len(units)
     came: list[tuple[int, bool]] = [(0, False)] * (len(units) + 1)
@@ -162,8 +156,10 @@ def _cheapest(
             spoken = units[last - 1].end - units[first].start
             if spoken > LONGEST_SECONDS and first < last - 1:
                 break
-            for cost, kept in ((_clip_cost(units, pauses, first, last), True),
-                               (_LOSS_COST + 10 * spoken, False)):  # fmt: skip
+            for cost, kept in (
+                (_clip_cost(units, pauses, first, last), True),
+                (_LOSS_COST + 10 * spoken, False),
+            ):
                 if costs[first] + cost < costs[last]:
                     costs[last] = costs[first] + cost
                     came[last] = (first, kept)
@@ -178,9 +174,7 @@ def _cheapest(
     return division[::-1]
 
 
-def _clip_cost(
-    units: Sequence[PlacedUnit], pauses: Sequence[Pause | None], first: int, last: int
-) -> float:
+def _clip_cost(units: Sequence[PlacedUnit], pauses: Sequence[Pause | None], first: int, last: int) -> float:
     before, after = pauses[first], pauses[last]
     if before is None or after is None:
         return float("inf")
@@ -194,9 +188,8 @@ def _clip_cost(
 
 
 def account(
-    clips: Sequence[Stretch], left: Sequence[Stretch], profile: SoundProfile, rate: int,
-    frames: int,
-) -> list[Stretch]:  # fmt: skip
+    clips: Sequence[Stretch], left: Sequence[Stretch], profile: SoundProfile, rate: int, frames: int
+) -> list[Stretch]:
     """The account of a whole recording, from frame 0 to `frames`, at the recording's rate."""
     kinds = [SILENCE, NOISE, UNSURE]
     labels = _background(profile)

@@ -192,9 +192,12 @@ def pause_between(
     quiet = _quiet(profile, first, last)
     # A pause must touch the gap between the words; otherwise it is the closure of a plosive inside
     # a word.
-    quiet_runs = [(begin + first, end + first) for begin, end in runs_of(quiet)
-             if (end + first) * LEVEL_SECONDS >= min(last_end, next_start) - 0.02
-             and (begin + first) * LEVEL_SECONDS <= max(last_end, next_start) + 0.02]  # fmt: skip
+    quiet_runs = [
+        (begin + first, end + first)
+        for begin, end in runs_of(quiet)
+        if (end + first) * LEVEL_SECONDS >= min(last_end, next_start) - 0.02
+        and (begin + first) * LEVEL_SECONDS <= max(last_end, next_start) + 0.02
+    ]
     if not quiet_runs:
         return None
     begin, end = max(quiet_runs, key=lambda run: run[1] - run[0])
@@ -204,10 +207,12 @@ def pause_between(
 
 def sounding_spans(profile: SoundProfile) -> list[tuple[float, float]]:
     """(start, end) in seconds of the sounds between pauses of `SHORTEST_PAUSE_SECONDS`."""
-    quiet = np.concatenate([
-        _quiet(profile, first, min(first + _WINDOW, len(profile.level_db)))
-        for first in range(0, len(profile.level_db), _WINDOW)
-    ])  # fmt: skip
+    quiet = np.concatenate(
+        [
+            _quiet(profile, first, min(first + _WINDOW, len(profile.level_db)))
+            for first in range(0, len(profile.level_db), _WINDOW)
+        ]
+    )
     shortest = round(SHORTEST_PAUSE_SECONDS / LEVEL_SECONDS)
     for begin, end in runs_of(quiet):
         if end - begin < shortest and begin > 0 and end < len(quiet):
@@ -243,9 +248,7 @@ class SpokenChunk:
     samples: np.ndarray
 
 
-def measured(
-    recording: SourceRecording, speech_by: str, progress: Progress | None = None
-) -> SoundProfile:
+def measured(recording: SourceRecording, speech_by: str, progress: Progress | None = None) -> SoundProfile:
     """Measures a recording without recognising words. Can run as a step.
 
     progress: counts seconds of sound; None if the caller counts them.
@@ -264,9 +267,11 @@ def measured(
 
 
 def listen(
-    recording: SourceRecording, detector: "SileroDetector | LevelDetector",
-    hear: Callable[[SpokenChunk], None] | None, progress: Progress | None = None,
-) -> SoundProfile:  # fmt: skip
+    recording: SourceRecording,
+    detector: "SileroDetector | LevelDetector",
+    hear: Callable[[SpokenChunk], None] | None,
+    progress: Progress | None = None,
+) -> SoundProfile:
     """Measures a recording in one pass. `hear` is called with each chunk that has speech;
     `progress` counts the seconds of sound."""
     measured = list[np.ndarray]()

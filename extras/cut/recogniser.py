@@ -66,11 +66,14 @@ class TextRecogniser:
             self._expect(expected)
         _listen(self._expected, samples)
         return [
-            HeardWord(_spelled(one.word), start + one.start_frame * _FRAME_SECONDS,
-                      start + (one.end_frame + 1) * _FRAME_SECONDS)
+            HeardWord(
+                _spelled(one.word),
+                start + one.start_frame * _FRAME_SECONDS,
+                start + (one.end_frame + 1) * _FRAME_SECONDS,
+            )
             for one in self._expected.seg() or ()
             if one.word[0] not in _FILLERS
-        ]  # fmt: skip
+        ]
 
     def align(self, samples: np.ndarray, words: Sequence[str], start: float) -> list[HeardWord]:
         """Aligns `words` with [samples] and computes their certainty; empty if they cannot be
@@ -100,9 +103,13 @@ class TextRecogniser:
                 trigrams.write(file)
             # One pass: the second and third double the time and find the same words.
             self._expected = self._sphinx.Decoder(
-                samprate=LISTENING_RATE, loglevel="FATAL", lm=str(model), dict=str(dictionary),
-                fwdflat=False, bestpath=False,
-            )  # fmt: skip
+                samprate=LISTENING_RATE,
+                loglevel="FATAL",
+                lm=str(model),
+                dict=str(dictionary),
+                fwdflat=False,
+                bestpath=False,
+            )
         self._words = tuple(words)
 
     def _free_scores(self, samples: np.ndarray) -> np.ndarray:
@@ -133,9 +140,14 @@ class TextRecogniser:
     def _phones(self) -> Any:
         phones = self._sphinx.get_model_path("en-us/en-us-phone.lm.bin")
         return self._sphinx.Decoder(
-            samprate=LISTENING_RATE, loglevel="FATAL", lm=None, allphone=phones, lw=2.0,
-            beam=1e-20, pbeam=1e-20,
-        )  # fmt: skip
+            samprate=LISTENING_RATE,
+            loglevel="FATAL",
+            lm=None,
+            allphone=phones,
+            lw=2.0,
+            beam=1e-20,
+            pbeam=1e-20,
+        )
 
 
 def heard_words(expected: Sequence[str], samples: np.ndarray, start: float) -> list[HeardWord]:

@@ -62,8 +62,7 @@ def shown_cues(text: str) -> Iterator[Shown]:
         if following < len(lines) and _is_identifier(lines, row, following - 1):
             last -= 1
         groups = times.groups()
-        yield Shown(seconds_of(groups[:4]), seconds_of(groups[4:]),
-                    tuple(_cue_lines(lines[row + 1 : last])))  # fmt: skip
+        yield Shown(seconds_of(groups[:4]), seconds_of(groups[4:]), tuple(_cue_lines(lines[row + 1 : last])))
 
 
 def _is_identifier(lines: Sequence[str], times: int, row: int) -> bool:

@@ -18,18 +18,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("recordings", nargs="*", type=Path, metavar="RECORDING", help="long recordings")
     add("--to", type=Path, metavar="DIR", help="the folder to write")
-    add("--text", type=Path, metavar="FILE",
+    add(
+        "--text",
+        type=Path,
+        metavar="FILE",
         help="the text of the recordings: txt, or with times: srt, vtt, sbv, lab, TextGrid, "
-             "Audacity's labels, Whisper's json and tsv. The shortest pause for a cut is 0.12 s "
-             "with a text, and 0.5 s without")  # fmt: skip
-    add("--recogniser", type=Path, metavar="DIR",
-        help="a Whisper model that writes the transcripts, instead of --text")  # fmt: skip
+        "Audacity's labels, Whisper's json and tsv. The shortest pause for a cut is 0.12 s "
+        "with a text, and 0.5 s without",
+    )
+    add(
+        "--recogniser",
+        type=Path,
+        metavar="DIR",
+        help="a Whisper model that writes the transcripts, instead of --text",
+    )
     add("--ray", action="store_true", help="compute on Ray; RAY_ADDRESS names a cluster")
-    add("--workers", type=int, metavar="N",
-        help="the number of Ray workers to start (default: all cores)")  # fmt: skip
+    add("--workers", type=int, metavar="N", help="the number of Ray workers to start (default: all cores)")
     # Declared here: as a setting's flag its value would be parsed as a recording.
-    add("--language", type=tag_of, metavar="L",
-        help="the language of the recordings (default: LANGUAGE)")  # fmt: skip
+    add("--language", type=tag_of, metavar="L", help="the language of the recordings (default: LANGUAGE)")
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
@@ -39,6 +45,11 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
 
     asked = arguments
     return pipeline.run(
-        settings, asked.recordings, asked.to, asked.text, asked.language or settings.language,
-        asked.recogniser, steps_for(asked.ray, asked.workers),
-    )  # fmt: skip
+        settings,
+        asked.recordings,
+        asked.to,
+        asked.text,
+        asked.language or settings.language,
+        asked.recogniser,
+        steps_for(asked.ray, asked.workers),
+    )

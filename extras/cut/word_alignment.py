@@ -131,8 +131,9 @@ class DoubtfulSentence:
     end: float
 
 
-def trusted(matches: Sequence[WordMatch], recognised: Sequence[HeardWord],
-            text: Manuscript) -> dict[int, int]:  # fmt: skip
+def trusted(
+    matches: Sequence[WordMatch], recognised: Sequence[HeardWord], text: Manuscript
+) -> dict[int, int]:
     """The trusted matches, which are in a row or form whole sentences: number of the word -> index
     of the recognised word."""
     trusted_places = dict[int, int]()
@@ -146,8 +147,9 @@ def trusted(matches: Sequence[WordMatch], recognised: Sequence[HeardWord],
     return trusted_places
 
 
-def _beside_neighbours(matches: Sequence[WordMatch], recognised: Sequence[HeardWord],
-                       text: Manuscript) -> list[WordMatch]:  # fmt: skip
+def _beside_neighbours(
+    matches: Sequence[WordMatch], recognised: Sequence[HeardWord], text: Manuscript
+) -> list[WordMatch]:
     """Moves a word that was recognised twice next to the following word of its sentence, or else to
     the one before. The alignment, which counts words, cannot tell the two apart."""
     moved = list(matches)
@@ -163,8 +165,9 @@ def _beside_neighbours(matches: Sequence[WordMatch], recognised: Sequence[HeardW
     return moved
 
 
-def doubts(text: Manuscript, places: Mapping[int, int], recognised: Sequence[HeardWord],
-           seconds: float) -> list[DoubtfulSentence]:  # fmt: skip
+def doubts(
+    text: Manuscript, places: Mapping[int, int], recognised: Sequence[HeardWord], seconds: float
+) -> list[DoubtfulSentence]:
     """The sentences that were recognised in part, with other words among theirs, or with a fragment
     of a word at the start or end."""
     doubtful = list[DoubtfulSentence]()
@@ -193,8 +196,9 @@ def doubts(text: Manuscript, places: Mapping[int, int], recognised: Sequence[Hea
     return doubtful
 
 
-def _with_fragments(words: range, places: Mapping[int, int], recognised: Sequence[HeardWord],
-                    used: Set[int]) -> DoubtfulSentence | None:  # fmt: skip
+def _with_fragments(
+    words: range, places: Mapping[int, int], recognised: Sequence[HeardWord], used: Set[int]
+) -> DoubtfulSentence | None:
     """A sentence that was recognised completely, but touches a fragment that may belong to its
     first or last word; None without one."""
     first, last = places[words[0]], places[words[-1]]
@@ -207,9 +211,7 @@ def _with_fragments(words: range, places: Mapping[int, int], recognised: Sequenc
     return doubtful if doubtful.end - doubtful.start < _LONGEST_DOUBT_SECONDS else None
 
 
-def _fragment(
-    recognised: Sequence[HeardWord], edge: int, step: int, used: Set[int]
-) -> HeardWord | None:
+def _fragment(recognised: Sequence[HeardWord], edge: int, step: int, used: Set[int]) -> HeardWord | None:
     """The unwritten word next to the one at `edge`, if it is short and touches no other word."""
     if not 0 <= edge + step < len(recognised) or edge + step in used:
         return None
@@ -226,8 +228,12 @@ def _gap(one: HeardWord, other: HeardWord) -> float:
     return max(one.start, other.start) - min(one.end, other.end)
 
 
-def place_units(text: Manuscript, places: Mapping[int, int], recognised: Sequence[HeardWord],
-                checked: Mapping[int, HeardWord]) -> list[PlacedUnit]:  # fmt: skip
+def place_units(
+    text: Manuscript,
+    places: Mapping[int, int],
+    recognised: Sequence[HeardWord],
+    checked: Mapping[int, HeardWord],
+) -> list[PlacedUnit]:
     """The certain units, in the order of time.
 
     Args:
@@ -252,8 +258,9 @@ def place_units(text: Manuscript, places: Mapping[int, int], recognised: Sequenc
     return list(_placed(text, sure, times, strangers))
 
 
-def _placed(text: Manuscript, sure: Sequence[int], times: Mapping[int, HeardWord],
-            strangers: Sequence[HeardWord]) -> Iterator[PlacedUnit]:  # fmt: skip
+def _placed(
+    text: Manuscript, sure: Sequence[int], times: Mapping[int, HeardWord], strangers: Sequence[HeardWord]
+) -> Iterator[PlacedUnit]:
     ends = [times[text.units[number].last_word].end for number in sure]
     starts = [times[text.units[number].first_word].start for number in sure]
     # One value before each unit, and one after the last.
@@ -269,15 +276,23 @@ def _placed(text: Manuscript, sure: Sequence[int], times: Mapping[int, HeardWord
         follows = place + 1 < len(sure) and sure[place + 1] == number + 1 and not others_after
         gap = starts[place + 1] - ends[place] if follows else 0.0
         yield PlacedUnit(
-            unit.text, starts[place], ends[place], unit.ends,
-            follows and gap <= LONGEST_GAP_SECONDS, min(before, starts[place]),
+            unit.text,
+            starts[place],
+            ends[place],
+            unit.ends,
+            follows and gap <= LONGEST_GAP_SECONDS,
+            min(before, starts[place]),
             max(after, ends[place]),
             begins=unit.first_word == text.words_of_sentence[unit.sentence][0],
-        )  # fmt: skip
+        )
 
 
-def _sure_words(checked: Mapping[int, HeardWord], text: Manuscript, places: Mapping[int, int],
-                recognised: Sequence[HeardWord]) -> set[int]:  # fmt: skip
+def _sure_words(
+    checked: Mapping[int, HeardWord],
+    text: Manuscript,
+    places: Mapping[int, int],
+    recognised: Sequence[HeardWord],
+) -> set[int]:
     """The checked words that are certainly spoken where they were aligned. The limit is lower for a
     single doubtful word among certain ones, because nothing else can be there."""
     sure = {word for word, one in checked.items() if _is_sure(word, one, places, recognised)}
@@ -291,8 +306,7 @@ def _sure_words(checked: Mapping[int, HeardWord], text: Manuscript, places: Mapp
     return sure
 
 
-def _is_sure(word: int, one: HeardWord, places: Mapping[int, int],
-             recognised: Sequence[HeardWord]) -> bool:  # fmt: skip
+def _is_sure(word: int, one: HeardWord, places: Mapping[int, int], recognised: Sequence[HeardWord]) -> bool:
     """Whether a checked word is certain. A word that was recognised as written needs no second
     proof if it is aligned with the same sound; elsewhere, another person may have said it."""
     if (one.certainty or 0.0) >= LEAST_CERTAINTY:
@@ -301,9 +315,14 @@ def _is_sure(word: int, one: HeardWord, places: Mapping[int, int],
     return known is not None and one.start < known.end and known.start < one.end
 
 
-def _strangers(recognised: Sequence[HeardWord], used: set[int], checked: Mapping[int, HeardWord],
-               text: Manuscript, sentences: set[int],
-               certain: Set[int]) -> list[HeardWord]:  # fmt: skip
+def _strangers(
+    recognised: Sequence[HeardWord],
+    used: set[int],
+    checked: Mapping[int, HeardWord],
+    text: Manuscript,
+    sentences: set[int],
+    certain: Set[int],
+) -> list[HeardWord]:
     """The recognised words that are not placed, and the checked words that are not certain."""
     spans = []
     for number in sentences:

@@ -77,9 +77,7 @@ def abandon(folder: Path) -> None:
         folder.rmdir()
 
 
-def write(
-    folder: Path, result: CutResult, text: Manuscript | None, fingerprint: str, speech_by: str
-) -> None:
+def write(folder: Path, result: CutResult, text: Manuscript | None, fingerprint: str, speech_by: str) -> None:
     """Writes a cut and removes the work folder. Raises DiskFull (exit 74) and WriteError."""
     unheard = [text.sentences[number] for number in result.unheard] if text else []
     clips = _write_clips(folder, result)
@@ -88,15 +86,24 @@ def write(
     # One `id|text` per line, as `train.dataset.metadata` reads it.
     rows = "".join(f"{clip.name}|{field(clip.text)}\n" for clip in clips)
     replace_file(folder / "metadata.csv", lambda file: file.write(rows.encode()))
-    write_json(folder / FINISHED, {
-        "schema": _SCHEMA, "fingerprint": fingerprint, "speech_by": speech_by,
-        "recordings": [
-            {"name": one.recording.name, "seconds": round(one.recording.seconds, 6),
-             "clips": len(one.clips), "seconds_by_reason": one.seconds_by_reason()}
-            for one in result.recordings
-        ],
-        "unheard_sentences": unheard,
-    })  # fmt: skip
+    write_json(
+        folder / FINISHED,
+        {
+            "schema": _SCHEMA,
+            "fingerprint": fingerprint,
+            "speech_by": speech_by,
+            "recordings": [
+                {
+                    "name": one.recording.name,
+                    "seconds": round(one.recording.seconds, 6),
+                    "clips": len(one.clips),
+                    "seconds_by_reason": one.seconds_by_reason(),
+                }
+                for one in result.recordings
+            ],
+            "unheard_sentences": unheard,
+        },
+    )
     shutil.rmtree(folder / WORK, ignore_errors=True)
 
 
@@ -122,9 +129,16 @@ def _write_clips(folder: Path, result: CutResult) -> list[WrittenClip]:
             file = wav.write(wavs / f"{name}.wav", samples, rate)
             levels = one.profile.level_db[clip.first : clip.last]
             written.append(
-                WrittenClip(name, one.recording.name, clip.first / 100, len(samples) / rate,
-                            clip.text, [round(float(level)) for level in levels], file.sha256)
-            )  # fmt: skip
+                WrittenClip(
+                    name,
+                    one.recording.name,
+                    clip.first / 100,
+                    len(samples) / rate,
+                    clip.text,
+                    [round(float(level)) for level in levels],
+                    file.sha256,
+                )
+            )
     return written
 
 
@@ -141,9 +155,8 @@ def write_account(folder: Path, result: CutResult) -> None:
 
 
 def write_report(
-    folder: Path, clips: Sequence[WrittenClip], result: CutResult, unheard: Sequence[str],
-    fingerprint: str,
-) -> None:  # fmt: skip
+    folder: Path, clips: Sequence[WrittenClip], result: CutResult, unheard: Sequence[str], fingerprint: str
+) -> None:
     """Writes `clips.jsonl` and `report.html` next to `wavs/`, which the page plays. fingerprint: of
     the cut; the browser stores corrections under it."""
     usual = statistics.median([_rate(clip) for clip in clips if clip.text] or [0.0])
@@ -152,24 +165,35 @@ def write_report(
     lines = [json.dumps({**row, **one}, ensure_ascii=False) + "\n" for row, one in zip(shown, more)]
     replace_file(folder / "clips.jsonl", lambda file: file.write("".join(lines).encode()))
     left: list[dict[str, Any]] = [
-        {"recording": one.recording.name, "start": round(row.first / one.recording.rate, 2),
-         "seconds": round((row.last - row.first) / one.recording.rate, 2), "reason": row.reason,
-         "text": row.text}
+        {
+            "recording": one.recording.name,
+            "start": round(row.first / one.recording.rate, 2),
+            "seconds": round((row.last - row.first) / one.recording.rate, 2),
+            "reason": row.reason,
+            "text": row.text,
+        }
         for one in result.recordings
         for row in one.rows
         if row.reason not in (IN_A_CLIP, SILENCE)
-    ]  # fmt: skip
-    data = json.dumps({
-        "key": fingerprint,
-        "recordings": [
-            {"name": one.recording.name, "seconds": one.recording.seconds, "clips": len(one.clips),
-             "totals": one.seconds_by_reason()}
-            for one in result.recordings
-        ],
-        "unheard": list(unheard),
-        "clips": shown,
-        "left": sorted(left, key=lambda row: -row["seconds"])[:_MOST_ROWS],
-    }, ensure_ascii=False)  # fmt: skip
+    ]
+    data = json.dumps(
+        {
+            "key": fingerprint,
+            "recordings": [
+                {
+                    "name": one.recording.name,
+                    "seconds": one.recording.seconds,
+                    "clips": len(one.clips),
+                    "totals": one.seconds_by_reason(),
+                }
+                for one in result.recordings
+            ],
+            "unheard": list(unheard),
+            "clips": shown,
+            "left": sorted(left, key=lambda row: -row["seconds"])[:_MOST_ROWS],
+        },
+        ensure_ascii=False,
+    )
     # A text may contain </script>.
     page = _TEMPLATE.read_text(encoding="utf-8").replace("@DATA@", data.replace("<", "\\u003c"))
     replace_file(folder / "report.html", lambda file: file.write(page.encode()))
@@ -186,10 +210,14 @@ def _shown(clip: WrittenClip, usual: float) -> dict[str, Any]:
         why = f"{pace}, {rate:.0f} characters a second where others have {usual:.0f}"
     step = max(math.ceil(len(clip.levels) / _POINTS), 1)
     return {
-        "name": clip.name, "start": clip.start, "seconds": clip.seconds, "text": clip.text,
+        "name": clip.name,
+        "start": clip.start,
+        "seconds": clip.seconds,
+        "text": clip.text,
         "levels": [max(clip.levels[at : at + step]) for at in range(0, len(clip.levels), step)],
-        "worst": round(worst, 3), "why": why,
-    }  # fmt: skip
+        "worst": round(worst, 3),
+        "why": why,
+    }
 
 
 def _rate(clip: WrittenClip) -> float:

@@ -76,9 +76,7 @@ class Generated(BaseModel):
     output_cache_url: str
 
 
-_GENERATED: dict[int | str, dict[str, Any]] = {
-    200: {"model": Generated, "content": {"audio/wav": {}}}
-}
+_GENERATED: dict[int | str, dict[str, Any]] = {200: {"model": Generated, "content": {"audio/wav": {}}}}
 
 
 @router.get("/api/ready", response_class=PlainTextResponse)
@@ -104,44 +102,48 @@ async def current_settings(state: Shared) -> dict[str, Any]:
     """Returns the available choices, by the names of both versions."""
     model = state.served_name
     return {
-        "engines_available": ["xtts"], "current_engine_loaded": "xtts",
-        "models_available": [{"name": model, "model_name": model}], "current_model_loaded": model,
-        "manufacturer_name": "sotaque", "audio_format": "wav",
-        "deepspeed_capable": False, "deepspeed_available": False, "deepspeed_enabled": False,
-        "deepspeed_status": False, "lowvram_capable": False, "lowvram_enabled": False,
-        "low_vram_status": False, "generationspeed_capable": True, "pitch_capable": False,
-        "repetitionpenalty_capable": False, "streaming_capable": True,
-        "temperature_capable": True, "languages_capable": True, "multivoice_capable": True,
-        "multimodel_capable": False, "finetuned_model": False,
-    }  # fmt: skip
+        "engines_available": ["xtts"],
+        "current_engine_loaded": "xtts",
+        "models_available": [{"name": model, "model_name": model}],
+        "current_model_loaded": model,
+        "manufacturer_name": "sotaque",
+        "audio_format": "wav",
+        "deepspeed_capable": False,
+        "deepspeed_available": False,
+        "deepspeed_enabled": False,
+        "deepspeed_status": False,
+        "lowvram_capable": False,
+        "lowvram_enabled": False,
+        "low_vram_status": False,
+        "generationspeed_capable": True,
+        "pitch_capable": False,
+        "repetitionpenalty_capable": False,
+        "streaming_capable": True,
+        "temperature_capable": True,
+        "languages_capable": True,
+        "multivoice_capable": True,
+        "multimodel_capable": False,
+        "finetuned_model": False,
+    }
 
 
 @router.post("/api/tts-generate", tags=["speech"], response_class=Response, responses=_GENERATED)
-async def generate(
-    form: Annotated[GenerateForm, Form()], request: Request, state: Shared
-) -> Response:
+async def generate(form: Annotated[GenerateForm, Form()], request: Request, state: Shared) -> Response:
     """Speaks `text_input` and returns the address of the audio; with `streaming`, the audio
     itself."""
     caller = state.check_rate(request)
     text = html.unescape(form.text_input) if form.text_filtering == "html" else form.text_input
-    ask = SynthesisRequest(
-        text, form.language, temperature=form.temperature, speed=form.speed
-    )  # fmt: skip
+    ask = SynthesisRequest(text, form.language, temperature=form.temperature, speed=form.speed)
     voice, sent = form.character_voice_gen, _STREAM
     if not form.streaming:
         sent = await _kept(voice, request, state, form.unused)
-    return await speaking.respond(
-        state, caller, ask, sent, voice, voice_field="character_voice_gen"
-    )
+    return await speaking.respond(state, caller, ask, sent, voice, voice_field="character_voice_gen")
 
 
 @router.post(
-    "/api/previewvoice/", tags=["speech"], response_class=Response,
-    responses={200: {"model": Generated}},
-)  # fmt: skip
-async def preview_voice(
-    voice: Annotated[VoiceText, Form()], request: Request, state: Shared
-) -> Response:
+    "/api/previewvoice/", tags=["speech"], response_class=Response, responses={200: {"model": Generated}}
+)
+async def preview_voice(voice: Annotated[VoiceText, Form()], request: Request, state: Shared) -> Response:
     """Speaks a sentence with the name of a voice, and returns the address of the audio."""
     caller = state.check_rate(request)
     name = _UNSPEAKABLE.sub(" ", voice.removesuffix(".wav")).strip()
@@ -151,9 +153,8 @@ async def preview_voice(
 
 
 @router.get(
-    "/api/tts-generate-streaming", tags=["speech"], response_class=Response,
-    responses=speaking.sound("wav"),
-)  # fmt: skip
+    "/api/tts-generate-streaming", tags=["speech"], response_class=Response, responses=speaking.sound("wav")
+)
 async def generate_stream(
     request: Request,
     state: Shared,
@@ -173,9 +174,7 @@ async def read_sound(name: str, state: Shared) -> Response:
     """Returns audio that was spoken within the last ten minutes."""
     wav = state.part(Memory).kept_sounds.find(name)
     if wav is None:
-        raise APIError(
-            404, "no_sound", "That audio does not exist, or is no longer kept. Generate it again."
-        )
+        raise APIError(404, "no_sound", "That audio does not exist, or is no longer kept. Generate it again.")
     headers = {"Cache-Control": "no-store", **SPOKEN}
     return Response(wav, media_type="audio/wav", headers=headers)
 
@@ -190,10 +189,11 @@ async def _kept(voice: str, request: Request, state: AppState, unused: list[str]
     def keep(wav: bytes) -> bytes:
         name = state.part(Memory).kept_sounds.keep(wav)
         body = {
-            "status": "generate-success", "output_file_path": name,
+            "status": "generate-success",
+            "output_file_path": name,
             "output_file_url": f"{root}/audio/{name}",
             "output_cache_url": f"{root}/audiocache/{name}",
-        }  # fmt: skip
+        }
         return json.dumps(body).encode()
 
     return SoundForm("wav", "whole", "application/json", headers, keep)

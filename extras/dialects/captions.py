@@ -14,10 +14,7 @@ from api.state import Shared
 
 router = APIRouter(tags=["speech"], responses=PROBLEMS)
 _RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {
-        "model": CaptionedSpeech,
-        "content": {"application/x-ndjson": {}, "text/event-stream": {}},
-    }
+    200: {"model": CaptionedSpeech, "content": {"application/x-ndjson": {}, "text/event-stream": {}}}
 }
 
 
@@ -27,9 +24,7 @@ class CaptionedSpeechRequest(SpeechRequest):
     stream: Annotated[
         bool | None, Field(description="true: stream lines of JSON; false: send one object.")
     ] = True
-    return_timestamps: Annotated[bool | None, Field(description="false: `timestamps` is null.")] = (
-        True
-    )
+    return_timestamps: Annotated[bool | None, Field(description="false: `timestamps` is null.")] = True
 
     @property
     def sending(self) -> Sending:
@@ -40,9 +35,7 @@ class CaptionedSpeechRequest(SpeechRequest):
 
 
 @router.post("/dev/captioned_speech", response_class=Response, responses=_RESPONSES)
-async def speak_captioned(
-    wanted: CaptionedSpeechRequest, request: Request, state: Shared
-) -> Response:
+async def speak_captioned(wanted: CaptionedSpeechRequest, request: Request, state: Shared) -> Response:
     """Speaks `input`, with the time of each word, as Kokoro-FastAPI does: lines of JSON as audio is
     made, or one object with `stream: false`."""
     return await speech.respond(state, state.check_rate(request), wanted)

@@ -33,17 +33,13 @@ class TtsFields(BaseModel):
 
 
 @router.get("/api/tts", response_class=Response, responses=speaking.sound("wav"))
-async def speak_query(
-    request: Request, state: Shared, fields: Annotated[TtsFields, Query()]
-) -> Response:
+async def speak_query(request: Request, state: Shared, fields: Annotated[TtsFields, Query()]) -> Response:
     """Speaks `text` of the address into a WAV file."""
     return await _respond(request, state, fields)
 
 
 @router.post("/api/tts", response_class=Response, responses=speaking.sound("wav"))
-async def speak_form(
-    request: Request, state: Shared, fields: Annotated[TtsFields, Form()]
-) -> Response:
+async def speak_form(request: Request, state: Shared, fields: Annotated[TtsFields, Form()]) -> Response:
     """Speaks `text` of the form into a WAV file."""
     return await _respond(request, state, fields)
 
@@ -60,9 +56,14 @@ async def _respond(request: Request, state: AppState, fields: TtsFields) -> Resp
     protocols.check_length(values["text"])
     ask = SynthesisRequest(values["text"], values["language_id"])
     return await speaking.respond(
-        state, caller, ask, SoundForm("wav", "whole"), values["speaker_id"] or SERVED,
-        voice_field="speaker_id", language_field="language_id",
-    )  # fmt: skip
+        state,
+        caller,
+        ask,
+        SoundForm("wav", "whole"),
+        values["speaker_id"] or SERVED,
+        voice_field="speaker_id",
+        language_field="language_id",
+    )
 
 
 def _field(name: str, request: Request, fields: TtsFields) -> str:

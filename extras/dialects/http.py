@@ -12,7 +12,12 @@ from extras.dialects import (
 from extras.dialects.memory import Memory as Part
 
 ROUTERS = (
-    openai_lists.router, openai_voices.router, xtts_api_server.router, alltalk.router,
-    coqui_server.router, xtts_streaming_server.router, captions.router,
-)  # fmt: skip
+    openai_lists.router,
+    openai_voices.router,
+    xtts_api_server.router,
+    alltalk.router,
+    coqui_server.router,
+    xtts_streaming_server.router,
+    captions.router,
+)
 __all__ = ["ROUTERS", "Part"]

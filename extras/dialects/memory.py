@@ -70,9 +70,15 @@ class TtsSettings(BaseModel):
     stream_chunk_size: int = Field(100, ge=20, le=400)
 
     @field_validator(
-        "temperature", "speed", "length_penalty", "repetition_penalty", "top_p", "top_k",
-        "stream_chunk_size", mode="before",
-    )  # fmt: skip
+        "temperature",
+        "speed",
+        "length_penalty",
+        "repetition_penalty",
+        "top_p",
+        "top_k",
+        "stream_chunk_size",
+        mode="before",
+    )
     @classmethod
     def _no_switch_is_a_number(cls, value: Any) -> Any:
         """Rejects booleans, which pydantic would read as 0 and 1."""

@@ -105,6 +105,4 @@ async def list_audio_voices(state: Shared, legacy: Legacy = False) -> AudioVoice
 
 
 def _row(name: str, state: AppState) -> dict[str, Any]:
-    return {
-        "id": name, "created": state.started_at, "owned_by": "sotaque", "licence": state.licence,
-    }  # fmt: skip
+    return {"id": name, "created": state.started_at, "owned_by": "sotaque", "licence": state.licence}

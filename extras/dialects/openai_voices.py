@@ -150,9 +150,11 @@ def list_consents(
     begin = ids.index(after) + 1 if after in ids else 0
     page = rows[begin : begin + limit]
     return ConsentList(
-        data=page, first_id=page[0].id if page else None, last_id=page[-1].id if page else None,
+        data=page,
+        first_id=page[0].id if page else None,
+        last_id=page[-1].id if page else None,
         has_more=begin + limit < len(rows),
-    )  # fmt: skip
+    )
 
 
 @router.get("/voice_consents/{consent_id}")

@@ -80,9 +80,7 @@ async def change_settings(settings: TtsSettings, request: Request, state: Shared
     return {"message": "Settings successfully applied"}
 
 
-@router.post(
-    "/tts_to_audio/", tags=["speech"], response_class=Response, responses=speaking.sound("wav")
-)
+@router.post("/tts_to_audio/", tags=["speech"], response_class=Response, responses=speaking.sound("wav"))
 async def speak_whole(wanted: TtsToAudioRequest, request: Request, state: Shared) -> Response:
     """Speaks `text` into a WAV file."""
     caller = state.check_rate(request)
@@ -91,9 +89,8 @@ async def speak_whole(wanted: TtsToAudioRequest, request: Request, state: Shared
 
 @router.get("/tts_stream/", include_in_schema=False, tags=["speech"], response_class=Response)
 @router.get(
-    "/tts_stream", tags=["speech"], response_class=Response,
-    responses={200: {"content": {"audio/x-wav": {}}}},
-)  # fmt: skip
+    "/tts_stream", tags=["speech"], response_class=Response, responses={200: {"content": {"audio/x-wav": {}}}}
+)
 async def speak_stream(
     request: Request,
     state: Shared,
@@ -107,13 +104,13 @@ async def speak_stream(
     return await _respond(wanted, _STREAM, state, caller)
 
 
-async def _respond(
-    wanted: TtsToAudioRequest, form: SoundForm, state: AppState, caller: str
-) -> Response:
+async def _respond(wanted: TtsToAudioRequest, form: SoundForm, state: AppState, caller: str) -> Response:
     chosen = state.part(Memory).caller_settings.get(caller)
     ask = SynthesisRequest(
-        wanted.text, wanted.language or "",
-        temperature=chosen.temperature if chosen else None, speed=chosen.speed if chosen else 1.0,
-    )  # fmt: skip
+        wanted.text,
+        wanted.language or "",
+        temperature=chosen.temperature if chosen else None,
+        speed=chosen.speed if chosen else 1.0,
+    )
     voice = wanted.speaker_wav or SERVED
     return await speaking.respond(state, caller, ask, form, voice, voice_field="speaker_wav")

@@ -72,9 +72,7 @@ async def list_studio_speakers(state: Shared) -> dict[str, VoiceHandle]:
 @router.post("/clone_speaker", openapi_extra=upload_of("wav_file"))
 @takes_recordings
 async def clone_speaker(
-    request: Request,
-    state: Shared,
-    wav_file: Annotated[UploadFile, File(description=UPLOAD)],
+    request: Request, state: Shared, wav_file: Annotated[UploadFile, File(description=UPLOAD)]
 ) -> VoiceHandle:
     """Adds a voice from a recording, under its file name; the same recording gives the same voice.
     Clone a voice only with its owner's consent."""
@@ -99,9 +97,7 @@ async def clone_speaker(
     return handle_of((await keep_voice(state, name, decoded)).id)
 
 
-@router.post(
-    "/tts_stream", tags=["speech"], response_class=Response, responses=speaking.sound("wav")
-)
+@router.post("/tts_stream", tags=["speech"], response_class=Response, responses=speaking.sound("wav"))
 async def speak_stream(wanted: TtsStreamRequest, request: Request, state: Shared) -> Response:
     """Speaks `text` as a WAV stream, or as samples alone."""
     caller = state.check_rate(request)
@@ -110,9 +106,11 @@ async def speak_stream(wanted: TtsStreamRequest, request: Request, state: Shared
 
 
 @router.post(
-    "/tts", tags=["speech"], response_class=Response,
+    "/tts",
+    tags=["speech"],
+    response_class=Response,
     responses={200: {"content": {"application/json": {"schema": {"type": "string"}}}}},
-)  # fmt: skip
+)
 async def speak_whole(wanted: TtsRequest, request: Request, state: Shared) -> Response:
     """Speaks `text` into a WAV file, sent in base64 as a JSON string."""
     caller = state.check_rate(request)
@@ -129,9 +127,7 @@ def handle_of(voice_id: str) -> VoiceHandle:
 def voice_of(handle: VoiceHandle) -> str:
     """The id that the arrays encode. Raises APIError (400) for arrays of another server."""
     numbers = [number * _UNIT for number in handle.speaker_embedding]
-    fits = len(numbers) <= _LONGEST and all(
-        0 < number < 128 and number == int(number) for number in numbers
-    )
+    fits = len(numbers) <= _LONGEST and all(0 < number < 128 and number == int(number) for number in numbers)
     text = "".join(chr(int(number)) for number in numbers) if fits else ""
     if not text.startswith(_MARK):
         message = (
@@ -144,9 +140,7 @@ def voice_of(handle: VoiceHandle) -> str:
 
 async def _respond(wanted: TtsRequest, form: SoundForm, state: AppState, caller: str) -> Response:
     ask = SynthesisRequest(wanted.text, wanted.language)
-    return await speaking.respond(
-        state, caller, ask, form, voice_of(wanted), voice_field="speaker_embedding"
-    )
+    return await speaking.respond(state, caller, ask, form, voice_of(wanted), voice_field="speaker_embedding")
 
 
 def _in_base64(wav: bytes) -> bytes:

@@ -14,12 +14,7 @@ from train.evaluation.evaluator import FRESH_SEEDS
 from train.evaluation.floors import remarked
 from train.evaluation.plan import KEPT_SOUNDS, EvaluationPlan, Person, describe, heard_recordings
 from xtts.voices.evaluation_file import Candidate
-from xtts.workers.requests import (
-    EvaluateRequest,
-    SentenceTask,
-    SpokenFacts,
-    TunedVoice,
-)
+from xtts.workers.requests import EvaluateRequest, SentenceTask, SpokenFacts, TunedVoice
 from xtts.workers.tasks import evaluate, listen
 from xtts.workers.tuned_model import TunedModel
 
@@ -40,9 +35,7 @@ class Speaking:
     sounds: Path | None = None
 
 
-def judged(
-    teacher: Speaking, student: Speaking, plan: EvaluationPlan
-) -> tuple[Candidate, Candidate]:
+def judged(teacher: Speaking, student: Speaking, plan: EvaluationPlan) -> tuple[Candidate, Candidate]:
     """Teacher and student as candidates of one evaluation, with its recording.
 
     The teacher's base measures the words of both; in a language that it does not know, the teacher
@@ -77,14 +70,11 @@ def _facts(
             replace(sentence.request, seed=sentence.request.seed + FRESH_SEEDS),
             sounded=number % plan.sounded_every == 0,
             natural=plan.no_naturalness is None,
-            out=one.sounds / f"{number + 1:02}.wav"
-            if one.sounds and number < KEPT_SOUNDS else None,
+            out=one.sounds / f"{number + 1:02}.wav" if one.sounds and number < KEPT_SOUNDS else None,
         )
         for number, sentence in enumerate(plan.sentences)
-    )  # fmt: skip
-    request = EvaluateRequest(
-        tasks, one.voice, person.rate, plan.recogniser, plan.no_speaker_judge is None
     )
+    request = EvaluateRequest(tasks, one.voice, person.rate, plan.recogniser, plan.no_speaker_judge is None)
     started = time.perf_counter()
     facts = evaluate(one.tuned, request, words_by=listener).sentences
     return facts, time.perf_counter() - started

@@ -26,13 +26,7 @@ from machine.storage.hashes import sha256_of
 from machine.storage.leftovers import remove_stale
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, WORDS
 from train.evaluation.plan import EvaluationPlan, plan_of
-from train.export import (
-    exported,
-    refuse_earlier,
-    refuse_others,
-    speak_command,
-    voice_to_export,
-)
+from train.export import exported, refuse_earlier, refuse_others, speak_command, voice_to_export
 from train.resilience.at_work import at_work
 from train.run_context import RunContext
 from train.sampling.reference import MOST_COMPARED, speaking_from
@@ -84,9 +78,7 @@ def run(settings: TrainSettings, asked: Asked) -> int:
     own_texts = _texts(asked.texts)
     folder = RunFolder(settings.output_dir)
     if folder.newest_whole() is None:
-        raise RunError(
-            f"{folder.folder} has no epoch yet. Train one with `{commands.make('train')}`."
-        )
+        raise RunError(f"{folder.folder} has no epoch yet. Train one with `{commands.make('train')}`.")
     with locked(folder):
         context = context_of_run(settings, folder)
         voice = voice_to_export(settings, None, None)
@@ -132,9 +124,7 @@ class Distillation:
     folder: the folder of the speech, the student and the judged sounds.
     """
 
-    def __init__(
-        self, settings: TrainSettings, context: RunContext, voice: VoiceFiles, folder: Path
-    ) -> None:
+    def __init__(self, settings: TrainSettings, context: RunContext, voice: VoiceFiles, folder: Path) -> None:
         if voice.reference is None:
             raise RunError("The run has no recording of the person. Run `sample` once.")
         self.settings, self.context, self.voice, self.folder = settings, context, voice, folder
@@ -147,39 +137,45 @@ class Distillation:
         self.plan = _plan(settings, context, voice, voice.reference)
         self.narrators = _narrators(context, voice, voice.reference)
 
-    def student(
-        self, kept: tuple[int, ...], epochs: int, minutes: float, own_texts: list[str]
-    ) -> GPT:
+    def student(self, kept: tuple[int, ...], epochs: int, minutes: float, own_texts: list[str]) -> GPT:
         """The trained student; logs its distance to the teacher."""
         for number, text in enumerate(own_texts, start=1):
             try:
                 self.context.tokenizer.split(text, self.plan.reference.language)
             except TextError as error:
-                raise SotaqueError(
-                    f"--texts, sentence {number} ({shown(text)}): {error}"
-                ) from error
+                raise SotaqueError(f"--texts, sentence {number} ({shown(text)}): {error}") from error
         taught_by, voices, lessons_key = self._lessons(minutes, own_texts)
         teacher = self._teacher()
         student = new_student(teacher, kept)
         device = self.context.device.value
         log.info(
             "The student keeps %d of %d layers: %.0f of %.0f million weights.",
-            len(kept), teacher.shape.layers, _millions(student), _millions(teacher),
-        )  # fmt: skip
+            len(kept),
+            teacher.shape.layers,
+            _millions(student),
+            _millions(teacher),
+        )
         taught = learning.taught_by(teacher.to(device), taught_by, voices)
         del teacher
         trim_heap()
         key = hashlib.sha256(json.dumps([lessons_key, kept, minutes]).encode()).hexdigest()
         learning.learn(
-            student.to(device), taught, epochs=epochs, seed=self.settings.seed,
-            path=self.folder / "student.pt", key=key, autocast=self._autocast(),
-        )  # fmt: skip
+            student.to(device),
+            taught,
+            epochs=epochs,
+            seed=self.settings.seed,
+            path=self.folder / "student.pt",
+            key=key,
+            autocast=self._autocast(),
+        )
         if (near := learning.agreement(student, taught)) is not None:
             log.info(
                 "On held-out lessons: divergence %.2f nats per code, the same likeliest "
                 "code in %.0f %%, error of the latents %.2f of their variance.",
-                near.divergence, 100 * near.same_code, near.latent_error,
-            )  # fmt: skip
+                near.divergence,
+                100 * near.same_code,
+                near.latent_error,
+            )
         return student.cpu()
 
     def export(self, student: GPT, asked: Asked, layers: int) -> int:
@@ -194,9 +190,8 @@ class Distillation:
             voice, config = replace(self.voice, state=state), ModelConfig.read(self.voice.folder)
             # The heads that follow the text are unknown until they are measured.
             config = replace(
-                config, gpt=replace(config.gpt, layers=layers), languages=languages,
-                alignment_heads=None,
-            )  # fmt: skip
+                config, gpt=replace(config.gpt, layers=layers), languages=languages, alignment_heads=None
+            )
             with exported(voice, to, config) as part:
                 self._judge(part)
                 # Checked again, because the folder may have changed in the hours since.
@@ -205,19 +200,19 @@ class Distillation:
             log.warning(
                 "The student is not exported. %s Train it longer with more --epochs or --minutes, "
                 "use further texts (--texts), or keep more --layers. The speech of both is in %s.",
-                refusal, self.folder,
-            )  # fmt: skip
+                refusal,
+                self.folder,
+            )
             return 1
         log.info(
-            "%s is the student's voice. Its speech and the teacher's are in %s. Speak with:\n"
-            "  %s",
-            to, self.folder, speak_command(to),
-        )  # fmt: skip
+            "%s is the student's voice. Its speech and the teacher's are in %s. Speak with:\n  %s",
+            to,
+            self.folder,
+            speak_command(to),
+        )
         return 0
 
-    def _lessons(
-        self, minutes: float, own_texts: list[str]
-    ) -> tuple[list[Lesson], torch.Tensor, str]:
+    def _lessons(self, minutes: float, own_texts: list[str]) -> tuple[list[Lesson], torch.Tensor, str]:
         """The lessons, the latents `[narrators, 32, width]` of their narrators, and their key."""
         data, seed = self.context.data, self.settings.seed
         tuned = TunedModel(self.voice.folder, self.compute)
@@ -264,9 +259,11 @@ class Distillation:
             students = student.speaker_decoders.get(student.speakers.get(narrator.name, part))
             plan = self.plan if opens else _plan_of(self.plan, narrator, self.context)
             asked = TunedVoice(
-                plan.reference.path, self.reading, 0.0 if self.of_base else 1.0,
+                plan.reference.path,
+                self.reading,
+                0.0 if self.of_base else 1.0,
                 self.voice.decoder if opens else own,
-            )  # fmt: skip
+            )
             learned = TunedVoice(plan.reference.path, decoder=None if opens else students)
             results[narrator.name] = judged(
                 Speaking(teacher, asked, self.folder / "teacher" if opens else None),
@@ -303,14 +300,10 @@ def _figures(name: str, teacher: Candidate, student: Candidate) -> str:
     return f"Teacher and student on {count} sentences{whose}: {', '.join([*known, failed])}."
 
 
-def _plan(
-    settings: TrainSettings, context: RunContext, voice: VoiceFiles, recording: Path
-) -> EvaluationPlan:
+def _plan(settings: TrainSettings, context: RunContext, voice: VoiceFiles, recording: Path) -> EvaluationPlan:
     """The plan of the run's evaluation, with the voice's recording."""
     reference = speaking_from(settings, context.data, recording)
-    return plan_of(
-        settings, context.data, reference, dict(voice.provenance["base"]), context.config
-    )
+    return plan_of(settings, context.data, reference, dict(voice.provenance["base"]), context.config)
 
 
 def _plan_of(plan: EvaluationPlan, narrator: Narrator, context: RunContext) -> EvaluationPlan:
@@ -318,9 +311,12 @@ def _plan_of(plan: EvaluationPlan, narrator: Narrator, context: RunContext) -> E
     clips = [context.data.clips[index] for index in narrator.clips]
     some = sorted(clips, key=lambda clip: clip.sha256)[:MOST_COMPARED]
     return replace(
-        plan, reference=replace(plan.reference, path=narrator.recording), clips=clips,
-        recordings=some, sentences=plan.sentences[:OTHERS_SENTENCES],
-    )  # fmt: skip
+        plan,
+        reference=replace(plan.reference, path=narrator.recording),
+        clips=clips,
+        recordings=some,
+        sentences=plan.sentences[:OTHERS_SENTENCES],
+    )
 
 
 def _narrators(context: RunContext, voice: VoiceFiles, recording: Path) -> list[Narrator]:

@@ -90,9 +90,15 @@ def taught_by(teacher: GPT, lessons: Sequence[Lesson], voices: Tensor) -> Taught
 
 
 def learn(
-    student: GPT, taught: Taught, *, epochs: int, seed: int, path: Path, key: str,
+    student: GPT,
+    taught: Taught,
+    *,
+    epochs: int,
+    seed: int,
+    path: Path,
+    key: str,
     autocast: AbstractContextManager[Any],
-) -> None:  # fmt: skip
+) -> None:
     """Trains the student, on its device, for `epochs`; resumes an interrupted training.
 
     path: student.pt; key: identifies the training, except for `epochs`. Raises NonFiniteError,
@@ -133,9 +139,12 @@ def optimizer_of(student: GPT, rate: float) -> torch.optim.Optimizer:
 
 
 def take_step(
-    student: GPT, optimizer: torch.optim.Optimizer, taught: Taught, batch: Sequence[int],
+    student: GPT,
+    optimizer: torch.optim.Optimizer,
+    taught: Taught,
+    batch: Sequence[int],
     autocast: AbstractContextManager[Any],
-) -> float:  # fmt: skip
+) -> float:
     """Takes one step on a batch of lessons, given by number. Returns the sum of loss and gradient
     norm; if it is not finite, the weights are unchanged."""
     with autocast:
@@ -205,9 +214,7 @@ def _targets(taught: Taught, index: int) -> range:
     return range(len(taught.latents[index]))
 
 
-def _terms(
-    student: GPT, taught: Taught, batch: Sequence[int]
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _terms(student: GPT, taught: Taught, batch: Sequence[int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """For each code of a batch and the STOP of each lesson: the divergence, the cross-entropy,
     whether the likeliest code is the teacher's, and the error of the latent."""
     lessons = [taught.lessons[index] for index in batch]
@@ -228,13 +235,14 @@ def _terms(
 def _latents(gpt: GPT, lessons: Sequence[Lesson], voices: Tensor) -> Tensor:
     """The latents `[codes + 1 of every lesson, width]` of a GPT."""
     rows = pack(
-        [one.ids for one in lessons], [one.codes for one in lessons], [_NO_MEL] * len(lessons),
-        gpt.shape, stop_input=True,
-    )  # fmt: skip
-    # Only the first STOP target of a clip is used, because decoding ends there.
-    heard = torch.cat(
-        [torch.arange(len(one.codes) + STOP_TARGETS) <= len(one.codes) for one in lessons]
+        [one.ids for one in lessons],
+        [one.codes for one in lessons],
+        [_NO_MEL] * len(lessons),
+        gpt.shape,
+        stop_input=True,
     )
+    # Only the first STOP target of a clip is used, because decoding ends there.
+    heard = torch.cat([torch.arange(len(one.codes) + STOP_TARGETS) <= len(one.codes) for one in lessons])
     device = next(gpt.parameters()).device
     slots = rows.audio_target_slots[heard].to(device)
     conditioning = voices[[one.narrator for one in lessons]].to(device)
@@ -243,9 +251,11 @@ def _latents(gpt: GPT, lessons: Sequence[Lesson], voices: Tensor) -> Tensor:
 
 def _save(student: GPT, optimizer: torch.optim.Optimizer, epoch: int, path: Path, key: str) -> None:
     content = {
-        "key": key, "epoch": epoch, "student": student.state_dict(),
+        "key": key,
+        "epoch": epoch,
+        "student": student.state_dict(),
         "optimizer": optimizer.state_dict(),
-    }  # fmt: skip
+    }
     replace_file(path, lambda file: torch.save(content, file))
 
 

@@ -123,24 +123,36 @@ def _halves(text: str, language: str) -> tuple[str, str]:
 
 
 def key_of(
-    teacher: Teacher, narrators: Sequence[Narrator], clips: Sequence[Clip], own: Sequence[str],
-    judging: Collection[str], seed: int,
-) -> str:  # fmt: skip
+    teacher: Teacher,
+    narrators: Sequence[Narrator],
+    clips: Sequence[Clip],
+    own: Sequence[str],
+    judging: Collection[str],
+    seed: int,
+) -> str:
     """The key of the spoken lessons: a hash of their inputs, except for the number of minutes."""
     made_of = {
-        "weights": teacher.sha256, "seed": seed, "own": list(own), "judging": sorted(judging),
+        "weights": teacher.sha256,
+        "seed": seed,
+        "own": list(own),
+        "judging": sorted(judging),
         "narrators": [
-            [sha256_of(one.recording), *(clips[index].sha256 for index in one.learned)]
-            for one in narrators
+            [sha256_of(one.recording), *(clips[index].sha256 for index in one.learned)] for one in narrators
         ],
-    }  # fmt: skip
+    }
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
 
 
 def spoken(
-    teacher: Teacher, narrators: Sequence[Narrator], clips: Sequence[Clip], own: Sequence[str],
-    judging: Collection[str], minutes: float, folder: Path, seed: int,
-) -> list[Lesson]:  # fmt: skip
+    teacher: Teacher,
+    narrators: Sequence[Narrator],
+    clips: Sequence[Clip],
+    own: Sequence[str],
+    judging: Collection[str],
+    minutes: float,
+    folder: Path,
+    seed: int,
+) -> list[Lesson]:
     """About `minutes` of the teacher's speech, by all narrators in turn.
 
     own: the user's texts, instead of the transcripts. judging: texts to leave out. Raises RunError
@@ -151,9 +163,7 @@ def spoken(
     path = folder / f"speech-{key[:12]}.jsonl"
     said = _kept(path, key)
     wanted, done = minutes * CODES_PER_MINUTE, _codes(said)
-    endless = [
-        _requests(clips, one, own, judging, seed, number) for number, one in enumerate(narrators)
-    ]
+    endless = [_requests(clips, one, own, judging, seed, number) for number, one in enumerate(narrators)]
     for number in range(len(said)):
         next(endless[number % len(narrators)])
     with Progress("The teacher speaks", wanted / CODES_PER_MINUTE, "min") as progress:
@@ -195,9 +205,13 @@ def of_clips(
 
 
 def _requests(
-    clips: Sequence[Clip], narrator: Narrator, own: Sequence[str], judging: Collection[str],
-    seed: int, number: int,
-) -> Iterator[SynthesisRequest]:  # fmt: skip
+    clips: Sequence[Clip],
+    narrator: Narrator,
+    own: Sequence[str],
+    judging: Collection[str],
+    seed: int,
+    number: int,
+) -> Iterator[SynthesisRequest]:
     """The texts of a narrator: in the languages of the narrator's clips, in proportion to their
     numbers; the user's texts in the most frequent language of all clips."""
     mine = [clips[index] for index in narrator.learned or narrator.clips]
@@ -207,8 +221,7 @@ def _requests(
     if own and usual in said:
         said[usual] = list(own)
     # With very few clips, all texts may be needed.
-    said = {one: [text for text in some if text not in judging] or some
-            for one, some in said.items()}  # fmt: skip
+    said = {one: [text for text in some if text not in judging] or some for one, some in said.items()}
     draw = random.Random(f"lessons/{seed}/{number}")
     streams = {one: texts(some, one, draw) for one, some in said.items()}
     for count in itertools.count():
@@ -224,9 +237,8 @@ def seed_of(*numbers: int) -> int:
 
 
 def _say(
-    teacher: Teacher, narrators: Sequence[Narrator],
-    portion: Sequence[tuple[int, SynthesisRequest]],
-) -> list[dict[str, Any]]:  # fmt: skip
+    teacher: Teacher, narrators: Sequence[Narrator], portion: Sequence[tuple[int, SynthesisRequest]]
+) -> list[dict[str, Any]]:
     """The lines of speech.jsonl for (narrator, text); without pieces for texts that cannot be
     spoken, such as combinations of signs."""
     from xtts.inference.torch_backend import TorchUtterance, decode
@@ -274,9 +286,10 @@ def _plausible(said: Sequence[dict[str, Any]], wanted: float, narrators: int) ->
     rates = [len(one.codes) / max(1, len(one.ids)) for one in lessons]
     usual = statistics.median(rates) if rates else 1.0
     return [
-        one for one, rate in zip(lessons, rates, strict=True)
+        one
+        for one, rate in zip(lessons, rates, strict=True)
         if len(one.codes) and usual / _MOST_UNLIKE <= rate <= usual * _MOST_UNLIKE
-    ]  # fmt: skip
+    ]
 
 
 def _kept(path: Path, key: str) -> list[dict[str, Any]]:

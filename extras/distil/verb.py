@@ -17,12 +17,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--to", type=Path, metavar="DIR", help="the folder to write")
     add("--layers", type=int, metavar="N", help="the layers to keep (default: half of them)")
-    add("--epochs", type=int, metavar="N", help="the number of passes over the lessons "
-        "(default: 15)")  # fmt: skip
-    add("--minutes", type=float, metavar="M", help="the minutes of the teacher's speech, and "
-        "the limit for clips (default: 30)")  # fmt: skip
-    add("--texts", type=Path, metavar="FILE", help="the texts for the teacher, a sentence per line "
-        "(default: the transcripts and combinations of them)")  # fmt: skip
+    add("--epochs", type=int, metavar="N", help="the number of passes over the lessons (default: 15)")
+    add(
+        "--minutes",
+        type=float,
+        metavar="M",
+        help="the minutes of the teacher's speech, and the limit for clips (default: 30)",
+    )
+    add(
+        "--texts",
+        type=Path,
+        metavar="FILE",
+        help="the texts for the teacher, a sentence per line "
+        "(default: the transcripts and combinations of them)",
+    )
     add("--force", action="store_true", help="replace the voice in DIR")
 
 

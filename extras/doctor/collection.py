@@ -25,9 +25,7 @@ from machine.storage.facts import Facts, cache_folder
 # Longer than the probe's own limits.
 _LIMIT_SECONDS = 200.0
 _FILE_SECONDS = 5.0
-_CONCERNING = (
-    "CUDA_", "NVIDIA_", "LD_", "PYTORCH_", "DRI_PRIME", "__NV_PRIME", "__GLX_VENDOR", "TORCH_",
-)  # fmt: skip
+_CONCERNING = ("CUDA_", "NVIDIA_", "LD_", "PYTORCH_", "DRI_PRIME", "__NV_PRIME", "__GLX_VENDOR", "TORCH_")
 
 
 @dataclass(frozen=True)
@@ -71,9 +69,7 @@ def look(place: ReadingPlace) -> Machine:
     return Machine(**readings, troubles=troubles, seconds=seconds)
 
 
-def settings(
-    environ: Mapping[str, str], dotenv: Path, models: Mapping[str, Path]
-) -> MachineSettings:
+def settings(environ: Mapping[str, str], dotenv: Path, models: Mapping[str, Path]) -> MachineSettings:
     """The settings that concern the machine; if they are invalid, the defaults and the fault."""
     from machine.settings.loading import SharedSettings, load
 
@@ -136,9 +132,12 @@ def _children(place: ReadingPlace, readings: Mapping[str, Any]) -> dict[str, Cal
 
 
 def _take(
-    looks: Mapping[str, Callable[[], Any]], limit_seconds: float,
-    readings: dict[str, Any], troubles: dict[str, str], seconds: dict[str, float],
-) -> None:  # fmt: skip
+    looks: Mapping[str, Callable[[], Any]],
+    limit_seconds: float,
+    readings: dict[str, Any],
+    troubles: dict[str, str],
+    seconds: dict[str, float],
+) -> None:
     """Takes all readings in parallel; one that is late is left in its daemon thread."""
     kept: dict[str, tuple[float, Any, str]] = {}
 
@@ -151,9 +150,7 @@ def _take(
             trouble = str(error) or type(error).__name__
         kept[name] = (time.monotonic() - started, value, trouble)
 
-    threads = [
-        threading.Thread(target=run, args=item, name=item[0], daemon=True) for item in looks.items()
-    ]
+    threads = [threading.Thread(target=run, args=item, name=item[0], daemon=True) for item in looks.items()]
     end = time.monotonic() + limit_seconds
     for thread in threads:
         thread.start()

@@ -42,9 +42,18 @@ CHECKS: dict[str, Judge] = {
 
 # Checks whose failure makes a healthy GPU fail too.
 CAUSES = {
-    "kernel_log", "driver", "container", "device_nodes", "torch", "driver_age", "architecture",
-    "library_path", "visible_gpus", "compute_mode", "after_suspend",
-}  # fmt: skip
+    "kernel_log",
+    "driver",
+    "container",
+    "device_nodes",
+    "torch",
+    "driver_age",
+    "architecture",
+    "library_path",
+    "visible_gpus",
+    "compute_mode",
+    "after_suspend",
+}
 _GPU = re.compile(r"gpu\d+")
 
 
@@ -73,8 +82,7 @@ def _with_one_cause(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     if not causes:
         return findings
     return tuple(
-        replace(one, fix=causes[0].fix) if one.fix and _GPU.fullmatch(one.id) else one
-        for one in findings
+        replace(one, fix=causes[0].fix) if one.fix and _GPU.fullmatch(one.id) else one for one in findings
     )
 
 

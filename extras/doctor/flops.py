@@ -20,14 +20,36 @@ LATENTS = 32
 
 # Dense bf16 FLOP/s, as the manufacturers state them.
 PEAKS = {
-    "B200": 2250e12, "GH200": 989e12, "H200": 989e12, "H100": 989e12, "H100 PCIe": 756e12,
-    "H100 NVL": 835e12, "H800": 989e12, "H20": 148e12, "A100": 312e12, "A800": 312e12,
-    "A40": 150e12, "A30": 165e12, "A10": 125e12, "A10G": 70e12, "L40": 181e12, "L40S": 362e12,
-    "L4": 121e12, "RTX 6000 Ada": 364e12, "RTX A6000": 155e12, "RTX 5090": 209e12,
-    "RTX 4090": 165e12, "RTX 4080": 97e12, "RTX 4070": 58e12, "RTX 4060": 30e12,
-    "RTX 3090": 71e12, "RTX 3090 Ti": 80e12, "RTX 3080": 60e12, "RTX 3070": 41e12,
+    "B200": 2250e12,
+    "GH200": 989e12,
+    "H200": 989e12,
+    "H100": 989e12,
+    "H100 PCIe": 756e12,
+    "H100 NVL": 835e12,
+    "H800": 989e12,
+    "H20": 148e12,
+    "A100": 312e12,
+    "A800": 312e12,
+    "A40": 150e12,
+    "A30": 165e12,
+    "A10": 125e12,
+    "A10G": 70e12,
+    "L40": 181e12,
+    "L40S": 362e12,
+    "L4": 121e12,
+    "RTX 6000 Ada": 364e12,
+    "RTX A6000": 155e12,
+    "RTX 5090": 209e12,
+    "RTX 4090": 165e12,
+    "RTX 4080": 97e12,
+    "RTX 4070": 58e12,
+    "RTX 4060": 30e12,
+    "RTX 3090": 71e12,
+    "RTX 3090 Ti": 80e12,
+    "RTX 3080": 60e12,
+    "RTX 3070": 41e12,
     "RTX 3060": 25e12,
-}  # fmt: skip
+}
 # Suffixes of variants that are slower than the GPU of the plain name, each to another degree.
 _SLOWER = ("Laptop", "Max-Q", "Mobile")
 

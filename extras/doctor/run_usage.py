@@ -25,9 +25,7 @@ class MachineMetrics:
     because opening a broken driver may hang too."""
 
     def __init__(
-        self,
-        meter: Callable[[], Callable[[], Usage]] | None = None,
-        every_seconds: float = READ_SECONDS,
+        self, meter: Callable[[], Callable[[], Usage]] | None = None, every_seconds: float = READ_SECONDS
     ) -> None:
         self._meter = meter or _this_machine
         self._every_seconds = every_seconds
@@ -65,9 +63,7 @@ class MachineMetrics:
                     # `take` is not called while a sample is spoken; keeping an hour is enough.
                     self._seen = [*self._seen[-1800:], figures]
         except Exception as error:
-            log.warning(
-                "GPU, CPU and RAM usage are no longer logged (%s). Training continues.", error
-            )
+            log.warning("GPU, CPU and RAM usage are no longer logged (%s). Training continues.", error)
 
 
 def figures_of(usage: Usage) -> dict[str, float]:

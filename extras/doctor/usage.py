@@ -93,9 +93,10 @@ class UsageMeter:
 
     def _limited(self, machine_bytes: int) -> tuple[int, int] | None:
         """(used, limit) in a container with a limit; reclaimable page cache does not count."""
-        names = (("memory.max", "memory.current", "memory.stat"),
-                 ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes",
-                  "memory/memory.stat"))  # fmt: skip
+        names = (
+            ("memory.max", "memory.current", "memory.stat"),
+            ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
+        )
         for limit_name, used_name, stat_name in names:
             limit = read_text(self._cgroup / limit_name).strip()
             used = read_text(self._cgroup / used_name).strip()
@@ -120,9 +121,7 @@ class UsageMeter:
         worked = sum(max(0.0, now - self._spent.get(pid, now)) for pid, now in spent.items())
         known, self._spent = bool(self._spent), spent
         memory = tree[root].resident_bytes + sum(
-            max(0, one.resident_bytes - one.shared_bytes)
-            for pid, one in tree.items()
-            if pid != root
+            max(0, one.resident_bytes - one.shared_bytes) for pid, one in tree.items() if pid != root
         )
         return (100.0 * worked / seconds if known and seconds > 0 else None), memory
 

@@ -23,14 +23,19 @@ PROC = Path("/proc")
 _HEADER_EVERY = 20
 # Below this utilization a training GPU waits for more than half of the time.
 _IDLE_PERCENT = 30.0
-_FIXED = ("time", "seconds", "cpu_percent", "memory_used_bytes", "memory_total_bytes",
-          "trainer_cpu_percent", "trainer_memory_bytes")  # fmt: skip
+_FIXED = (
+    "time",
+    "seconds",
+    "cpu_percent",
+    "memory_used_bytes",
+    "memory_total_bytes",
+    "trainer_cpu_percent",
+    "trainer_memory_bytes",
+)
 _PER_GPU = ("busy_percent", "memory_used_bytes", "memory_total_bytes")
 
 
-def run(
-    log: Path | None, duration_seconds: float | None, interval_seconds: float, output_dir: Path
-) -> int:
+def run(log: Path | None, duration_seconds: float | None, interval_seconds: float, output_dir: Path) -> int:
     """Prints readings for `duration_seconds`, or until Ctrl-C.
 
     Raises:
@@ -177,12 +182,9 @@ def _columns(num_gpus: int) -> list[str]:
 
 def _row(seconds: float, usage: Usage, width: int) -> list[object]:
     fixed = [getattr(usage, name) for name in _FIXED[2:]]
-    gpus = [
-        value for gpu in usage.gpus for value in (gpu.busy_percent, gpu.used_bytes, gpu.total_bytes)
-    ]
+    gpus = [value for gpu in usage.gpus for value in (gpu.busy_percent, gpu.used_bytes, gpu.total_bytes)]
     values = [datetime.now(UTC).isoformat(timespec="milliseconds"), seconds, *fixed, *gpus]
-    plain = ["" if one is None else round(one, 2) if isinstance(one, float) else one
-             for one in values]  # fmt: skip
+    plain = ["" if one is None else round(one, 2) if isinstance(one, float) else one for one in values]
     return (plain + [""] * width)[:width]
 
 

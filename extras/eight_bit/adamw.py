@@ -85,9 +85,8 @@ class AdamW8bit(torch.optim.Optimizer):
 
 
 def _move(
-    group: dict[str, Any], steps: int, weights: Tensor, gradients: Tensor, first: Tensor,
-    second: Tensor,
-) -> None:  # fmt: skip
+    group: dict[str, Any], steps: int, weights: Tensor, gradients: Tensor, first: Tensor, second: Tensor
+) -> None:
     """Applies AdamW in place, to the weights and to both averages."""
     beta1, beta2 = group["betas"]
     # float32 numbers on the host, computed as torchao does.

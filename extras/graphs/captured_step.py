@@ -68,9 +68,14 @@ class Sizes(NamedTuple):
     def of(rows: PackedBatch) -> "Sizes":
         """The sizes of a batch."""
         return Sizes(
-            len(rows.segments.lengths), rows.length, max(rows.segments.lengths), len(rows.text),
-            len(rows.audio), sum(rows.frames.lengths), max(rows.frames.lengths),
-        )  # fmt: skip
+            len(rows.segments.lengths),
+            rows.length,
+            max(rows.segments.lengths),
+            len(rows.text),
+            len(rows.audio),
+            sum(rows.frames.lengths),
+            max(rows.frames.lengths),
+        )
 
     def buffers(self) -> "Sizes":
         """The sizes of buffers for this batch and for similar ones.
@@ -80,10 +85,14 @@ class Sizes(NamedTuple):
         """
         clips = _rounded(self.clips + 1, 1, 4)
         return Sizes(
-            clips, _rounded(self.positions + 1, 64, 8), _rounded(self.longest + 1, 64, 4),
-            _rounded(self.text, 64, 2), _rounded(self.audio, 64, 2),
-            _rounded(self.frames + clips, 256, 4), _rounded(self.longest_frames, 128, 4),
-        )  # fmt: skip
+            clips,
+            _rounded(self.positions + 1, 64, 8),
+            _rounded(self.longest + 1, 64, 4),
+            _rounded(self.text, 64, 2),
+            _rounded(self.audio, 64, 2),
+            _rounded(self.frames + clips, 256, 4),
+            _rounded(self.longest_frames, 128, 4),
+        )
 
     def hold(self, batch: "Sizes") -> bool:
         """Whether a batch fits into buffers of these sizes without much padding."""
@@ -117,28 +126,25 @@ class StaticRows:
     def __init__(self, sizes: Sizes, like: PackedBatch) -> None:
         self.sizes = sizes
         trash, place = sizes.positions - 1, sizes.clips * sizes.longest - 1
-        flat = {
-            "conditioning_slots": (sizes.clips * NUM_LATENTS, trash),
-        }
+        flat = {"conditioning_slots": (sizes.clips * NUM_LATENTS, trash)}
         for part, count in (("text", sizes.text), ("audio", sizes.audio)):
             flat |= {
-                part: (count, 0), f"{part}_positions": (count, 0), f"{part}_slots": (count, trash),
-                f"{part}_targets": (count, IGNORED), f"{part}_target_slots": (count, trash),
-            }  # fmt: skip
+                part: (count, 0),
+                f"{part}_positions": (count, 0),
+                f"{part}_slots": (count, trash),
+                f"{part}_targets": (count, IGNORED),
+                f"{part}_target_slots": (count, trash),
+            }
         number = like.text
         self._flat = {
-            name: (number.new_full((count,), padding), padding)
-            for name, (count, padding) in flat.items()
+            name: (number.new_full((count,), padding), padding) for name, (count, padding) in flat.items()
         }
         self._conditioning = like.conditioning.new_zeros(
             sizes.clips, like.conditioning.shape[1], sizes.longest_frames
         )
         self._segments = _StaticLayout(sizes.clips, sizes.longest, sizes.positions, number)
         self._frames = _StaticLayout(sizes.clips, sizes.longest_frames, sizes.frames, number)
-        self._padding = (
-            number.new_zeros(sizes.positions),
-            number.new_full((sizes.positions,), place),
-        )
+        self._padding = (number.new_zeros(sizes.positions), number.new_full((sizes.positions,), place))
         # The clip of each padding frame: `clips - 1` for all but the first few.
         self._clips = torch.arange(sizes.frames + sizes.clips, device=number.device)
         self._clips.clamp_(max=sizes.clips - 1)
@@ -160,10 +166,12 @@ class StaticRows:
         """The batch in the buffers. Its layouts are new, so they keep no mask of an earlier
         batch."""
         return PackedBatch(
-            length=self.sizes.positions, conditioning=self._conditioning,
+            length=self.sizes.positions,
+            conditioning=self._conditioning,
             **{name: buffer for name, (buffer, _) in self._flat.items()},
-            segments=self._segments.layout(), frames=self._frames.layout(),
-        )  # fmt: skip
+            segments=self._segments.layout(),
+            frames=self._frames.layout(),
+        )
 
     def shares(self, rows: PackedBatch) -> list[float]:
         """For each loss term, the factor that turns the mean over the buffers' targets into the
@@ -435,9 +443,7 @@ def obstacle(learner: Learner) -> str:
     obstacles = {
         "several processes take each step together": not learner.world.is_single_process,
         "fp16 looks for its scale on the host": learner.scaler.is_enabled(),
-        f"OPTIMIZER={learner.config.optimizer} takes many kernels": (
-            learner.config.optimizer != "adamw"
-        ),
+        f"OPTIMIZER={learner.config.optimizer} takes many kernels": (learner.config.optimizer != "adamw"),
         "the weights are averaged after each step": bool(parts.ema_decay),
         "GRADIENT_CHECKPOINTING runs each block twice": parts.recompute,
         "rows of a new language have another learning rate": bool(parts.new_rows),

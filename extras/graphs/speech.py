@@ -161,9 +161,7 @@ def rows_of(gpt: GPT, count: int, layers: tuple[int, ...], owner: object) -> Cud
     return free.borrow()
 
 
-_kept: WeakKeyDictionary[GPT, dict[tuple[int, tuple[int, ...]], list[CudaGraphStep]]] = (
-    WeakKeyDictionary()
-)
+_kept: WeakKeyDictionary[GPT, dict[tuple[int, tuple[int, ...]], list[CudaGraphStep]]] = WeakKeyDictionary()
 
 
 class RecordedWindows:

@@ -78,12 +78,17 @@ def inspect(
             nats, evidence = likely.get(number, (None, None))
             measured.append(
                 Measurements(
-                    files[number], sum(map(str.isalnum, spoken)),
-                    SoundFacts(**sounds[number][0]), nats,
-                    evidence, copies.get(number, ""), others.get(number, ""),
-                    likeness.get(number), scores.get(clip.audio_sha256),
+                    files[number],
+                    sum(map(str.isalnum, spoken)),
+                    SoundFacts(**sounds[number][0]),
+                    nats,
+                    evidence,
+                    copies.get(number, ""),
+                    others.get(number, ""),
+                    likeness.get(number),
+                    scores.get(clip.audio_sha256),
                 )
-            )  # fmt: skip
+            )
         return measured, notes
     finally:
         # Added last and model by model, so that the file does not depend on the order of computing.
@@ -124,9 +129,7 @@ def _models(settings: TrainSettings, context: RunContext) -> Models:
     if settings.speaker_model:
         path = Path(settings.speaker_model)
         speaker = OutsideModel(_SPEAKER, path)
-        models[_SPEAKER] = (
-            f"voice|{sha256_of(path)[:16]}", lambda sound: _packed(speaker.embedding(sound)),
-        )  # fmt: skip
+        models[_SPEAKER] = (f"voice|{sha256_of(path)[:16]}", lambda sound: _packed(speaker.embedding(sound)))
     if settings.spoof_model:
         path = Path(settings.spoof_model)
         spoof = OutsideModel(_SPOOF, path)
@@ -225,9 +228,8 @@ def _likelihoods(
     if missing:
         started = time.monotonic()
         known = features.build(
-            context.data, context.base, context.config, settings.cache_dir,
-            context.device.features,
-        )  # fmt: skip
+            context.data, context.base, context.config, settings.cache_dir, context.device.features
+        )
         gpt = load_gpt(read_tensors(context.base / "model.pth"), context.config, device=device)
         gpt.eval().requires_grad_(False)
         places = {clip.name: number for number, clip in enumerate(context.data.clips)}
@@ -245,9 +247,8 @@ def _likelihoods(
 
 @torch.inference_mode()
 def likelihood(
-    gpt: GPT, codes: np.ndarray, mel: np.ndarray, tokens: tuple[int, ...],
-    others: list[tuple[int, ...]],
-) -> tuple[float, float]:  # fmt: skip
+    gpt: GPT, codes: np.ndarray, mel: np.ndarray, tokens: tuple[int, ...], others: list[tuple[int, ...]]
+) -> tuple[float, float]:
     """Scores one clip by the base's GPT, teacher-forced in one padded pass. Works in all languages
     of the base, without a recogniser. Unlikely codes indicate a poor recording or an unusual way of
     speaking; codes that are equally likely with another clip's text indicate a wrong text.
@@ -308,9 +309,7 @@ def _judge_voices(
                 likeness.setdefault(number, value)
             for place in groups.others:
                 value = groups.likeness[place]
-                finding = (
-                    f"It sounds like another person than most clips, by {model} ({value:.2f})."
-                )
+                finding = f"It sounds like another person than most clips, by {model} ({value:.2f})."
                 others.setdefault(own[place], finding)
             if groups.two_people:
                 notes.append(

@@ -121,8 +121,10 @@ def find_suspects(clips: Sequence[Measurements]) -> list[SuspectClip]:
     for clip in clips:
         # Other checks are skipped for non-speech, which would fail them all.
         findings = _no_speech(clip.sound) or [
-            *_faults(clip.sound), *_unusual_sound(clip, usual), *_unusual_text(clip, usual)
-        ]  # fmt: skip
+            *_faults(clip.sound),
+            *_unusual_sound(clip, usual),
+            *_unusual_text(clip, usual),
+        ]
         if findings:
             worst = sorted(findings, key=lambda one: (-one.severity, one.kind))
             suspects.append(SuspectClip(clip.name, tuple(worst)))
@@ -139,11 +141,7 @@ def _no_speech(sound: SoundFacts) -> list[ClipFinding]:
         return []
     severity = 20 * LEAST_DYNAMICS_DB / max(sound.dynamics_db, 1.0)
     if sound.flatness > NOISE_FLATNESS:
-        return [
-            ClipFinding(
-                "noise", severity, "It is noise: its loudness is constant, without a voice."
-            )
-        ]
+        return [ClipFinding("noise", severity, "It is noise: its loudness is constant, without a voice.")]
     if sound.tone > TONE_SHARE:
         return [ClipFinding("tone", severity, "It is a tone: its loudness and pitch are constant.")]
     seen = f"Its loudness is constant (within {sound.dynamics_db:.0f} dB), unlike speech."
@@ -154,21 +152,47 @@ def _faults(sound: SoundFacts) -> list[ClipFinding]:
     """Faults of the recording or of its cutting."""
     silence = max(sound.lead_seconds, sound.tail_seconds)
     limits = [
-        ("snr", sound.noise_db < LEAST_SNR_DB, LEAST_SNR_DB / max(sound.noise_db, 1.0),
-         f"The noise is only {sound.noise_db:.0f} dB below the voice."),
-        ("clipping", sound.clipped > MOST_CLIPPED, sound.clipped / MOST_CLIPPED,
-         f"{sound.clipped:.1%} of its samples are clipped: recorded too loud."),
-        ("band", sound.heard_hz < LEAST_HEARD_HZ, LEAST_HEARD_HZ / max(sound.heard_hz, 100.0),
-         f"It has no sound above {sound.heard_hz / 1000:.1f} kHz, as on a telephone."),
-        ("silence", silence > MOST_SILENCE_SECONDS, silence / MOST_SILENCE_SECONDS,
-         f"There are {sound.lead_seconds:.1f} s before the speech and "
-         f"{sound.tail_seconds:.1f} s after it."),
-        *(("cut", level > CUT_DB, 1 + (level - CUT_DB) / 10,
-           f"It {what} in the middle of sound ({level:.0f} dB): a word may be cut.")
-          for what, level in (("begins", sound.start_db), ("ends", sound.end_db))),
-        ("offset", abs(sound.offset) > MOST_OFFSET, abs(sound.offset) / MOST_OFFSET,
-         f"Its DC offset is {sound.offset:+.3f} of full scale."),
-    ]  # fmt: skip
+        (
+            "snr",
+            sound.noise_db < LEAST_SNR_DB,
+            LEAST_SNR_DB / max(sound.noise_db, 1.0),
+            f"The noise is only {sound.noise_db:.0f} dB below the voice.",
+        ),
+        (
+            "clipping",
+            sound.clipped > MOST_CLIPPED,
+            sound.clipped / MOST_CLIPPED,
+            f"{sound.clipped:.1%} of its samples are clipped: recorded too loud.",
+        ),
+        (
+            "band",
+            sound.heard_hz < LEAST_HEARD_HZ,
+            LEAST_HEARD_HZ / max(sound.heard_hz, 100.0),
+            f"It has no sound above {sound.heard_hz / 1000:.1f} kHz, as on a telephone.",
+        ),
+        (
+            "silence",
+            silence > MOST_SILENCE_SECONDS,
+            silence / MOST_SILENCE_SECONDS,
+            f"There are {sound.lead_seconds:.1f} s before the speech and "
+            f"{sound.tail_seconds:.1f} s after it.",
+        ),
+        *(
+            (
+                "cut",
+                level > CUT_DB,
+                1 + (level - CUT_DB) / 10,
+                f"It {what} in the middle of sound ({level:.0f} dB): a word may be cut.",
+            )
+            for what, level in (("begins", sound.start_db), ("ends", sound.end_db))
+        ),
+        (
+            "offset",
+            abs(sound.offset) > MOST_OFFSET,
+            abs(sound.offset) / MOST_OFFSET,
+            f"Its DC offset is {sound.offset:+.3f} of full scale.",
+        ),
+    ]
     return [ClipFinding(kind, severity, seen) for kind, failed, severity, seen in limits if failed]
 
 
@@ -176,9 +200,7 @@ def _log_rate(clip: Measurements) -> float:
     return float(np.log(max(clip.letters, 1) / max(clip.sound.spoken_seconds, 0.1)))
 
 
-def _unusual_sound(
-    clip: Measurements, usual: Mapping[str, "_Usual | None"]
-) -> Iterator[ClipFinding]:
+def _unusual_sound(clip: Measurements, usual: Mapping[str, "_Usual | None"]) -> Iterator[ClipFinding]:
     """An unusual level, a copy, or another voice."""
     level = clip.sound.level_db
     if level < LEAST_LEVEL_DB:
@@ -196,32 +218,42 @@ def _unusual_sound(
         yield ClipFinding("voice", 2.0, clip.other_voice)
 
 
-def _unusual_text(
-    clip: Measurements, usual: Mapping[str, "_Usual | None"]
-) -> Iterator[ClipFinding]:
+def _unusual_text(clip: Measurements, usual: Mapping[str, "_Usual | None"]) -> Iterator[ClipFinding]:
     """Texts that do not fit the sound, by length and by the base model's likelihood."""
     if most := usual["rate"]:
         rate = _log_rate(clip)
         apart, sigmas = rate - most.median, abs(most.sigmas(rate))
         if abs(apart) >= np.log(RATE_RATIO) and sigmas >= RATE_SIGMAS:
-            yield ClipFinding("rate", sigmas / RATE_SIGMAS, (
-                f"Its text is {'too little' if apart < 0 else 'too much'} for the sound: "
-                f"{np.exp(rate):.1f} characters a second, {np.exp(most.median):.1f} in most clips."
-            ))  # fmt: skip
+            yield ClipFinding(
+                "rate",
+                sigmas / RATE_SIGMAS,
+                (
+                    f"Its text is {'too little' if apart < 0 else 'too much'} for the sound: "
+                    f"{np.exp(rate):.1f} characters a second, {np.exp(most.median):.1f} in most clips."
+                ),
+            )
     if clip.evidence is not None and (most := usual["evidence"]):
         known = most.median >= LEAST_USUAL_EVIDENCE
         if known and clip.evidence < EVIDENCE_SHARE * most.median:
-            yield ClipFinding("words", 1 + (EVIDENCE_SHARE - clip.evidence / most.median), (
-                "Its text may be wrong: the base model finds it no likelier than another clip's "
-                f"text (gain {clip.evidence:+.2f}, in most clips {most.median:+.2f})."
-            ))  # fmt: skip
+            yield ClipFinding(
+                "words",
+                1 + (EVIDENCE_SHARE - clip.evidence / most.median),
+                (
+                    "Its text may be wrong: the base model finds it no likelier than another clip's "
+                    f"text (gain {clip.evidence:+.2f}, in most clips {most.median:+.2f})."
+                ),
+            )
     if clip.nats is not None and (most := usual["nats"]):
         sigmas = most.sigmas(clip.nats)
         if sigmas > NATS_SIGMAS and clip.nats - most.median > NATS_MORE:
-            yield ClipFinding("likelihood", sigmas / NATS_SIGMAS, (
-                f"The base model finds its sound unlikely: loss {clip.nats:.1f}, in most clips "
-                f"{most.median:.1f}."
-            ))  # fmt: skip
+            yield ClipFinding(
+                "likelihood",
+                sigmas / NATS_SIGMAS,
+                (
+                    f"The base model finds its sound unlikely: loss {clip.nats:.1f}, in most clips "
+                    f"{most.median:.1f}."
+                ),
+            )
 
 
 # Whether the clips of one speaker are of one person

@@ -140,9 +140,14 @@ def log_mel_bands(waveform: torch.Tensor) -> np.ndarray:
     if len(waveform) < fewest:
         waveform = torch.nn.functional.pad(waveform, (0, fewest - len(waveform)))
     bands: torch.Tensor = fbank(
-        waveform[None] * _FULL_SCALE, num_mel_bins=MEL_BANDS, frame_length=_FRAME_MS,
-        frame_shift=_HOP_MS, sample_frequency=SPEAKER_RATE, window_type="hamming", dither=0.0,
-    )  # fmt: skip
+        waveform[None] * _FULL_SCALE,
+        num_mel_bins=MEL_BANDS,
+        frame_length=_FRAME_MS,
+        frame_shift=_HOP_MS,
+        sample_frequency=SPEAKER_RATE,
+        window_type="hamming",
+        dither=0.0,
+    )
     return (bands - bands.mean(0)).numpy()
 
 

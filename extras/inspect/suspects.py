@@ -27,15 +27,27 @@ TABLE_NAME = "inspection.csv"
 _MOST_SHOWN = 20
 _WORST_SHOWN = 3
 _HEADER = (
-    "clip", "severity", "kinds", "reasons", "characters_a_second", "nats_a_code", "text_evidence",
-    "snr_db", "level_db", "clipped", "heard_hz", "lead_seconds", "tail_seconds", "dc_offset",
-    "voice", "spoof_score", "copy_of",
-)  # fmt: skip
+    "clip",
+    "severity",
+    "kinds",
+    "reasons",
+    "characters_a_second",
+    "nats_a_code",
+    "text_evidence",
+    "snr_db",
+    "level_db",
+    "clipped",
+    "heard_hz",
+    "lead_seconds",
+    "tail_seconds",
+    "dc_offset",
+    "voice",
+    "spoof_score",
+    "copy_of",
+)
 
 
-def look(
-    settings: TrainSettings, context: RunContext, *, with_likelihood: bool = True
-) -> list[SuspectClip]:
+def look(settings: TrainSettings, context: RunContext, *, with_likelihood: bool = True) -> list[SuspectClip]:
     """Measures and judges all clips, logs the table and writes the CSV file. Returns the suspect
     clips.
 
@@ -93,11 +105,13 @@ def left_out(settings: TrainSettings, context: RunContext) -> Dataset:
     Raises DatasetError if no clips are left, OutsideModelError, WriteError.
     """
     reasons = {one.name: one.reasons for one in look(settings, context)}
-    return context.data.without([
-        RejectedClip(clip.name, reasons[file], "SUSPECT_CLIPS=keep")
-        for clip in context.data.clips
-        if (file := shown_path(clip.path, settings.dataset_dir)) in reasons
-    ])  # fmt: skip
+    return context.data.without(
+        [
+            RejectedClip(clip.name, reasons[file], "SUSPECT_CLIPS=keep")
+            for clip in context.data.clips
+            if (file := shown_path(clip.path, settings.dataset_dir)) in reasons
+        ]
+    )
 
 
 def _table(total: int, suspects: Sequence[SuspectClip], path: Path) -> list[str]:

@@ -27,10 +27,7 @@ from xtts.model.loading import read_tensors
 log = logging.getLogger("train")
 
 # Copied unchanged, if the base has them.
-_COPIED = (
-    "dvae.pth", "mel_stats.pth", "CARD.md", "reference.wav", "speakers_xtts.pth",
-    discriminators.FILE,
-)  # fmt: skip
+_COPIED = ("dvae.pth", "mel_stats.pth", "CARD.md", "reference.wav", "speakers_xtts.pth", discriminators.FILE)
 
 
 def run(
@@ -59,9 +56,13 @@ def run(
     log.info(
         "%s is the extended base, with the licence of the base: %s. Train on it with:\n"
         "  BASE_MODEL=%s LANGUAGE=%s DATASET_DIR=%s %s",
-        to, plan.config.licence, shlex.quote(str(to)), plan.language,
-        shlex.quote(str(settings.dataset_dir)), commands.make("train"),
-    )  # fmt: skip
+        to,
+        plan.config.licence,
+        shlex.quote(str(to)),
+        plan.language,
+        shlex.quote(str(settings.dataset_dir)),
+        commands.make("train"),
+    )
     return 0
 
 
@@ -77,9 +78,7 @@ def write(plan: ExtensionPlan, to: Path) -> None:
         with Progress("Writing model.pth", num_bytes / 1e6, "MB") as progress:
             replace_file(
                 part / "model.pth",
-                lambda file: torch.save(
-                    {"model": state}, cast(BinaryIO, CountingFile(file, progress))
-                ),
+                lambda file: torch.save({"model": state}, cast(BinaryIO, CountingFile(file, progress))),
             )
         for name in _COPIED:
             if (plan.base / name).is_file():

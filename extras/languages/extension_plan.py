@@ -77,15 +77,16 @@ class ExtensionPlan:
     def extension(self) -> Extension:
         """The language's entry in config.json."""
         made = self.vocabulary
-        return Extension(
-            self.language, self.like, made.first_id, len(made.tokens), self.replacements
-        )
+        return Extension(self.language, self.like, made.first_id, len(made.tokens), self.replacements)
 
     @cached_property
     def missing(self) -> Counter[str]:
         """The characters that the base's vocabulary lacks, with their counts."""
-        known = {token for token, id_ in self.vocabulary.content["model"]["vocab"].items()
-                 if id_ < self.vocabulary.first_id}  # fmt: skip
+        known = {
+            token
+            for token, id_ in self.vocabulary.content["model"]["vocab"].items()
+            if id_ < self.vocabulary.first_id
+        }
         return lacking(known, self.texts)
 
     def report(self) -> str:
@@ -93,10 +94,7 @@ class ExtensionPlan:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield (
-            f"Language {self.language!r} is not one of this model's: "
-            f"{', '.join(self.config.languages)}."
-        )
+        yield (f"Language {self.language!r} is not one of this model's: {', '.join(self.config.languages)}.")
         yield from self._data()
         added = Counter({one: n for one, n in self.missing.items() if can_be_added(one)})
         yield from self._characters(added, "Characters to be added to the vocabulary")
@@ -178,11 +176,7 @@ def report_lacking(settings: TrainSettings) -> None:
 
 
 def plan_of(
-    settings: TrainSettings,
-    base: Path,
-    *,
-    like: str | None = None,
-    most_pieces: int = MOST_PIECES,
+    settings: TrainSettings, base: Path, *, like: str | None = None, most_pieces: int = MOST_PIECES
 ) -> ExtensionPlan:
     """Plans the extension of `base` by LANGUAGE from the transcripts in DATASET_DIR. Reads only
     texts and the headers of recordings.
@@ -196,8 +190,7 @@ def plan_of(
     language = short_code(settings.language)
     if language in map(short_code, config.languages):
         raise ExtensionError(
-            f"BASE_MODEL={settings.base_model} already speaks {language!r}; train it without "
-            "extending it."
+            f"BASE_MODEL={settings.base_model} already speaks {language!r}; train it without extending it."
         )
     entries = [
         entry
@@ -216,9 +209,7 @@ def plan_of(
     like = _like(like, texts, config, content)
     seconds = sum(map(_seconds, entries))
     sources = _sources(content, made, like, phones=config.text_frontend == "cmu_phones")
-    return ExtensionPlan(
-        base, config, language, like, texts, unreadable, seconds, made, sources, table
-    )
+    return ExtensionPlan(base, config, language, like, texts, unreadable, seconds, made, sources, table)
 
 
 def _speaking(config: ModelConfig, language: str, table: Pairs) -> ModelConfig:
@@ -243,9 +234,7 @@ def _read(
     return texts, unreadable
 
 
-def _like(
-    wanted: str | None, texts: Sequence[str], config: ModelConfig, content: Mapping[str, Any]
-) -> str:
+def _like(wanted: str | None, texts: Sequence[str], config: ModelConfig, content: Mapping[str, Any]) -> str:
     """The language whose tag is copied, by its short code or the text of its tag."""
     tags = {token["content"] for token in content.get("added_tokens") or []}
     candidates = [one for one in config.languages if tag_of(one) in tags]

@@ -12,22 +12,22 @@ from typing import Any
 from xtts.text.normalization.registry import LanguageRules, engine, spell
 
 # Languages that separate thousands with a comma, like English.
-_COMMA_GROUPS = frozenset(
-    "am cy fil ga he km lo mt my ms ne sw ta th ur yue zu ak ee chr si bn".split()
-)
+_COMMA_GROUPS = frozenset("am cy fil ga he km lo mt my ms ne sw ta th ur yue zu ak ee chr si bn".split())
 # Other codes of the same language.
 _CODES = {"nb": "no", "tl": "fil"}
 # Errors in CLDR's numerals: a Latin i in Belarusian, a superfluous accent in Greek, cedillas
 # instead of commas in Romanian.
-_CORRECTIONS = {
-    "be": (("i", "і"),), "el": (("χίλι", "χιλι"),), "ro": (("ş", "ș"), ("ţ", "ț")),
-}  # fmt: skip
+_CORRECTIONS = {"be": (("i", "і"),), "el": (("χίλι", "χιλι"),), "ro": (("ş", "ș"), ("ţ", "ț"))}
 # A zero-width space, which allows a line break in scripts without spaces.
 _BREAK = "\u200b"
 _RULE_SETS = (
-    "numbering", "cardinal", "cardinal-masculine", "cardinal-neuter", "cardinal-common",
+    "numbering",
+    "cardinal",
+    "cardinal-masculine",
+    "cardinal-neuter",
+    "cardinal-common",
     "cardinal-feminine",
-)  # fmt: skip
+)
 
 
 class IcuRules(LanguageRules):

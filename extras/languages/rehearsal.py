@@ -62,9 +62,8 @@ def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) 
         own = tuple(index for index in data.train if index not in set(old))
         found = Rehearsal(data.clips, own, old, share)
         log.info(
-            "Rehearsal: %.0f %% of an epoch, by %d clips of old languages.",
-            100 * real_share(found), len(old),
-        )  # fmt: skip
+            "Rehearsal: %.0f %% of an epoch, by %d clips of old languages.", 100 * real_share(found), len(old)
+        )
         return found
     spoken = _spoken(settings, context, share, speaks=speaks)
     first = len(data.clips)
@@ -72,17 +71,17 @@ def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) 
     found = Rehearsal((*data.clips, *spoken), data.train, drawn, share)
     log.info(
         "Rehearsal: %d sentences in %s that the base spoke, %.1f min; %.0f %% of an epoch.",
-        len(spoken), ", ".join(sorted({one.language for one in spoken})) or "no language",
-        sum(one.seconds for one in spoken) / 60, 100 * real_share(found),
-    )  # fmt: skip
+        len(spoken),
+        ", ".join(sorted({one.language for one in spoken})) or "no language",
+        sum(one.seconds for one in spoken) / 60,
+        100 * real_share(found),
+    )
     return found
 
 
 def real_share(rehearsal: Rehearsal) -> float:
     """The share that an epoch reaches: it draws no clip twice."""
-    own, drawn = (
-        sum(rehearsal.clips[i].seconds for i in some) for some in (rehearsal.own, rehearsal.drawn)
-    )
+    own, drawn = (sum(rehearsal.clips[i].seconds for i in some) for some in (rehearsal.own, rehearsal.drawn))
     return min(rehearsal.share, drawn / (own + drawn))
 
 
@@ -95,18 +94,14 @@ def sentences(language: str, seed: int) -> list[str]:
     return texts
 
 
-def _spoken(
-    settings: TrainSettings, context: RunContext, share: float, *, speaks: bool
-) -> tuple[Clip, ...]:
+def _spoken(settings: TrainSettings, context: RunContext, share: float, *, speaks: bool) -> tuple[Clip, ...]:
     folder = settings.output_dir / FOLDER
     tasks = list(_tasks(settings, context, share))
     if speaks and tasks:
         _speak(settings, context, folder, tasks)
     if not (folder / "metadata.csv").is_file():
         return ()
-    of_folder = replace(
-        settings, dataset_dir=folder, dataset_format="columns", max_train_samples=None
-    )
+    of_folder = replace(settings, dataset_dir=folder, dataset_format="columns", max_train_samples=None)
     try:
         read = dataset.read(of_folder, context.tokenizer, context.config.gpt)
     except DatasetError as error:
@@ -152,17 +147,16 @@ def _voices(context: RunContext) -> list[tuple[str, Path]]:
     people = Counter(clip.speaker for clip in clips).most_common(_MOST_PEOPLE)
     found = [("base", own)] if own.is_file() else []
     for name, _ in people:
-        short = [clip for clip in clips if clip.speaker == name
-                 and clip.seconds <= _LONGEST_REFERENCE_SECONDS]  # fmt: skip
+        short = [
+            clip for clip in clips if clip.speaker == name and clip.seconds <= _LONGEST_REFERENCE_SECONDS
+        ]
         longest = max(short or clips, key=lambda clip: (clip.seconds, clip.name))
         # Another name than the person's: their own clips are not conditioned on synthetic speech.
         found.append((f"base as {name}", longest.path))
     return found
 
 
-def _speak(
-    settings: TrainSettings, context: RunContext, folder: Path, tasks: Sequence[_Task]
-) -> None:
+def _speak(settings: TrainSettings, context: RunContext, folder: Path, tasks: Sequence[_Task]) -> None:
     """Speaks what `metadata.csv` does not hold yet; a sentence that does not end is left out."""
     listed = folder / "metadata.csv"
     there = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
@@ -180,9 +174,10 @@ def _speak(
                 said = speaker.ask(
                     EvaluateRequest(
                         tuple(SentenceTask(one.request, out=folder / one.name) for one in portion),
-                        TunedVoice(reference), OLD_RATE,
+                        TunedVoice(reference),
+                        OLD_RATE,
                     )
-                )  # fmt: skip
+                )
                 rows = [
                     f"{one.name}|{one.request.text}|{one.speaker}|{one.request.language}"
                     for one, fact in zip(portion, said.sentences, strict=True)

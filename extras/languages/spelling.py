@@ -29,9 +29,7 @@ class OldSpelling:
 
     def ids(self, piece: str) -> list[int]:
         """The ids of the old tokens that spell a new one; empty for a sign without a sound."""
-        spelled = "".join(
-            one if one in self._ids else "".join(self._of_character(one)) for one in piece
-        )
+        spelled = "".join(one if one in self._ids else "".join(self._of_character(one)) for one in piece)
         if not spelled:
             return []
         unknown = self._ids.get(UNKNOWN)

@@ -17,10 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--dataset", type=Path, metavar="DIR", help="the clips (default: DATASET_DIR)")
     add("--to", type=Path, metavar="BASE", help="the folder to write, for BASE_MODEL")
-    add("--like", metavar="L", help="the base's language whose tag initialises the new one "
-        "(default: the most similar)")  # fmt: skip
-    add("--pieces", type=int, metavar="N",
-        help="the most multi-character pieces to add (default: 500)")  # fmt: skip
+    add(
+        "--like",
+        metavar="L",
+        help="the base's language whose tag initialises the new one (default: the most similar)",
+    )
+    add("--pieces", type=int, metavar="N", help="the most multi-character pieces to add (default: 500)")
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
@@ -28,6 +30,9 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     from extras.languages import extension
 
     return extension.run(
-        settings, to=arguments.to, dataset=arguments.dataset, like=arguments.like,
+        settings,
+        to=arguments.to,
+        dataset=arguments.dataset,
+        like=arguments.like,
         most_pieces=arguments.pieces,
-    )  # fmt: skip
+    )

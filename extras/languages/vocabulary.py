@@ -76,8 +76,7 @@ def extended(
     first = 1 + max(old.values())
     tag = tag_of(language)
     missing = lacking(old, texts)
-    characters = [one for one in sorted(missing, key=lambda one: (-missing[one], one))
-                  if can_be_added(one)]  # fmt: skip
+    characters = [one for one in sorted(missing, key=lambda one: (-missing[one], one)) if can_be_added(one)]
     ids.update({token: first + place for place, token in enumerate((tag, *characters))})
     made["added_tokens"] = [*(made.get("added_tokens") or []), _special(tag, first)]
 
@@ -94,9 +93,14 @@ def extended(
 
 def _special(tag: str, id_: int) -> dict[str, Any]:
     return {
-        "id": id_, "special": True, "content": tag, "single_word": False, "lstrip": False,
-        "rstrip": False, "normalized": False,
-    }  # fmt: skip
+        "id": id_,
+        "special": True,
+        "content": tag,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+    }
 
 
 def _split(tokenizer: Any, texts: Iterable[str]) -> Counter[tuple[str, ...]]:

@@ -20,14 +20,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from train.dataset.entries import DatasetError, names_sound, short
-from train.dataset.metadata import (
-    HEADER_ADVICE,
-    NUMBER,
-    SENTENCE_ENDS,
-    is_label,
-    is_sentence,
-    language_of,
-)
+from train.dataset.metadata import HEADER_ADVICE, NUMBER, SENTENCE_ENDS, is_label, is_sentence, language_of
 from train.dataset.tables import SPLITS, Columns
 from xtts.text.languages import NAMES, short_code
 
@@ -68,8 +61,10 @@ _AGES = frozenset(
 _FLAGS = frozenset("true false yes no y n ok good bad valid invalid clean noisy checked".split())
 # Kinds of labels, and how many other words each allows.
 _KINDS: Sequence[tuple[str, Set[str], int]] = (
-    ("emotions", _EMOTIONS, 1), ("ages", _AGES, 0), ("marks", _FLAGS, 0),
-)  # fmt: skip
+    ("emotions", _EMOTIONS, 1),
+    ("ages", _AGES, 0),
+    ("marks", _FLAGS, 0),
+)
 # ISO 639-2: undetermined, several languages, no words.
 _NOT_STATED = frozenset(("und", "mul", "zxx"))
 # A list of numbers: the tones and the phones per word that MeloTTS writes after its phonemes.
@@ -90,10 +85,7 @@ def judged(
     """
     columns = [[row[place] for row in rows] for place in range(len(rows[0]))]
     places = {"path": _recordings(columns, exists)}
-    rest = [
-        place for place, column in enumerate(columns)
-        if place != places["path"] and any(column)
-    ]  # fmt: skip
+    rest = [place for place, column in enumerate(columns) if place != places["path"] and any(column)]
     if len(rest) > 4 and all(_nearly_all(columns[at], _NUMBERS.fullmatch) for at in rest[-2:]):
         rest = rest[:-3]  # phonemes, tones and phones per word, as in MeloTTS's train.list
     if not rest:
@@ -109,10 +101,7 @@ def judged(
         places["split"] = split
         rest.remove(split)
     ignored = {
-        at: kind
-        for at in rest
-        for kind, words, odd in _KINDS
-        if _are_words_of(columns[at], words, odd)
+        at: kind for at in rest for kind, words, odd in _KINDS if _are_words_of(columns[at], words, odd)
     }
     if len(rest) > 2:
         genders = [at for at in rest if _are_words_of(columns[at], _GENDERS, 0)]
@@ -126,9 +115,7 @@ def judged(
     if spoken is not None:
         places["language"] = spoken
         rest.remove(spoken)
-    shared = _Judged(
-        columns, rest, source, is_sound=_nearly_all(columns[places["path"]], names_sound)
-    )
+    shared = _Judged(columns, rest, source, is_sound=_nearly_all(columns[places["path"]], names_sound))
     places |= shared.text_and_speaker()
     return Columns(places, len(columns), by_rows=True, ignored=ignored)
 
@@ -263,11 +250,10 @@ def _languages(columns: Sequence[Sequence[str]], rest: Sequence[int], language: 
     """The column of languages, the last if several qualify: speakers may have names such as EN-US,
     and come first in every known layout."""
     candidates = [
-        place for place in rest
-        if _nearly_all(
-            columns[place], lambda cell: language_of(cell) or cell.strip().lower() in _NOT_STATED
-        )
-    ]  # fmt: skip
+        place
+        for place in rest
+        if _nearly_all(columns[place], lambda cell: language_of(cell) or cell.strip().lower() in _NOT_STATED)
+    ]
     if not candidates or len(rest) < 2:
         return None
     last = candidates[-1]

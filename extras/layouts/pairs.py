@@ -62,9 +62,7 @@ def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list
     texts = _texts(folder, recordings)
     if not texts:
         folders = len({path.parent for path in recordings})
-        together = (
-            f" (all {folders} folders together; if each is another person, cut them one by one)"
-        )
+        together = f" (all {folders} folders together; if each is another person, cut them one by one)"
         others = _other_tables(tables) or _other_texts(folder)
         raise DatasetError(
             f"{folder} holds {counted(len(recordings), 'recording')} and no transcript: neither "
@@ -83,11 +81,7 @@ def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list
         )
     pairs = [
         TranscriptEntry(
-            path.relative_to(folder).as_posix(),
-            path,
-            words.get(path, ""),
-            DEFAULT_SPEAKER,
-            language,
+            path.relative_to(folder).as_posix(), path, words.get(path, ""), DEFAULT_SPEAKER, language
         )
         for path in recordings
     ]
@@ -108,9 +102,10 @@ def _other_tables(tables: Sequence[Path]) -> str:
 def _other_texts(folder: Path) -> str:
     """A sentence about files that may hold the texts in an unsupported format."""
     found = [
-        path.relative_to(folder).as_posix() for path in files_below(folder)
+        path.relative_to(folder).as_posix()
+        for path in files_below(folder)
         if path.suffix.lower() in _TEXTS_IN_OTHER_FORMS or path.name in _KALDI
-    ]  # fmt: skip
+    ]
     if not found:
         return ""
     return (
@@ -143,18 +138,23 @@ def by_folder(pairs: Sequence[TranscriptEntry]) -> list[str]:
     return [parts[1] if len(parts) > 1 else "" for parts in folders]
 
 
-def cut_line(
-    recordings: Sequence[Path], folder: Path, language: str, text: Path | None = None
-) -> str:
+def cut_line(recordings: Sequence[Path], folder: Path, language: str, text: Path | None = None) -> str:
     """The `train cut` command for these recordings: by name if they are few, else by shell patterns
     for their folders."""
     names = [shlex.quote(str(path)) for path in recordings]
     if len(names) > _MOST_NAMED:
-        names = sorted({
-            "/".join((shlex.quote(str(folder)), *("*" for _ in path.relative_to(folder).parts[:-1]),
-                      f"*{path.suffix}"))
-            for path in recordings
-        })  # fmt: skip
+        names = sorted(
+            {
+                "/".join(
+                    (
+                        shlex.quote(str(folder)),
+                        *("*" for _ in path.relative_to(folder).parts[:-1]),
+                        f"*{path.suffix}",
+                    )
+                )
+                for path in recordings
+            }
+        )
     aim = folder.with_name(f"{folder.name or 'recording'}-clips")
     words = [commands.program("train cut"), *names, "--to", shlex.quote(str(aim))]
     words += ["--text", shlex.quote(str(text))] if text else []

@@ -15,13 +15,7 @@ from pathlib import Path
 from extras.layouts.columns import judged
 from extras.layouts.pairs import by_folder, cut_line, read_pairs
 from extras.layouts.transcripts import find_transcripts, table_of
-from train.dataset.entries import (
-    DatasetError,
-    names_recording,
-    names_sound,
-    recording_folders,
-    short,
-)
+from train.dataset.entries import DatasetError, names_recording, names_sound, recording_folders, short
 from train.dataset.metadata import (
     FILES,
     Transcript,

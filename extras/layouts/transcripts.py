@@ -27,14 +27,7 @@ from train.dataset.entries import (
     recording_folders,
 )
 from train.dataset.metadata import ENDINGS, TRAIN_WORD, candidates, texts_beside, validation_of
-from train.dataset.tables import (
-    Table,
-    most_common_width,
-    named,
-    of_objects,
-    parsed_objects,
-    read_table,
-)
+from train.dataset.tables import Table, most_common_width, named, of_objects, parsed_objects, read_table
 
 _LIBRISPEECH = ".trans.txt"
 _HELD_OUT_WORD = re.compile(r"(?<![a-z])(val|valid|validation|eval|dev|test)(?![a-z])", re.I)
@@ -67,9 +60,7 @@ def find_transcripts(folder: Path, names: Sequence[str] = ()) -> Transcripts:
         return _with_validation(folder, folder / first, here)
     for stem in ("metadata_train", "metadata"):
         for path in sorted(here, key=lambda one: ENDINGS.index(one.suffix.lower())):
-            if path.stem.lower() == stem and (
-                path.suffix.lower() in (".csv", ".tsv") or is_transcript(path)
-            ):
+            if path.stem.lower() == stem and (path.suffix.lower() in (".csv", ".tsv") or is_transcript(path)):
                 return _with_validation(folder, path, here)
     if found := [path for path in here if is_transcript(path)]:
         return _chosen(folder, found, here)
@@ -106,19 +97,17 @@ def _with_validation(folder: Path, train: Path, among: Sequence[Path]) -> Transc
     validation = validation_of(folder, train)
     read = {train, validation}
     return Transcripts(
-        (train,), (validation,) if validation else (),
+        (train,),
+        (validation,) if validation else (),
         _worth_naming(path for path in among if path not in read),
-    )  # fmt: skip
+    )
 
 
 def _worth_naming(paths: Iterable[Path]) -> tuple[Path, ...]:
     """The files that look like transcripts: tables, and texts that name recordings."""
     return tuple(
-        sorted(
-            path for path in paths
-            if path.suffix.lower() not in (".txt", ".json") or is_transcript(path)
-        )
-    )  # fmt: skip
+        sorted(path for path in paths if path.suffix.lower() not in (".txt", ".json") or is_transcript(path))
+    )
 
 
 def is_transcript(path: Path) -> bool:
@@ -137,8 +126,7 @@ def is_transcript(path: Path) -> bool:
         return False
     folders = recording_folders(path, path.parent)
     return any(
-        sum(names_recording(row[place], folders) for row in rows if place < len(row))
-        > _MOST * len(rows)
+        sum(names_recording(row[place], folders) for row in rows if place < len(row)) > _MOST * len(rows)
         for place in range(width)
     )
 

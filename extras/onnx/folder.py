@@ -93,9 +93,8 @@ def verified(folder: Path, kind: str | None = None) -> OnnxVoice:
         raise OnnxError(f"{folder / NAME} does not name {min(missing)}. Export it again.")
     others = {path for other, path in GPT.items() if kind not in (None, other)}
     files = {
-        name: written for name, written in voice.files.items()
-        if name.removesuffix(".data") not in others
-    }  # fmt: skip
+        name: written for name, written in voice.files.items() if name.removesuffix(".data") not in others
+    }
     if fault := fault_of(files, folder):
         raise OnnxError(f"{fault} Export the voice again.")
     return voice

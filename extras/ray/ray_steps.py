@@ -48,19 +48,18 @@ class RaySteps(Steps):
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         self._ray: Any = importlib.import_module("ray")
-        local = {
-            "num_cpus": workers, "include_dashboard": False, "object_store_memory": _STORE_BYTES
-        }  # fmt: skip
+        local = {"num_cpus": workers, "include_dashboard": False, "object_store_memory": _STORE_BYTES}
         try:
             self._ray.init(
-                address=address, log_to_driver=False, configure_logging=False,
+                address=address,
+                log_to_driver=False,
+                configure_logging=False,
                 **(local if address == _LOCAL else {}),
-            )  # fmt: skip
+            )
             cores = int(self._ray.cluster_resources().get("CPU", 1))
         except Exception as error:  # Ray raises a bare Exception if its start times out
             remedy = (
-                "It gives up after half a minute. Try again when the machine is less busy, or "
-                "omit --ray."
+                "It gives up after half a minute. Try again when the machine is less busy, or omit --ray."
                 if address == _LOCAL
                 else "Check that RAY_ADDRESS names a running cluster with this version of Ray."
             )

@@ -21,15 +21,28 @@ from xtts.text.markup import PARAGRAPH_SECONDS, PAUSE, VOICE, MarkedText, Markup
 from xtts.text.normalization.registry import LanguageRules
 
 # SSML leaves their durations to the synthesizer.
-STRENGTHS = {
-    "none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.0,
-}  # fmt: skip
+STRENGTHS = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.0}
 TAGS = ("speak", "p", "s", "break", "say-as", "sub")
 # A malformed tag with one of these names is an error, not text.
 _SSML = (
-    *TAGS, "audio", "desc", "emphasis", "lang", "lexicon", "lookup", "mark", "meta", "metadata",
-    "paragraph", "phoneme", "prosody", "sentence", "token", "voice", "w",
-)  # fmt: skip
+    *TAGS,
+    "audio",
+    "desc",
+    "emphasis",
+    "lang",
+    "lexicon",
+    "lookup",
+    "mark",
+    "meta",
+    "metadata",
+    "paragraph",
+    "phoneme",
+    "prosody",
+    "sentence",
+    "token",
+    "voice",
+    "w",
+)
 _NAME = r"[A-Za-z][A-Za-z0-9_.:-]{0,40}"
 _ATTRIBUTE = re.compile(r"""\s+([A-Za-z][A-Za-z0-9_.:-]{0,40})\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')""")
 _TAG = re.compile(rf"""<(/?)({_NAME})((?:\s+{_NAME}\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*)\s*(/?)>""")
@@ -67,9 +80,7 @@ class Reader(MarkupReader):
         for one in said if self.escaped else ():
             # From `&lt;break/&gt;` or an alias: text that looks like a tag must not be spoken.
             if match := _TAG.search(one.text) or _BEGUN.search(one.text):
-                raise TextError(
-                    f"The text contains {shown(match[0])}, a tag inside words; remove it."
-                )
+                raise TextError(f"The text contains {shown(match[0])}, a tag inside words; remove it.")
         return said
 
     @property
@@ -160,7 +171,5 @@ def _break(attributes: dict[str, str]) -> float:
         return seconds_of(match[1], match[2])
     strength = attributes.get("strength", "medium").lower()
     if strength not in STRENGTHS:
-        raise TextError(
-            f"<break strength={shown(strength)}> is unknown; known are {', '.join(STRENGTHS)}."
-        )
+        raise TextError(f"<break strength={shown(strength)}> is unknown; known are {', '.join(STRENGTHS)}.")
     return STRENGTHS[strength]

@@ -11,10 +11,17 @@ from xtts.text.normalization.registry import LanguageRules, NoWordsError
 _MOST_CHARACTERS = 200
 # The values of interpret-as, and the noun for the error "is not …".
 _CALLED = {
-    "characters": "characters", "spell-out": "characters", "verbatim": "characters",
-    "digits": "digits", "telephone": "a telephone number", "cardinal": "a number",
-    "number": "a number", "ordinal": "an ordinal", "date": "a date", "time": "a time",
-}  # fmt: skip
+    "characters": "characters",
+    "spell-out": "characters",
+    "verbatim": "characters",
+    "digits": "digits",
+    "telephone": "a telephone number",
+    "cardinal": "a number",
+    "number": "a number",
+    "ordinal": "an ordinal",
+    "date": "a date",
+    "time": "a time",
+}
 KINDS = tuple(_CALLED)
 _ORDERS = {one: one for one in "mdy dmy ymd md dm ym my y m d".split()}
 _ORDERS |= {"yyyymmdd": "ymd", "ddmmyyyy": "dmy", "mmddyyyy": "mdy"}
@@ -28,9 +35,7 @@ def say_as(kind: str, text: str, form: str, rules: LanguageRules | None) -> str:
     if rules is None:
         raise TextError("<say-as> is not supported in this language; write it in words.")
     if not text or len(text) > _MOST_CHARACTERS:
-        raise TextError(
-            f"<say-as> has {len(text)} characters; 1 to {_MOST_CHARACTERS} are allowed."
-        )
+        raise TextError(f"<say-as> has {len(text)} characters; 1 to {_MOST_CHARACTERS} are allowed.")
     spoken = _spoken(_CALLED[kind], text, form, rules)
     if not spoken:
         raise TextError(f"<say-as>: {shown(text)} cannot be read as {_CALLED[kind]}.")
@@ -70,15 +75,12 @@ def _cardinal(rules: LanguageRules, text: str) -> str:
 
 def _date(rules: LanguageRules, text: str, form: str) -> str:
     if form and form.lower() not in _ORDERS:
-        raise TextError(
-            f"<say-as format={shown(form)}> is not a date order; allowed are dmy, mdy and ymd."
-        )
+        raise TextError(f"<say-as format={shown(form)}> is not a date order; allowed are dmy, mdy and ymd.")
     order, figures = _ORDERS.get(form.lower(), ""), re.findall(r"[0-9]+", text)
     if not form or len(figures) != len(order):
         spoken = rules.read(text)
         return "" if spoken == text or re.search(r"\d", spoken) else spoken
-    known = {name: int(value) for name, value in zip(order, figures, strict=True)
-             if len(value) <= 4}  # fmt: skip
+    known = {name: int(value) for name, value in zip(order, figures, strict=True) if len(value) <= 4}
     day, month, year = known.get("d"), known.get("m"), known.get("y")
     try:
         date(year or 2000, month or 1, day or 1)

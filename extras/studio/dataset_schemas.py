@@ -24,9 +24,12 @@ class DatasetRequest(BaseModel):
     language: Annotated[
         str,
         # The route checks the language: the served voice may have learned more of them.
-        Field(json_schema_extra={"pattern": LOCALE}, max_length=12,
-              description="The language of the recordings: a code such as `en` or `pt-br`."),
-    ] = "en"  # fmt: skip
+        Field(
+            json_schema_extra={"pattern": LOCALE},
+            max_length=12,
+            description="The language of the recordings: a code such as `en` or `pt-br`.",
+        ),
+    ] = "en"
 
 
 class ClipRequest(BaseModel):
@@ -34,15 +37,15 @@ class ClipRequest(BaseModel):
 
     model_config = _STRICT
     text: Annotated[
-        str | None,
-        Field(max_length=MOST_TEXT, description="The transcript; null: the text of the cut."),
+        str | None, Field(max_length=MOST_TEXT, description="The transcript; null: the text of the cut.")
     ] = None
     dropped: Annotated[bool, Field(description="Whether training leaves the clip out.")] = False
     sha256: Annotated[
         str | None,
-        Field(max_length=64, description="The SHA-256 of the clip that was played: 409 if the "
-              "clip has changed."),
-    ] = None  # fmt: skip
+        Field(
+            max_length=64, description="The SHA-256 of the clip that was played: 409 if the clip has changed."
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _something_is_changed(self) -> "ClipRequest":

@@ -20,9 +20,10 @@ class Studio:
         self.takes = TakeChecker(state.decoding)
         self.datasets = Datasets(settings.datasets_dir, settings.datasets_max_gb * 10**9)
         self.cuts = CutQueue(
-            self.datasets, lambda dataset: state.events.tell("dataset", {"id": dataset}),
+            self.datasets,
+            lambda dataset: state.events.tell("dataset", {"id": dataset}),
             recogniser=settings.cut_recogniser,
-        )  # fmt: skip
+        )
         self.trainings = Trainings(settings, self.datasets)
 
     def works(self) -> list[Coroutine[Any, Any, None]]:

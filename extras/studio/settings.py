@@ -20,9 +20,7 @@ class StudioSettings(SharedSettings):
     queue_dir: Folder = Path("train/queue")
     """The folder of the training queue. The page and the API write a job for each training, and
     `train queue` runs it. Everyone who can write into this folder can start trainings."""
-    dataset_roots: Annotated[Names, Means("folders, separated by commas; none = no folder")] = (
-        "train/data",
-    )
+    dataset_roots: Annotated[Names, Means("folders, separated by commas; none = no folder")] = ("train/data",)
     """The folders in which a job of the queue may name a dataset by its path. Datasets in
     DATASETS_DIR are always allowed."""
 

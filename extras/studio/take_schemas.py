@@ -6,9 +6,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 MOST_PROMPT_TEXT = 50_000
 FindingKind = Literal[
-    "silent", "no_speech", "quiet", "noisy", "clipped", "cut_start", "cut_end", "short", "long",
-    "words",
-]  # fmt: skip
+    "silent", "no_speech", "quiet", "noisy", "clipped", "cut_start", "cut_end", "short", "long", "words"
+]
 
 
 class PromptsRequest(BaseModel):
@@ -17,10 +16,13 @@ class PromptsRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     text: Annotated[
         str | None,
-        Field(min_length=1, max_length=MOST_PROMPT_TEXT,
-              description="Your text, read from the beginning; null: the built-in sentences of "
-              "the dataset's language."),
-    ] = None  # fmt: skip
+        Field(
+            min_length=1,
+            max_length=MOST_PROMPT_TEXT,
+            description="Your text, read from the beginning; null: the built-in sentences of "
+            "the dataset's language.",
+        ),
+    ] = None
 
 
 class TakeFinding(BaseModel):

@@ -195,9 +195,8 @@ class TrainingQueue:
         names: list[str] = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
             names = [
-                one.name for one in entries
-                if _ID.fullmatch(one.name) and one.is_dir(follow_symlinks=False)
-            ]  # fmt: skip
+                one.name for one in entries if _ID.fullmatch(one.name) and one.is_dir(follow_symlinks=False)
+            ]
         return [JobFolder(self.folder / name) for name in sorted(names)]
 
     def get(self, identity: str) -> JobFolder | None:
@@ -216,14 +215,10 @@ class TrainingQueue:
         # Microseconds keep the order; the random digit keeps two callers apart.
         moment = f"{now:%Y%m%d-%H%M%S-%f}{secrets.token_hex(1)[0]}"
         identity = f"{moment}-{run}"[:80].rstrip("-")
-        job = TrainingJob(
-            identity, run, dataset, dict(settings), now.isoformat(timespec="milliseconds")
-        )
+        job = TrainingJob(identity, run, dataset, dict(settings), now.isoformat(timespec="milliseconds"))
         _check(job)
         if len(self.jobs()) >= MOST_JOBS:
-            raise QueueFull(
-                f"There are already {MOST_JOBS} jobs in QUEUE_DIR, the limit. Delete old ones."
-            )
+            raise QueueFull(f"There are already {MOST_JOBS} jobs in QUEUE_DIR, the limit. Delete old ones.")
         if sum(one.state().is_open for one in self.jobs()) >= MOST_OPEN_JOBS:
             raise QueueFull(
                 f"There are already {MOST_OPEN_JOBS} trainings in the queue, the limit. Cancel "
@@ -280,8 +275,7 @@ def check_settings(settings: Mapping[str, str]) -> None:
             )
         if len(value) > MOST_VALUE or not value.isprintable():
             raise JobRefused(
-                f"{name} is {value[:40]!r}…: at most {MOST_VALUE} characters in one line are "
-                "allowed."
+                f"{name} is {value[:40]!r}…: at most {MOST_VALUE} characters in one line are allowed."
             )
 
 
@@ -341,9 +335,7 @@ def _read(path: Path, kind: type[Kept]) -> Kept:
         if not stat.S_ISREG(found.st_mode):
             raise JobRefused(f"{name} cannot be read: it is not a plain file.")
         if found.st_size > _MOST_BYTES:
-            raise JobRefused(
-                f"{name} has {found.st_size:,} bytes. A job has at most {_MOST_BYTES:,}."
-            )
+            raise JobRefused(f"{name} has {found.st_size:,} bytes. A job has at most {_MOST_BYTES:,}.")
         return TypeAdapter(kind).validate_json(path.read_bytes(), strict=True)
     except OSError as error:
         raise JobRefused(f"{name} cannot be read: {error.strerror}.") from error
@@ -364,8 +356,7 @@ def _check(job: TrainingJob) -> TrainingJob:
         )
     if not 0 < len(job.dataset) <= MOST_DATASET or not job.dataset.isprintable():
         raise JobRefused(
-            f"The dataset of job {job.id} is {job.dataset[:80]!r}, which is neither an id nor a "
-            "path."
+            f"The dataset of job {job.id} is {job.dataset[:80]!r}, which is neither an id nor a path."
         )
     check_settings(job.settings)
     with contextlib.suppress(ValueError):

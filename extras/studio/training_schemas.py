@@ -9,16 +9,18 @@ from extras.studio.training_jobs import ALLOWED, MOST_DATASET, MOST_VALUE, State
 _STRICT = ConfigDict(extra="forbid", strict=True)
 DatasetText = Annotated[
     str,
-    Field(min_length=1, max_length=MOST_DATASET,
-          description="The id of a dataset of /v1/datasets, or a folder below DATASET_ROOTS."),
-]  # fmt: skip
+    Field(
+        min_length=1,
+        max_length=MOST_DATASET,
+        description="The id of a dataset of /v1/datasets, or a folder below DATASET_ROOTS.",
+    ),
+]
 
 
 SettingTexts = Annotated[
     dict[str, Annotated[str, Field(max_length=MOST_VALUE)]],
-    Field(max_length=len(ALLOWED),
-          description=f"Texts as in `.env`: {', '.join(sorted(ALLOWED))}."),
-]  # fmt: skip
+    Field(max_length=len(ALLOWED), description=f"Texts as in `.env`: {', '.join(sorted(ALLOWED))}."),
+]
 
 
 class TrainingRequest(BaseModel):
@@ -27,9 +29,13 @@ class TrainingRequest(BaseModel):
     model_config = _STRICT
     run: Annotated[
         str,
-        Field(min_length=1, max_length=40, pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$",
-              description="The name of the run; an existing run resumes."),
-    ]  # fmt: skip
+        Field(
+            min_length=1,
+            max_length=40,
+            pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$",
+            description="The name of the run; an existing run resumes.",
+        ),
+    ]
     dataset: DatasetText
     settings: SettingTexts = {}
 

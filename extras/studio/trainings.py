@@ -54,9 +54,7 @@ MODULE = "train"
 class Trainings:
     """The queue of trainings of one service."""
 
-    def __init__(
-        self, settings: StudioServiceSettings, datasets: Datasets, module: str = MODULE
-    ) -> None:
+    def __init__(self, settings: StudioServiceSettings, datasets: Datasets, module: str = MODULE) -> None:
         self.module = module
         self.settings = settings
         self.queue = TrainingQueue(settings.queue_dir)
@@ -117,11 +115,23 @@ class Trainings:
         # machine. In a container, CACHE_DIR belongs to the trainer.
         with tempfile.TemporaryDirectory(prefix="check-") as cache:
             done = ask_once(
-                ("nice", "-n", "5", *module_command(
-                    self.module, "check", "--json", "--no-likelihood", *flags,
-                    f"--dataset-dir={folder}", "--dataset-format=auto", f"--cache-dir={cache}",
-                )), _CHECK_SECONDS,
-            )  # fmt: skip
+                (
+                    "nice",
+                    "-n",
+                    "5",
+                    *module_command(
+                        self.module,
+                        "check",
+                        "--json",
+                        "--no-likelihood",
+                        *flags,
+                        f"--dataset-dir={folder}",
+                        "--dataset-format=auto",
+                        f"--cache-dir={cache}",
+                    ),
+                ),
+                _CHECK_SECONDS,
+            )
         if done.code == 2:
             words = without_paths(" ".join(done.errors.split())[-_LONGEST_MESSAGE:])
             raise APIError(422, "bad_dataset", words, param="dataset")
@@ -140,9 +150,8 @@ class Trainings:
         else:
             message = self._no_trainer()
         return TrainingList(
-            trainings=self._rows()[::-1], allowed=allowed, trainer=trainer, message=message,
-            command=command,
-        )  # fmt: skip
+            trainings=self._rows()[::-1], allowed=allowed, trainer=trainer, message=message, command=command
+        )
 
     def read(self, identity: str) -> TrainingRow:
         """One training. Blocks. Raises APIError (404)."""
@@ -198,13 +207,21 @@ class Trainings:
         begun = job.run and state.state not in ("queued", "checking")
         run = RunFolder(run_folder_of(self.settings.output_dir, job.run)) if begun else None
         return TrainingRow(
-            id=folder.id, run=job.run, dataset=job.dataset, settings=dict(job.settings),
-            asked=job.asked, state="failed" if refused else shown, started=state.started,
-            ended=state.ended, code=state.code, message=message,
-            ahead=ahead if shown == "queued" else 0, held=held,
+            id=folder.id,
+            run=job.run,
+            dataset=job.dataset,
+            settings=dict(job.settings),
+            asked=job.asked,
+            state="failed" if refused else shown,
+            started=state.started,
+            ended=state.ended,
+            code=state.code,
+            message=message,
+            ahead=ahead if shown == "queued" else 0,
+            held=held,
             cancelling=cancelled and shown != "cancelled",
             progress=progress_of(run.metrics) if run else None,
-        )  # fmt: skip
+        )
 
     def _language(self, name: str) -> dict[str, str]:
         dataset = self._datasets.get(name)
@@ -234,8 +251,12 @@ def progress_of(metrics: Path) -> TrainingProgress | None:
             if row["kind"] == "train":
                 told = row["progress"]
                 return TrainingProgress(
-                    epoch=row["epoch"], epochs=told["epochs"], step=told["epoch_step"],
-                    steps=told["epoch_steps"], seconds_left=told["seconds_left"],
-                    loss=row["loss"], phase=phase,
-                )  # fmt: skip
+                    epoch=row["epoch"],
+                    epochs=told["epochs"],
+                    step=told["epoch_step"],
+                    steps=told["epoch_steps"],
+                    seconds_left=told["seconds_left"],
+                    loss=row["loss"],
+                    phase=phase,
+                )
     return None

@@ -26,9 +26,7 @@ _MULTICAST = "224.0.0.251"
 class WyomingServer:
     """The Wyoming server. Created before the service starts, and used in its event loop."""
 
-    def __init__(
-        self, state: AppState, connections: Connections, sockets: Sequence[socket.socket]
-    ) -> None:
+    def __init__(self, state: AppState, connections: Connections, sockets: Sequence[socket.socket]) -> None:
         self._state = state
         self._connections = connections
         self._sockets = sockets
@@ -92,17 +90,14 @@ class Announcement:
             self._zeroconf = AsyncZeroconf()
             name = f"sotaque-{socket.gethostname().partition('.')[0]}"
             info = AsyncServiceInfo(
-                _KIND, f"{name}.{_KIND}", port=self._port, server=f"{name}.local.",
-                parsed_addresses=[address],
-            )  # fmt: skip
+                _KIND, f"{name}.{_KIND}", port=self._port, server=f"{name}.local.", parsed_addresses=[address]
+            )
             await self._zeroconf.async_register_service(info, allow_name_change=True)
         except (OSError, NonUniqueNameException) as error:
             log.warning("WYOMING_ANNOUNCE: the announcement on this network failed (%s).", error)
             await self.close()
             return
-        log.info(
-            "Home Assistant can find this service (mDNS) as %s at %s:%d.", name, address, self._port
-        )
+        log.info("Home Assistant can find this service (mDNS) as %s at %s:%d.", name, address, self._port)
 
     async def close(self) -> None:
         """Withdraws the announcement."""

@@ -22,14 +22,7 @@ from typing import cast
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
 from wyoming.event import Event, Eventable, async_read_event, async_write_event
-from wyoming.info import (
-    Attribution,
-    Describe,
-    Info,
-    TtsProgram,
-    TtsVoice,
-    TtsVoiceSpeaker,
-)
+from wyoming.info import Attribution, Describe, Info, TtsProgram, TtsVoice, TtsVoiceSpeaker
 from wyoming.ping import Ping, Pong
 from wyoming.tts import (
     Synthesize,
@@ -187,10 +180,9 @@ class WyomingSession:
         labels = await protocols.labels(state)
         await self._send(
             info_of(
-                labels, state.last_languages, state.licence, state.speakers,
-                served_name=state.served_name,
+                labels, state.last_languages, state.licence, state.speakers, served_name=state.served_name
             )
-        )  # fmt: skip
+        )
 
     async def _speak_all(self) -> None:
         while True:
@@ -392,19 +384,26 @@ def info_of(
     named = [TtsVoiceSpeaker(name) for name in speakers]
     voices = [
         TtsVoice(
-            name=name, attribution=_ATTRIBUTION, installed=True,
+            name=name,
+            attribution=_ATTRIBUTION,
+            installed=True,
             description=served_name or label if voice == SERVED else label,
-            version=VERSION, languages=[language] if language else list(languages),
+            version=VERSION,
+            languages=[language] if language else list(languages),
             speakers=named if named and voice == SERVED else None,
         )
         for name, (voice, language, label) in listings_of(labels, languages).items()
-    ]  # fmt: skip
+    ]
     about = "Sotaque: a fine-tuned XTTS-v2"
     program = TtsProgram(
-        name="sotaque", attribution=_ATTRIBUTION, installed=True, version=VERSION,
-        description=f"{about} ({licence})" if licence else about, voices=voices,
+        name="sotaque",
+        attribution=_ATTRIBUTION,
+        installed=True,
+        version=VERSION,
+        description=f"{about} ({licence})" if licence else about,
+        voices=voices,
         supports_synthesize_streaming=True,
-    )  # fmt: skip
+    )
     return Info(tts=[program])
 
 

@@ -14,8 +14,7 @@ class WyomingSettings(ApiSettings):
     """Its port, and whether it is announced."""
 
     wyoming_port: Annotated[
-        Annotated[int, Field(ge=1, le=65535)] | None,
-        Means("a port from 1 to 65535, or off", none="off"),
+        Annotated[int, Field(ge=1, le=65535)] | None, Means("a port from 1 to 65535, or off", none="off")
     ] = None
     """The port of the Wyoming protocol, for Home Assistant, on API_HOST; Home Assistant expects
     10200. Wyoming has no keys: everyone who reaches this port can use the service."""
@@ -30,9 +29,7 @@ class WyomingSettings(ApiSettings):
                 raise ValueError("WYOMING_ANNOUNCE is on and WYOMING_PORT is off. Set both.")
             return self
         if self.wyoming_port == self.api_port:
-            raise ValueError(
-                f"WYOMING_PORT and API_PORT are both {self.api_port}. Set one to another port."
-            )
+            raise ValueError(f"WYOMING_PORT and API_PORT are both {self.api_port}. Set one to another port.")
         here = is_loopback(self.api_host)
         if not here and not self.api_allow_no_key:
             raise ValueError(

@@ -116,9 +116,7 @@ def classify(error: BaseException, free_bytes: int | None = None) -> DeviceFault
     return None
 
 
-def fault(
-    kind: str, text: str, code: int | None = None, free_bytes: int | None = None
-) -> DeviceFault | None:
+def fault(kind: str, text: str, code: int | None = None, free_bytes: int | None = None) -> DeviceFault | None:
     """Classifies an error that another process reported as plain values.
 
     Args:

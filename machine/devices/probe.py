@@ -34,9 +34,7 @@ LONGEST_WAIT_SECONDS = 500.0
 NAMESPACE = "gpus 1"
 DAY_SECONDS = 24 * 3600.0
 # The cause may be temporary: such a verdict holds for ten minutes, any other for a day.
-_PASSING = frozenset(
-    {Outcome.TRANSIENT, Outcome.HANG, Outcome.CRASH, Outcome.STICKY, Outcome.COULD_NOT_RUN}
-)
+_PASSING = frozenset({Outcome.TRANSIENT, Outcome.HANG, Outcome.CRASH, Outcome.STICKY, Outcome.COULD_NOT_RUN})
 _PASSING_SECONDS = 600.0
 _SEARCHED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 _VARIABLES = (*_SEARCHED, "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
@@ -47,9 +45,7 @@ _REPORTED_FAILURES = 2  # failures that are reported in full
 class ProbeChild:
     """How to start a check; tests replace it."""
 
-    command: tuple[str, ...] = field(
-        default_factory=lambda: module_command("machine.devices.probe_child")
-    )
+    command: tuple[str, ...] = field(default_factory=lambda: module_command("machine.devices.probe_child"))
     devices: str = "cuda:{}"
     limit_seconds: float = LIMIT_SECONDS
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -77,9 +73,7 @@ def probe(
                 _keep(folder, "check", {"at": time.time(), "gpus": list(map(asdict, gpus))}, key)
     oldest = time.time() - DAY_SECONDS
     at, device, words = _facts(folder).get("surprise") or (0.0, "", "")
-    return tuple(
-        replace(gpu, surprise=words if gpu.device == device and at > oldest else "") for gpu in gpus
-    )
+    return tuple(replace(gpu, surprise=words if gpu.device == device and at > oldest else "") for gpu in gpus)
 
 
 def report_surprise(device: str, words: str, folder: Path | None = None) -> None:
@@ -135,9 +129,7 @@ def run(
     return events, result
 
 
-def gpu_of(
-    index: int, events: Sequence[Mapping[str, Any]], ending: ProcessResult
-) -> tuple[GpuHealth, int]:
+def gpu_of(index: int, events: Sequence[Mapping[str, Any]], ending: ProcessResult) -> tuple[GpuHealth, int]:
     """The health of the GPU that a child checked, and the number of GPUs that the child saw."""
     last = {one["event"]: one for one in events}
     facts = last.get("device", {})
@@ -221,12 +213,9 @@ def key_of(environ: Mapping[str, str], root: Path = Path("/")) -> str:
         "torch": [str(build), read_text(build) if build else ""],
         "driver": read_text(root / "proc/driver/nvidia/version"),
         "cards": [
-            read_text(path)
-            for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
+            read_text(path) for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
         ],
-        "devices": sorted(
-            path.name for kind in ("nvidia*", "dxg") for path in (root / "dev").glob(kind)
-        ),
+        "devices": sorted(path.name for kind in ("nvidia*", "dxg") for path in (root / "dev").glob(kind)),
         "environment": {name: environ.get(name) for name in _VARIABLES},
         "boot": read_text(root / "proc/sys/kernel/random/boot_id").strip(),
         "slept": round(slept),

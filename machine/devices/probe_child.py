@@ -292,9 +292,20 @@ def _train_step(at: ProbePlace) -> Tensor:
     steps = [torch.ones((), device=at.device) for _ in weights]
     # The kernel under `torch.optim.AdamW(fused=True)`: importing torch.optim takes 3 to 5 s.
     torch._fused_adamw_(
-        weights, gradients, first, second, [], steps, lr=1e-3, beta1=0.9, beta2=0.96,
-        weight_decay=0.01, eps=1e-6, amsgrad=False, maximize=False,
-    )  # fmt: skip
+        weights,
+        gradients,
+        first,
+        second,
+        [],
+        steps,
+        lr=1e-3,
+        beta1=0.9,
+        beta2=0.96,
+        weight_decay=0.01,
+        eps=1e-6,
+        amsgrad=False,
+        maximize=False,
+    )
     return torch.cat([one.flatten() for one in (*gradients, *weights)])
 
 

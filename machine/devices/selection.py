@@ -136,9 +136,8 @@ def gpu_hint(driver: bool, devices: bool, in_container: bool) -> str:
 
 
 def choose_place(
-    machine: Environment, wish: str, setting: str = "DEVICE", prefer: str = "", *,
-    trains: bool = False,
-) -> Place:  # fmt: skip
+    machine: Environment, wish: str, setting: str = "DEVICE", prefer: str = "", *, trains: bool = False
+) -> Place:
     """Chooses the first rung of the ladder: the best GPU that the wish allows, else the CPU.
 
     GPUs that passed everything come first, then those that failed a dispensable operation, then

@@ -69,9 +69,7 @@ def _gathered(path: Path, text: str, environ: Mapping[str, str], ours: Collectio
         if binding.error:
             begins = NAME.match(binding.original.string)
             at = f"{number} ({begins[1]} …)" if begins and begins[1] in ours else str(number)
-            faults.append(
-                f"{path}, line {at} is not NAME=value, or a quote is not closed; correct it."
-            )
+            faults.append(f"{path}, line {at} is not NAME=value, or a quote is not closed; correct it.")
         if name is None:
             continue
         value, source = binding.value, f"{path}, line {number}"

@@ -61,18 +61,13 @@ class SettingsError(SotaqueError):
 class SharedSettings:
     """The settings that both programs read."""
 
-    base_model: Annotated[PathOrWord, Means("demo, xtts_v2, or a folder in Coqui's layout")] = (
-        "demo"
-    )
+    base_model: Annotated[PathOrWord, Means("demo, xtts_v2, or a folder in Coqui's layout")] = "demo"
     """The model to start from. demo is included. xtts_v2 is downloaded once (2.1 GB) and needs
     COQUI_TOS_AGREED."""
     device: Device = "auto"
     """The device to compute on. auto is a GPU that passes its check, or else the CPU; the log says
     why."""
-    speak_precision: Annotated[
-        SpeakPrecision,
-        Means("auto, fp32, bf16, int8 or int4", words=True),
-    ] = "auto"
+    speak_precision: Annotated[SpeakPrecision, Means("auto, fp32, bf16, int8 or int4", words=True)] = "auto"
     """The precision of speaking. On a CPU, auto is the fastest one without an audible difference;
     on a GPU it is bf16 if the GPU has it. fp32 is exact. int8 and int4 are for CPUs only, and int4
     is the least exact."""
@@ -180,9 +175,7 @@ def load(
     file = dotenv.read(dotenv_path, environ, ours) if dotenv_path else dotenv.DotEnv({})
     flags, faults = _flags(argv, ours)
     variables = {name: GivenSetting(value, "environment") for name, value in environ.items()}
-    given = {
-        name: one for name, one in {**file.given, **variables, **flags}.items() if name in ours
-    }
+    given = {name: one for name, one in {**file.given, **variables, **flags}.items() if name in ours}
     settings, value_faults = _validated(kind, ours, given)
     misspelt, unknown = _unknown(file, dotenv_path)
     faults += [*file.faults, *misspelt, *value_faults]
@@ -215,8 +208,7 @@ def _in_package(settings: S) -> tuple[S, list[str]]:
 def values_of(settings: SharedSettings) -> dict[str, str]:
     """Every setting by its name, as it is printed; secrets are masked."""
     return {
-        name.upper(): shown(info, getattr(settings, name))
-        for name, info in fields(type(settings)).items()
+        name.upper(): shown(info, getattr(settings, name)) for name, info in fields(type(settings)).items()
     }
 
 
@@ -228,13 +220,11 @@ def help_text(kind: type[Any]) -> str:
     }
     width = max(map(len, settings))
     lines = [
-        f"  {flag:{width}}  "
-        + textwrap.shorten(text.rstrip("."), WIDTH - width - 4, placeholder=" …")
+        f"  {flag:{width}}  " + textwrap.shorten(text.rstrip("."), WIDTH - width - 4, placeholder=" …")
         for flag, text in settings.items()
     ]
     more = "docs/settings.md describes every setting and its allowed values."
-    return "\n".join(["Settings, each with its default:", "", *lines, "",
-                      *wrapped(PRECEDENCE, ""), more])  # fmt: skip
+    return "\n".join(["Settings, each with its default:", "", *lines, "", *wrapped(PRECEDENCE, ""), more])
 
 
 def _without_locale(environ: Mapping[str, str]) -> tuple[Mapping[str, str], list[str]]:
@@ -243,14 +233,10 @@ def _without_locale(environ: Mapping[str, str]) -> tuple[Mapping[str, str], list
     if not {"_", ":"} & set(locale):
         return environ, []
     kept = {name: value for name, value in environ.items() if name != "LANGUAGE"}
-    return kept, [
-        f"LANGUAGE={locale} in the environment is the desktop's locale, so it is ignored."
-    ]
+    return kept, [f"LANGUAGE={locale} in the environment is the desktop's locale, so it is ignored."]
 
 
-def _flags(
-    argv: Sequence[str], ours: Mapping[str, FieldInfo]
-) -> tuple[dict[str, GivenSetting], list[str]]:
+def _flags(argv: Sequence[str], ours: Mapping[str, FieldInfo]) -> tuple[dict[str, GivenSetting], list[str]]:
     given: dict[str, GivenSetting] = {}
     faults: list[str] = []
     rest = list(argv)
@@ -317,9 +303,7 @@ def _validated(
                 name = str(item["loc"][0]).upper()
                 named[name] = named.get(name) or _more(item)
         whole = [str(item["ctx"]["error"]) for item in error.errors() if not item["loc"]]
-        return None, [
-            _sentence(name, ours[name], given[name], more) for name, more in named.items()
-        ] + whole
+        return None, [_sentence(name, ours[name], given[name], more) for name, more in named.items()] + whole
 
 
 def _more(item: Mapping[str, Any]) -> str:

@@ -20,9 +20,7 @@ NAMES = frozenset(
 )
 # Settings of earlier versions and their replacements, for files that still have them.
 RETIRED = {
-    **dict.fromkeys(
-        ("PREFETCH", "OVERLAP", "BUCKETING", "FUSED_OPTIMIZER"), "that option is always on"
-    ),
+    **dict.fromkeys(("PREFETCH", "OVERLAP", "BUCKETING", "FUSED_OPTIMIZER"), "that option is always on"),
     "LEARN_SPEAKER": "LEARN_DECODER replaces it",
     "CACHE": "features are always kept in CACHE_DIR",
     "COMPILE": "nothing is compiled",

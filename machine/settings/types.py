@@ -61,9 +61,7 @@ def _separated(value: Any) -> Any:
 
 Folder = Annotated[Path, AfterValidator(_folder), Means("a folder; `~` is your home folder")]
 # Reading the dataset refuses a file, because its message explains how to cut a recording.
-DatasetFolder = Annotated[
-    Path, AfterValidator(_reachable), Means("a folder; `~` is your home folder")
-]
+DatasetFolder = Annotated[Path, AfterValidator(_reachable), Means("a folder; `~` is your home folder")]
 Device = Annotated[
     str,
     StringConstraints(pattern=rf"^({DEVICE})$"),
@@ -77,10 +75,7 @@ SampleDevice = Annotated[
     Means("auto, cpu, gpu or cuda, gpu:N or cuda:N, or off", words=True),
 ]
 Text = Annotated[str, StringConstraints(min_length=1)]
-PathOrWord = Annotated[
-    Text,
-    AfterValidator(lambda text: str(_home(Path(text))) if text[0] == "~" else text),
-]
+PathOrWord = Annotated[Text, AfterValidator(lambda text: str(_home(Path(text))) if text[0] == "~" else text)]
 Address = Annotated[str, StringConstraints(pattern=r"^https?://[^/\s?#@]+(/[^\s?#]*)?$")]
 Switch = Annotated[bool, Means("on or off", words=True)]
 Positive = Annotated[int, Field(ge=1, lt=2**63)]

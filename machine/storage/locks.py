@@ -46,8 +46,9 @@ def exclusive(path: Path) -> Iterator[None]:
             raise
         log.warning(
             "%s does not support file locks (%s): do not start a second process there.",
-            path.parent, error.strerror,
-        )  # fmt: skip
+            path.parent,
+            error.strerror,
+        )
     try:
         yield
     finally:

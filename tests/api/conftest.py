@@ -29,9 +29,8 @@ FAKE = "tests.api.fake_child"
 FAKE_TRAIN = "tests.api.runs.fake_train"
 NO_GPU = Environment(2, False, 8 << 30, False)
 QUICK = EngineLimits(
-    slots=4, queue=8, requests_per_minute=None, deadline=5.0, hang=3.0, start=60.0, ready=60.0,
-    micro=20.0,
-)  # fmt: skip
+    slots=4, queue=8, requests_per_minute=None, deadline=5.0, hang=3.0, start=60.0, ready=60.0, micro=20.0
+)
 # On a busy machine, the imports of the first answer stop the server's loop for seconds.
 PATIENT = replace(QUICK, deadline=60.0, hang=60.0)
 
@@ -73,9 +72,7 @@ class Running:
 
     def say(self, text: str, **more: Any) -> httpx.Response:
         form = more.pop("response_format", "wav")
-        return self.client.post(
-            "/v1/audio/speech", json={"input": text, "response_format": form, **more}
-        )
+        return self.client.post("/v1/audio/speech", json={"input": text, "response_format": form, **more})
 
     def timed(self, text: str, **more: Any) -> tuple[float, float, bytes]:
         """Seconds to the first and to the last sound, and all samples."""
@@ -136,9 +133,7 @@ def running(
             assert thread.is_alive() and time.monotonic() < end
             time.sleep(0.01)
         try:
-            with httpx.Client(
-                base_url=address, timeout=120.0, trust_env=False, verify=False
-            ) as client:
+            with httpx.Client(base_url=address, timeout=120.0, trust_env=False, verify=False) as client:
                 found = Running(address, app.state.service, client, server)
                 if ready:
                     found.wait_ready(300)

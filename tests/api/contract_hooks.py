@@ -25,16 +25,27 @@ from xtts.encoding import MEDIA_TYPES
 # The log of calls: lines of operation, status and media type.
 NOTES = Path(os.environ["CONTRACT_NOTES"])
 EXISTING: dict[str, list[Any]] = {
-    "run_id": ["current"], "epoch": [1, 2], "which": ["output", "reference"], "number": [0, 1],
-    "candidate": ["base", "epoch_1", "epoch_2"], "model": ["sotaque", "tts-1", "tts-1-hd-1106"],
-}  # fmt: skip
+    "run_id": ["current"],
+    "epoch": [1, 2],
+    "which": ["output", "reference"],
+    "number": [0, 1],
+    "candidate": ["base", "epoch_1", "epoch_2"],
+    "model": ["sotaque", "tts-1", "tts-1-hd-1106"],
+}
 # Values of open fields in the schema that the fake voice accepts.
 SPOKEN: dict[str, list[Any]] = {
-    "language": ["en", "pt"], "lang_code": ["a", "p"], "language_id": ["en", "pt"],
-    "voice": ["default"], "speaker_wav": ["default"], "speaker_id": ["default"],
-    "character_voice_gen": ["default"], "text": ["Hello there."], "input": ["Hello there."],
-    "text_input": ["Hello there."], "response_format": list(MEDIA_TYPES),
-}  # fmt: skip
+    "language": ["en", "pt"],
+    "lang_code": ["a", "p"],
+    "language_id": ["en", "pt"],
+    "voice": ["default"],
+    "speaker_wav": ["default"],
+    "speaker_id": ["default"],
+    "character_voice_gen": ["default"],
+    "text": ["Hello there."],
+    "input": ["Hello there."],
+    "text_input": ["Hello there."],
+    "response_format": list(MEDIA_TYPES),
+}
 FILES_OF_THE_SERVER = ("speaker_wav", "style_wav")
 RANGES = ("bytes=0-9", "bytes=-5", "bytes=100-", "bytes=0-1,4-5", "bytes=999999999-", "bytes=x")
 RECORDINGS = {
@@ -78,10 +89,11 @@ for _media_type, _data in RECORDINGS.items():
     schemathesis.openapi.media_type(
         _media_type,
         st.one_of(
-            st.just(_data), st.integers(0, 9_999).map(lambda seed, data=_data: _hurt(data, seed)),
+            st.just(_data),
+            st.integers(0, 9_999).map(lambda seed, data=_data: _hurt(data, seed)),
             st.binary(max_size=100),
         ),
-    )  # fmt: skip
+    )
 
 
 @schemathesis.hook
@@ -179,8 +191,9 @@ def _meet_a_book(case: Any, label: str, turn: int) -> None:
         return
     known = {"book": _books[-1], "file": "01 One.mp3", "take": _take(case.operation.base_url)}
     case.path_parameters = {
-        **case.path_parameters, **{name: known[name] for name in known if f"{{{name}}}" in label}
-    }  # fmt: skip
+        **case.path_parameters,
+        **{name: known[name] for name in known if f"{{{name}}}" in label},
+    }
 
 
 def _take(address: str) -> str:
@@ -228,8 +241,9 @@ def _read_aloud(case: Any, turn: int, drawn: random.Random) -> None:
         elif label.endswith("/skip"):
             client.delete(f"/v1/datasets/{_read[0]}/prompts/{known['number']}/take")
     case.path_parameters = {
-        **case.path_parameters, **{name: known[name] for name in known if f"{{{name}}}" in label}
-    }  # fmt: skip
+        **case.path_parameters,
+        **{name: known[name] for name in known if f"{{{name}}}" in label},
+    }
 
 
 def _cut_a_dataset(address: str) -> None:
@@ -267,15 +281,13 @@ def _of_a_dataset(label: str, drawn: random.Random) -> dict[str, str]:
 
 
 def _existing(name: str, value: Any, drawn: random.Random) -> Any:
-    known = {
-        "voice_id": _voices[-5:], "name": _sounds[-5:], "training": _trainings[-5:], **EXISTING,
-    }.get(name)  # fmt: skip
+    known = {"voice_id": _voices[-5:], "name": _sounds[-5:], "training": _trainings[-5:], **EXISTING}.get(
+        name
+    )
     return drawn.choice(known) if known else value
 
 
-def _spoken(
-    fields: dict[str, Any], label: str, drawn: random.Random, address: str
-) -> dict[str, Any]:
+def _spoken(fields: dict[str, Any], label: str, drawn: random.Random, address: str) -> dict[str, Any]:
     """The fields with values that the voice accepts; files stay as drawn."""
     found = {
         name: drawn.choice(SPOKEN[name]) if name in SPOKEN and value is not None else value

@@ -43,11 +43,15 @@ def frame(say: str, name: str, **more: Any) -> Frame:
 def pieces_of(text: str) -> list[dict[str, object]]:
     """The guard's report: `!broken` stays unfinished, `!again` succeeds at the second attempt."""
     broken, again = text.startswith("!broken"), text.startswith("!again")
-    return [{
-        "ending": "unfinished" if broken else "good", "cut_off": False, "aligned": True,
-        "reason": "it stopped after 57% of the text" if broken else "",
-        "attempts": 3 if broken else 1 + again,
-    }]  # fmt: skip
+    return [
+        {
+            "ending": "unfinished" if broken else "good",
+            "cut_off": False,
+            "aligned": True,
+            "reason": "it stopped after 57% of the text" if broken else "",
+            "attempts": 3 if broken else 1 + again,
+        }
+    ]
 
 
 def words_of(text: str, start: int, stop: int) -> list[list[object]]:
@@ -108,9 +112,8 @@ class FakeEnsemble:
             assert len(self._speeches) - len(self._paused) < self._slots
             if message["key"] in self._mute and not (message["micro"] or message["recording"]):
                 yield frame(
-                    "failed", name, reason_code="no_reference",
-                    reason="It holds no recording of its own.",
-                )  # fmt: skip
+                    "failed", name, reason_code="no_reference", reason="It holds no recording of its own."
+                )
                 return
             text, who = message["ask"]["text"], self._names[message["key"]]
             text = f"{text} {who}" if text == "!who" else text
@@ -142,18 +145,28 @@ class FakeEnsemble:
 
         named = {who: str(path) for who, path in speakers.read(Path(voice)).items()}
         yield frame(
-            "opened", name, licence="free", sha256=sha256,
+            "opened",
+            name,
+            licence="free",
+            sha256=sha256,
             languages=["en", "pt", *(["el"] if Path(voice).name == "greek" else [])],
-            own_voice="mute" not in voice, precision="fp32", placed=self._placed(),
-            own_name=next(iter(named), ""), speakers=named,
-        )  # fmt: skip
+            own_voice="mute" not in voice,
+            precision="fp32",
+            placed=self._placed(),
+            own_name=next(iter(named), ""),
+            speakers=named,
+        )
 
     def _placed(self) -> dict[str, str]:
         if self._backend != "onnx":
             return {}
-        return {"device": "cpu", "execution_provider": "CPUExecutionProvider",
-                "requested_provider": "CPUExecutionProvider", "message": "",
-                "reason_code": ""}  # fmt: skip
+        return {
+            "device": "cpu",
+            "execution_provider": "CPUExecutionProvider",
+            "requested_provider": "CPUExecutionProvider",
+            "message": "",
+            "reason_code": "",
+        }
 
     def step(self) -> Iterator[Frame]:
         if self.busy:
@@ -173,10 +186,14 @@ class FakeEnsemble:
             if number + 1 >= len(text):
                 del self._speeches[name]
                 yield frame(
-                    "done", name, codes=number + 1, seconds=STEP,
+                    "done",
+                    name,
+                    codes=number + 1,
+                    seconds=STEP,
                     cut_pieces=int(text.startswith("!limit")),
-                    timed=not text.startswith("!untimed"), pieces=pieces_of(text),
-                )  # fmt: skip
+                    timed=not text.startswith("!untimed"),
+                    pieces=pieces_of(text),
+                )
             elif (number + 1) % PIECE == 0:
                 self._paused.add(name)
                 yield frame("paused", name)

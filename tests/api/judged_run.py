@@ -20,8 +20,16 @@ def write_judged_run(folder: Path) -> Path:
     write_epoch(output, 1, loss=2.5)
     write_epoch(output, 2, loss=1.5)
     one = candidate(output, "epoch", 1, 1.0, words=0.8)
-    two = candidate(output, "epoch", 2, 1.0, words=0.3, ruled_out="Two sentences never end.",
-                    unfinished=2, remarks=["It speaks 20 % too fast."])  # fmt: skip
+    two = candidate(
+        output,
+        "epoch",
+        2,
+        1.0,
+        words=0.3,
+        ruled_out="Two sentences never end.",
+        unfinished=2,
+        remarks=["It speaks 20 % too fast."],
+    )
     write_evaluated(output, one, one, two)
     return output
 

@@ -50,11 +50,19 @@ def write_epoch(folder: Path, epoch: int, *, loss: float = 2.0, content: bytes =
         wave = np.sin(np.arange(24_000) / 24_000 * 2 * np.pi * hertz).astype("float32")
         soundfile.write(run.samples / f"epoch_{epoch}_{what}.wav", wave, 24_000)
     sidecar = {
-        "epoch": epoch, "checkpoint_sha256": written.sha256, "text": "Hello.", "device": "cpu",
-        "mode": "in_process", "reason": "no GPU", "seconds": 1.0, "audio_seconds": 1.0,
-        "sample_rate": 24_000, "similarity": 0.5, "ending": "good",
+        "epoch": epoch,
+        "checkpoint_sha256": written.sha256,
+        "text": "Hello.",
+        "device": "cpu",
+        "mode": "in_process",
+        "reason": "no GPU",
+        "seconds": 1.0,
+        "audio_seconds": 1.0,
+        "sample_rate": 24_000,
+        "similarity": 0.5,
+        "ending": "good",
         "words": [{"word": "Hello", "start_time": 0.1, "end_time": 0.6}],
-    }  # fmt: skip
+    }
     (run.samples / f"epoch_{epoch}_output.json").write_text(json.dumps(sidecar))
     with run.metrics.open("a") as file:
         for step in (epoch * 10 - 1, epoch * 10):
@@ -71,9 +79,7 @@ def write_blend(folder: Path, epoch: int, share: float, content: bytes = b"a ble
     write_manifest(run.best_blend_manifest, manifest)
 
 
-def write_learned_decoder(
-    folder: Path, epoch: int, share: float = 1.0, content: bytes = b"tensors"
-) -> None:
+def write_learned_decoder(folder: Path, epoch: int, share: float = 1.0, content: bytes = b"tensors") -> None:
     """Writes a decoder for the weights of an existing epoch, or of the base (0)."""
     run = RunFolder(folder)
     weights = (epoch, share, sha256_of_epoch(run, epoch)) if epoch else (0, 0.0, "")
@@ -87,12 +93,7 @@ def sha256_of_epoch(run: RunFolder, epoch: int) -> str:
 
 
 def candidate(
-    folder: Path,
-    kind: CandidateKind,
-    epoch: int = 0,
-    share: float = 0.0,
-    words: float = 0.5,
-    **more: object,
+    folder: Path, kind: CandidateKind, epoch: int = 0, share: float = 0.0, words: float = 0.5, **more: object
 ) -> Candidate:
     """A judged candidate with three sentences; the first two have recordings."""
     run = RunFolder(folder)
@@ -105,18 +106,28 @@ def candidate(
         if number < 2:
             soundfile.write(sounds / name, wave.astype("float32"), 24_000)
         wav = f"samples/evaluation/{name}" if number < 2 else None
-        said.append(SpokenSentence(text, "built_in", number, 0.5, 0.5, 11, 9, "finished",
-                                   {"words": words, "voice": None}, wav))  # fmt: skip
+        said.append(
+            SpokenSentence(
+                text, "built_in", number, 0.5, 0.5, 11, 9, "finished", {"words": words, "voice": None}, wav
+            )
+        )
     against = None if kind == "base" else MeanInterval(words - 0.5, words - 0.6, words - 0.4, 3)
-    figures = {"words": JudgeFigure(words, words - 0.1, words + 0.1, 3, against),
-               "voice": JudgeFigure(0.2, 0.1, 0.3, 3, against)}  # fmt: skip
+    figures = {
+        "words": JudgeFigure(words, words - 0.1, words + 0.1, 3, against),
+        "voice": JudgeFigure(0.2, 0.1, 0.3, 3, against),
+    }
     given: dict[str, object] = {
-        "unfinished": 0, "cut": 0, "babbling": 0, "judges": figures, "validation_audio_loss": None,
-        "indistinguishable_from_base": kind == "base", "ruled_out": None, "remarks": [],
-    } | more  # fmt: skip
+        "unfinished": 0,
+        "cut": 0,
+        "babbling": 0,
+        "judges": figures,
+        "validation_audio_loss": None,
+        "indistinguishable_from_base": kind == "base",
+        "ruled_out": None,
+        "remarks": [],
+    } | more
     sha256 = "" if kind == "base" else sha256_of_epoch(run, epoch)
-    return Candidate(kind, epoch, share, sha256, **given, seconds=1.0, device="cpu",
-                     sentences=said)  # fmt: skip
+    return Candidate(kind, epoch, share, sha256, **given, seconds=1.0, device="cpu", sentences=said)
 
 
 def write_evaluated(folder: Path, best: Candidate | None, *others: Candidate) -> None:
@@ -124,11 +135,21 @@ def write_evaluated(folder: Path, best: Candidate | None, *others: Candidate) ->
     run = RunFolder(folder)
     verdict = None
     if best is not None:
-        verdict = Verdict(best.kind, best.epoch, best.share, "It speaks best.", "", False,
-                          best.checkpoint_sha256)  # fmt: skip
+        verdict = Verdict(
+            best.kind, best.epoch, best.share, "It speaks best.", "", False, best.checkpoint_sha256
+        )
     candidates = [candidate(folder, "base"), *others]
     write_evaluation(
         run.evaluation_file,
-        Evaluation("2026-11-22T20:00:00+00:00", "en", {"name": "demo", "sha256": "0" * 64},
-                   "5" * 64, JUDGES, {"clips": 9}, {"words": 0.04}, candidates, verdict),
-    )  # fmt: skip
+        Evaluation(
+            "2026-11-22T20:00:00+00:00",
+            "en",
+            {"name": "demo", "sha256": "0" * 64},
+            "5" * 64,
+            JUDGES,
+            {"clips": 9},
+            {"words": 0.04},
+            candidates,
+            verdict,
+        ),
+    )

@@ -48,9 +48,14 @@ def made(kind: str, sound: np.ndarray, rate: int = 48_000, channels: int = 1) ->
 
 
 def muxed(
-    container: str, codec: str, sound: np.ndarray, rate: int = 48_000, layout: str = "mono",
-    out: Any = None, **options: str,
-) -> bytes:  # fmt: skip
+    container: str,
+    codec: str,
+    sound: np.ndarray,
+    rate: int = 48_000,
+    layout: str = "mono",
+    out: Any = None,
+    **options: str,
+) -> bytes:
     out = out or io.BytesIO()
     with av.open(out, "w", format=container, options=options) as file:
         stream: Any = file.add_stream(codec, rate=rate, layout=layout)
@@ -58,9 +63,7 @@ def muxed(
     return out.getvalue()
 
 
-def write(
-    file: Any, stream: Any, sound: np.ndarray, rate: int = 48_000, layout: str = "mono"
-) -> None:
+def write(file: Any, stream: Any, sound: np.ndarray, rate: int = 48_000, layout: str = "mono") -> None:
     pcm = np.repeat((sound * 32767).astype("<i2"), 1 + (layout == "stereo")).reshape(1, -1)
     frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout=layout)
     frame.sample_rate, frame.pts = rate, 0

@@ -18,9 +18,7 @@ def main() -> int:
     given, defaults = sys.argv[1:], ["8", "60", ""]
     folder, port, slots, queue, deadline, key = given + defaults[len(given) - 3 :]
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    settings = settings_in(
-        Path(folder), api_port=int(port), api_key=SecretStr(key) if key else None
-    )
+    settings = settings_in(Path(folder), api_port=int(port), api_key=SecretStr(key) if key else None)
     how = fake_child(settings)
     limits = replace(QUICK, slots=int(slots), queue=int(queue), deadline=float(deadline))
     return serve(settings, how, limits)

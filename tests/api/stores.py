@@ -40,6 +40,9 @@ def add_voice(service: Running, name: str) -> httpx.Response:
 
 
 VOICES = Store(
-    "/v1/voices", "voice", "voices", add_voice,
+    "/v1/voices",
+    "voice",
+    "voices",
+    add_voice,
     changing=lambda service: [add_voice(service, "Anna").json()["preview"]],
-)  # fmt: skip
+)

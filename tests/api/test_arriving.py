@@ -5,9 +5,7 @@ import shutil
 from api.arriving import bytes_below, free_bytes
 
 
-def test_a_folder_that_is_not_there_yet_has_the_room_of_the_disk_it_will_be_on(
-    tmp_path, monkeypatch
-):
+def test_a_folder_that_is_not_there_yet_has_the_room_of_the_disk_it_will_be_on(tmp_path, monkeypatch):
     asked = []
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: asked.append(path) or usage)

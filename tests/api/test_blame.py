@@ -73,9 +73,7 @@ def test_json_in_another_encoding_is_told(service, path):
 
 def test_a_form_that_is_none_is_still_told(service):
     answer = service.client.post(
-        "/v1/voices",
-        content=b"nothing",
-        headers={"content-type": "multipart/form-data; boundary=x"},
+        "/v1/voices", content=b"nothing", headers={"content-type": "multipart/form-data; boundary=x"}
     )
     assert answer.status_code in (400, 422)
 
@@ -103,10 +101,13 @@ def test_a_voice_that_is_deleted_while_its_request_waits_is_404(service, monkeyp
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("POST", "/v1/nothing", 404), ("PUT", "/nothing", 404), ("POST", "/audio/speech", 404),
-        ("PATCH", "/v1/audio/speech", 405), ("POST", "/v1/audio/speech", 413),
+        ("POST", "/v1/nothing", 404),
+        ("PUT", "/nothing", 404),
+        ("POST", "/audio/speech", 404),
+        ("PATCH", "/v1/audio/speech", 405),
+        ("POST", "/v1/audio/speech", 413),
     ],
-)  # fmt: skip
+)
 def test_an_unknown_path_is_unknown_whatever_its_body(service, method, path, status):
     answer = service.client.request(method, path, content=bytes(1 << 20))
     assert answer.status_code == status, answer.text
@@ -115,8 +116,10 @@ def test_an_unknown_path_is_unknown_whatever_its_body(service, method, path, sta
 
 def test_an_upgrade_is_answered_as_http_and_gives_no_advice(service, caplog):
     headers = {
-        "connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13",
+        "connection": "Upgrade",
+        "upgrade": "websocket",
+        "sec-websocket-version": "13",
         "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
-    }  # fmt: skip
+    }
     assert service.client.get("/livez", headers=headers).status_code == 200
     assert not [one for one in caplog.messages if "websocket" in one.lower() or "pip" in one]

@@ -13,18 +13,18 @@ from tests.api.heard import refused
 CHAT = "http://localhost:3000"
 KEY = "correct-horse"
 PREFLIGHT = {
-    "Origin": CHAT, "Access-Control-Request-Method": "POST",
+    "Origin": CHAT,
+    "Access-Control-Request-Method": "POST",
     "Access-Control-Request-Headers": "authorization,content-type,x-stainless-os",
-    "Access-Control-Request-Private-Network": "true", "Authorization": "",
-}  # fmt: skip
+    "Access-Control-Request-Private-Network": "true",
+    "Authorization": "",
+}
 
 
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service with a key, one allowed page, and one name of this machine."""
-    settings = settings_in(
-        tmp_path_factory.mktemp("listed"), api_key=KEY, api_allowed_origins=(CHAT,)
-    )
+    settings = settings_in(tmp_path_factory.mktemp("listed"), api_key=KEY, api_allowed_origins=(CHAT,))
     with running(settings) as found:
         found.client.headers["Authorization"] = f"Bearer {KEY}"
         yield found
@@ -35,8 +35,10 @@ def test_a_preflight_of_a_named_page_is_answered_without_a_key(listed):
     https://wicg.github.io/private-network-access"""
     answer = listed.client.options("/v1/audio/speech", headers=PREFLIGHT)
     assert answer.status_code == 200
-    told = {name: answer.headers.get(f"access-control-allow-{name}") for name in
-            ("origin", "methods", "headers", "credentials", "private-network")}  # fmt: skip
+    told = {
+        name: answer.headers.get(f"access-control-allow-{name}")
+        for name in ("origin", "methods", "headers", "credentials", "private-network")
+    }
     assert (told["origin"], told["credentials"], told["private-network"]) == (CHAT, None, "true")
     assert "POST" in told["methods"] and "x-stainless-os" in told["headers"]
     assert "Origin" in answer.headers["vary"]
@@ -57,8 +59,7 @@ def test_a_named_page_reads_what_the_headers_say_and_why_it_is_refused(listed):
 
 def test_no_other_page_is_let_in(listed):
     other = {**PREFLIGHT, "Origin": "http://localhost:3001"}
-    answers = [listed.client.request(how, "/v1/audio/speech", headers=other)
-               for how in ("OPTIONS", "POST")]  # fmt: skip
+    answers = [listed.client.request(how, "/v1/audio/speech", headers=other) for how in ("OPTIONS", "POST")]
     assert [refused(one) for one in answers] == [(403, "foreign_origin")] * 2
     answers.append(listed.client.get("/v1/voices", headers={"Origin": other["Origin"]}))
     assert not any("access-control-allow-origin" in one.headers for one in answers)

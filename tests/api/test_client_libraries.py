@@ -41,23 +41,39 @@ class ClientLibrary:
 
 
 LIBRARIES = (
-    ClientLibrary("openai_python.py", ("openai==3.54.0",),
-                  "whole.wav whole.pcm whole.mp3 whole.flac whole.opus whole.aac "
-                  "streamed.wav streamed.pcm streamed.mp3 events.pcm",
-                  "`audio.speech.create`, its streaming response, events; both clients"),
-    ClientLibrary("litellm_speech.py", ("litellm==1.106.2",),
-                  "whole.wav whole.mp3 whole.pcm", "`speech()`"),
-    ClientLibrary("livekit_agents.py", ("livekit-plugins-openai==1.8.9",),
-                  "frames.padded decoded_by_it.lossy",
-                  "`openai.TTS` of LiveKit Agents, as samples and as its decoded MP3"),
-    ClientLibrary("openai_agents.py", ("openai-agents[voice]==0.24.0",), "chunks.pcm",
-                  "the speech model of the Agents SDK's voice pipeline"),
-    ClientLibrary("openai_node.mjs", ("openai@6.49.0",),
-                  "whole.wav whole.mp3 whole.pcm streamed.pcm",
-                  "npm: `audio.speech.create`, whole and streamed"),
-    ClientLibrary("ai_sdk.mjs", ("ai@6.0.326", "@ai-sdk/openai@3.0.141"), "whole.wav whole.mp3",
-                  "npm: `generateSpeech` of Vercel's AI SDK"),
-)  # fmt: skip
+    ClientLibrary(
+        "openai_python.py",
+        ("openai==3.54.0",),
+        "whole.wav whole.pcm whole.mp3 whole.flac whole.opus whole.aac "
+        "streamed.wav streamed.pcm streamed.mp3 events.pcm",
+        "`audio.speech.create`, its streaming response, events; both clients",
+    ),
+    ClientLibrary("litellm_speech.py", ("litellm==1.106.2",), "whole.wav whole.mp3 whole.pcm", "`speech()`"),
+    ClientLibrary(
+        "livekit_agents.py",
+        ("livekit-plugins-openai==1.8.9",),
+        "frames.padded decoded_by_it.lossy",
+        "`openai.TTS` of LiveKit Agents, as samples and as its decoded MP3",
+    ),
+    ClientLibrary(
+        "openai_agents.py",
+        ("openai-agents[voice]==0.24.0",),
+        "chunks.pcm",
+        "the speech model of the Agents SDK's voice pipeline",
+    ),
+    ClientLibrary(
+        "openai_node.mjs",
+        ("openai@6.49.0",),
+        "whole.wav whole.mp3 whole.pcm streamed.pcm",
+        "npm: `audio.speech.create`, whole and streamed",
+    ),
+    ClientLibrary(
+        "ai_sdk.mjs",
+        ("ai@6.0.326", "@ai-sdk/openai@3.0.141"),
+        "whole.wav whole.mp3",
+        "npm: `generateSpeech` of Vercel's AI SDK",
+    ),
+)
 
 
 @pytest.fixture(scope="module")

@@ -83,16 +83,41 @@ def judged(
     # The first answer takes the longest, and schemathesis waits for ten seconds.
     assert service.client.get("/openapi.json").status_code == 200
     return subprocess.run(
-        [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run",
-         f"{service.address}/openapi.json", "--phases", phases, "--max-examples", str(examples),
-         "--mode", "all", "--exclude-path", "/events", "--request-timeout", "60", "--no-color",
-         "--generation-deterministic", "--max-response-time", "30", *more],
-        cwd=folder, capture_output=True, text=True, check=False,
+        [
+            sys.executable,
+            "-m",
+            "schemathesis.cli",
+            "--config-file",
+            str(config),
+            "run",
+            f"{service.address}/openapi.json",
+            "--phases",
+            phases,
+            "--max-examples",
+            str(examples),
+            "--mode",
+            "all",
+            "--exclude-path",
+            "/events",
+            "--request-timeout",
+            "60",
+            "--no-color",
+            "--generation-deterministic",
+            "--max-response-time",
+            "30",
+            *more,
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
         env={
-            **os.environ, "PYTHONPATH": str(ROOT), "SCHEMATHESIS_HOOKS": "tests.api.contract_hooks",
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "SCHEMATHESIS_HOOKS": "tests.api.contract_hooks",
             "CONTRACT_NOTES": str(folder / NOTES),
         },
-    )  # fmt: skip
+    )
 
 
 def alive_and_unhurt(service: Running) -> None:
@@ -107,20 +132,21 @@ def declared(service: Running) -> set[tuple[str, str]]:
     document = service.client.get("/openapi.json").json()
     return {
         (f"{method.upper()} {path}", media_type)
-        for path, operations in document["paths"].items() if path != "/events"
+        for path, operations in document["paths"].items()
+        if path != "/events"
         for method, operation in operations.items()
-        for status, answer in operation["responses"].items() if status.startswith("2")
+        for status, answer in operation["responses"].items()
+        if status.startswith("2")
         for media_type in answer.get("content", {"": {}})
-    }  # fmt: skip
+    }
 
 
 def reached(folder: Path) -> set[tuple[str, str]]:
     """Every operation that succeeded, with each media type of a successful answer."""
     lines = (folder / NOTES).read_text(encoding="utf-8").splitlines()
     return {
-        (operation, media_type) for operation, status, media_type in map(json.loads, lines)
-        if status < 300
-    }  # fmt: skip
+        (operation, media_type) for operation, status, media_type in map(json.loads, lines) if status < 300
+    }
 
 
 def test_a_few_examples_of_the_operations_that_speak_and_of_voices(service, tmp_path):
@@ -145,11 +171,12 @@ def test_many_examples_of_each_operation(service, tmp_path, part):
     # one (tests/api/routes/test_voice_files.py has both).
     asked = {one for one in declared(service) if re.search(PARTS[part], one[0].split()[1])}
     never = {
-        ("GET /", "text/html"), ("DELETE /v1/runs/{run_id}", ""),
+        ("GET /", "text/html"),
+        ("DELETE /v1/runs/{run_id}", ""),
         ("POST /v1/datasets/{dataset}/recordings", "application/json"),
         ("POST /v1/voices/import", "application/json"),
         ("GET /v1/voices/{voice_id}/file", "application/zip"),
-    }  # fmt: skip
+    }
     found = reached(tmp_path)
     any_type = "GET /v1/books/{book}/files/{file}"
     if any_type in {operation for operation, _ in found}:

@@ -46,19 +46,27 @@ def body_of(refusal: APIError, path: str) -> dict[str, Any]:
 def test_the_body_is_a_problem_and_headers_say_what_to_do():
     refusal = APIError(422, "invalid_request", "/x/y.wav is no sound.", param="file")
     assert body_of(refusal, "/v1/runs") == {
-        "type": "about:blank#invalid_request", "title": HTTPStatus(422).phrase, "status": 422,
-        "detail": "y.wav is no sound.", "code": "invalid_request", "request_id": "r1",
+        "type": "about:blank#invalid_request",
+        "title": HTTPStatus(422).phrase,
+        "status": 422,
+        "detail": "y.wav is no sound.",
+        "code": "invalid_request",
+        "request_id": "r1",
         "param": "file",
-    }  # fmt: skip
+    }
     assert APIError(503, "queue_full", "Later.", retry_after=7).headers == {"Retry-After": "7"}
     assert APIError(401, "unauthorized", "No.").headers == {"WWW-Authenticate": "Bearer"}
 
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(401, "authentication_error"), (429, "rate_limit_error"), (503, "server_error"),
-     (422, "invalid_request_error")],
-)  # fmt: skip
+    [
+        (401, "authentication_error"),
+        (429, "rate_limit_error"),
+        (503, "server_error"),
+        (422, "invalid_request_error"),
+    ],
+)
 def test_openais_clients_find_theirs_inside(status, kind):
     found = body_of(APIError(status, "some", "Why.", param="voice"), "/v1/audio/speech")
     assert found["error"] == {"message": "Why.", "type": kind, "code": "some", "param": "voice"}
@@ -66,14 +74,18 @@ def test_openais_clients_find_theirs_inside(status, kind):
 
 @pytest.mark.parametrize(
     ("method", "path", "there"),
-    [("POST", "/audio/speech", True), ("GET", "/models", True), ("GET", "/voices", True),
-     ("GET", "/audio/speeches", False), ("POST", "/audio/speeches", False), ("GET", "/x", False)],
-)  # fmt: skip
+    [
+        ("POST", "/audio/speech", True),
+        ("GET", "/models", True),
+        ("GET", "/voices", True),
+        ("GET", "/audio/speeches", False),
+        ("POST", "/audio/speeches", False),
+        ("GET", "/x", False),
+    ],
+)
 def test_an_address_without_v1_is_told_the_right_one(shared_service, method, path, there):
     """Many clients need the address with /v1 but are configured without it."""
-    answer = shared_service.client.request(
-        method, path, json={"input": "x"} if method == "POST" else None
-    )
+    answer = shared_service.client.request(method, path, json={"input": "x"} if method == "POST" else None)
     assert answer.status_code in (404, 405)
     assert (f"Did you mean /v1{path}?" in answer.json()["detail"]) is there
     assert answer.status_code == 404 or not there
@@ -95,20 +107,13 @@ def test_json_where_a_form_is_taken_is_told_so(shared_service, path):
         (b'["x"]', "application/json", 422, "The body must be a JSON object, such as"),
         (b'{"input": "x"}', "application/x-www-form-urlencoded", 415, "Send JSON"),
         (b'{"input": "x"}', "text/plain", 415, "Send JSON with the header `Content-Type: applicat"),
-        (
-            b"\xff\xfe\x00",
-            "application/json",
-            400,
-            "The body is not UTF-16-LE: byte 0x00 at position 2",
-        ),
+        (b"\xff\xfe\x00", "application/json", 400, "The body is not UTF-16-LE: byte 0x00 at position 2"),
         (b"null", "application/json", 422, "The body must be a JSON object, such as"),
         (b"[" * 50_000, "application/json", 400, "The body does not match its Content-Type."),
     ],
 )
 def test_a_body_that_is_none_is_told_why(shared_service, content, kind, status, words):
-    answer = shared_service.client.post(
-        "/v1/audio/speech", content=content, headers={"content-type": kind}
-    )
+    answer = shared_service.client.post("/v1/audio/speech", content=content, headers={"content-type": kind})
     assert (answer.status_code, answer.json()["detail"][: len(words)]) == (status, words)
 
 

@@ -17,19 +17,29 @@ from tests.installed import has, missing
 
 KEY = "correct-horse"
 # Answered without a key on purpose: the page that asks for it, the reference, and probes.
-OPEN = {
-    ("GET", "/"), ("GET", "/docs"), ("GET", "/livez"), ("GET", "/readyz"),
-    ("GET", "/page/style.css"),
-}  # fmt: skip
+OPEN = {("GET", "/"), ("GET", "/docs"), ("GET", "/livez"), ("GET", "/readyz"), ("GET", "/page/style.css")}
 # Paths outside the routers: the document, and the page's files.
 MORE = {("GET", "/openapi.json"), ("GET", "/page/style.css"), ("GET", "/nothing/here")}
 JSON = b'{"input": "x", "name": "x", "text": "x", "language": "en"}'
 SECRET = "this is nobody's business"
 TRICKS = (
-    "..", "../../secret", "..%2fsecret", "..%2f..%2fsecret", "%2e%2e%2f%2e%2e%2fsecret",
-    "%2e%2e", "..%5c..%5csecret", "%252e%252e%252fsecret", "....//....//secret", "%2fetc%2fpasswd",
-    "secret%00", "%00", "%ff%fe", "x" * 3_000, "~", "secret",
-)  # fmt: skip
+    "..",
+    "../../secret",
+    "..%2fsecret",
+    "..%2f..%2fsecret",
+    "%2e%2e%2f%2e%2e%2fsecret",
+    "%2e%2e",
+    "..%5c..%5csecret",
+    "%252e%252e%252fsecret",
+    "....//....//secret",
+    "%2fetc%2fpasswd",
+    "secret%00",
+    "%00",
+    "%ff%fe",
+    "x" * 3_000,
+    "~",
+    "secret",
+)
 
 
 class Answer(NamedTuple):
@@ -51,9 +61,7 @@ def filled(path: str, value: str = "1") -> str:
     return re.sub(r"\{\w+\}", lambda _: value, path)
 
 
-def ask(
-    service: Running, method: str, path: str, size: int | None = None, **headers: str
-) -> Answer:
+def ask(service: Running, method: str, path: str, size: int | None = None, **headers: str) -> Answer:
     """Sends the path unchanged: no client normalises it. size: of a body that is not sent."""
     line = http.client.HTTPConnection(service.address.removeprefix("http://"), timeout=30)
     with contextlib.closing(line):
@@ -94,10 +102,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def test_the_routes_are_those_of_the_document(free, tmp_path):
     """These tests see all routes: the document is generated from the application."""
     document = build(settings_in(tmp_path)).openapi()
-    told = {
-        (method.upper(), path) for path, operations in document["paths"].items()
-        for method in operations
-    }  # fmt: skip
+    told = {(method.upper(), path) for path, operations in document["paths"].items() for method in operations}
     assert len(told) > (20 if missing() else 45)
     # Hidden in the document: the page that shows it, and an address of xtts-api-server with one
     # more slash.
@@ -119,9 +124,7 @@ def test_each_asks_for_the_key(locked):
 def test_none_answers_to_a_name_that_a_site_has_pointed_here(free):
     """With DNS rebinding the page has the same origin."""
     sent = {"host": "evil.example", "origin": "http://evil.example"}
-    found = {
-        one: ask(free, one[0], filled(one[1]), **sent)[:2] for one in routes_of(free) | MORE
-    }  # fmt: skip
+    found = {one: ask(free, one[0], filled(one[1]), **sent)[:2] for one in routes_of(free) | MORE}
     assert set(found.values()) == {(403, "foreign_host")}, found
 
 

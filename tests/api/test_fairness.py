@@ -33,9 +33,7 @@ def client_at(service: str, address: str) -> httpx.Client:
 
 
 @pytest.mark.parametrize(("low_memory", "slots"), [(True, 2), (False, None)])
-def test_with_little_memory_two_requests_at_most_are_spoken_in_parallel(
-    tmp_path, low_memory, slots
-):
+def test_with_little_memory_two_requests_at_most_are_spoken_in_parallel(tmp_path, low_memory, slots):
     state = build(settings_in(tmp_path, low_memory=low_memory)).state.service
     assert state.engine.limits.slots == slots
 
@@ -144,10 +142,15 @@ def test_the_backend_that_computes_is_told_to_prometheus(tmp_path):
     ("text", "header", "value", "event", "metric"),
     [
         ("!limit", "x-cut-pieces", "1", '"cut_pieces": 1', "tts_cut_pieces_total"),
-        ("!broken", "x-faulty-pieces", "unfinished", '"ending": "unfinished"',
-         'tts_faulty_pieces_total{ending="unfinished"}'),
+        (
+            "!broken",
+            "x-faulty-pieces",
+            "unfinished",
+            '"ending": "unfinished"',
+            'tts_faulty_pieces_total{ending="unfinished"}',
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_piece_that_did_not_end_well_is_told(service, caplog, text, header, value, event, metric):
     """In the headers of a complete answer, in the last event, in the log and in the metrics."""
     caplog.set_level(logging.WARNING, "api")
@@ -247,8 +250,9 @@ def overloaded(service: Running, num_stalled: int) -> Iterator[list[int]]:
 
     threads = [
         threading.Thread(target=speak, args=(f"127.0.0.{caller}", seed), daemon=True)
-        for caller in range(1, 5) for seed in range(36)
-    ]  # fmt: skip
+        for caller in range(1, 5)
+        for seed in range(36)
+    ]
     with contextlib.ExitStack() as stalled:
         for thread in threads:
             thread.start()

@@ -74,5 +74,11 @@ def test_make_serve_speaks_without_a_key_and_on_loopback_only(tmp_path):
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(TORN_DOWN_SECONDS)
     assert sorted(path.name for path in folder.iterdir() if path.name[0] != ".") == [
-        "Makefile", "api", "machine", "pyproject.toml", "requirements.lock", "voices", "xtts",
-    ]  # fmt: skip
+        "Makefile",
+        "api",
+        "machine",
+        "pyproject.toml",
+        "requirements.lock",
+        "voices",
+        "xtts",
+    ]

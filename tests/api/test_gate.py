@@ -21,10 +21,22 @@ def test_the_key_opens(sent):
 
 @pytest.mark.parametrize(
     "sent",
-    ["", "Bearer", "Bearer ", f"Bearer {KEY[:1]}", f"Bearer {KEY[:-1]}", f"Bearer {KEY}r",
-     f"Bearer {KEY.upper()}", f"Basic {KEY}", f"Token {KEY}", KEY, f" {KEY}",
-     f"Bearer Bearer {KEY}", "Bearer ü"],
-)  # fmt: skip
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        f"Bearer {KEY[:1]}",
+        f"Bearer {KEY[:-1]}",
+        f"Bearer {KEY}r",
+        f"Bearer {KEY.upper()}",
+        f"Basic {KEY}",
+        f"Token {KEY}",
+        KEY,
+        f" {KEY}",
+        f"Bearer Bearer {KEY}",
+        "Bearer ü",
+    ],
+)
 def test_nothing_else_opens(sent):
     """Neither a part of the key, nor a longer one, nor another scheme."""
     refusal = refuse_key(KEY, Headers({"authorization": sent}))

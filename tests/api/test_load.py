@@ -98,8 +98,12 @@ def test_three_times_too_much(tmp_path, monkeypatch):
     accepted = sorted(one.first_seconds for one in found if one.status == 200)
     refused = sorted(one.first_seconds for one in found if one.status == 503)
     print(f"{len(accepted)} spoken, {len(refused)} refused, {grown} kB more")
-    print([[round(times[int(share * len(times))], 3) for share in (0.5, 0.9, 0.95, 0.99)]
-           for times in (accepted, refused)])  # fmt: skip
+    print(
+        [
+            [round(times[int(share * len(times))], 3) for share in (0.5, 0.9, 0.95, 0.99)]
+            for times in (accepted, refused)
+        ]
+    )
     assert len(accepted) + len(refused) == len(found) and len(refused) > len(accepted) / 2
     assert accepted[int(0.99 * len(accepted))] < DEADLINE
     assert refused[int(0.99 * len(refused))] < 0.1
@@ -109,8 +113,16 @@ def test_three_times_too_much(tmp_path, monkeypatch):
 
 def test_ten_thousand_odd_inputs_cost_no_memory(tmp_path):
     with running(settings_in(tmp_path)) as service:
-        odd = [b"{", b"[]", b'{"input": ""}', b'{"input": "\\ud800"}', b'{"input": "\\u0000"}',
-               b'{"input": "x", "voice": "../x"}', b'{"input": 1e999}', b"\xff" * 100]  # fmt: skip
+        odd = [
+            b"{",
+            b"[]",
+            b'{"input": ""}',
+            b'{"input": "\\ud800"}',
+            b'{"input": "\\u0000"}',
+            b'{"input": "x", "voice": "../x"}',
+            b'{"input": 1e999}',
+            b"\xff" * 100,
+        ]
         sizes = []
         headers = {"content-type": "application/json"}
 

@@ -26,9 +26,7 @@ def test_help_lists_the_settings(capsys):
     assert ended.value.code == 0 and "--api-port 8005" in capsys.readouterr().out
 
 
-def test_while_it_serves_what_existed_before_is_no_garbage_and_what_comes_is_collected(
-    monkeypatch, tmp_path
-):
+def test_while_it_serves_what_existed_before_is_no_garbage_and_what_comes_is_collected(monkeypatch, tmp_path):
     during = list[tuple[bool, bool]]()
 
     def run(**_: object) -> None:

@@ -23,9 +23,7 @@ Sound = tuple[httpx.Response, bytes | None]
 Row = Callable[[Running], Iterator[Sound]]
 
 
-def spoken(
-    service: Running, path: str = "/v1/audio/speech", voice: str = "default"
-) -> Iterator[Sound]:
+def spoken(service: Running, path: str = "/v1/audio/speech", voice: str = "default") -> Iterator[Sound]:
     body = {"input": TEXT, "voice": voice}
     for form in MEDIA_TYPES:
         for more in ({}, {"stream": True}):

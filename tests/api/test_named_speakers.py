@@ -24,9 +24,7 @@ def own(speaking: Running) -> dict[str, set[bytes]]:
 
 def openai_voice(service: Running, name: str) -> bytes:
     client = OpenAI(base_url=f"{service.address}/v1", api_key="none", max_retries=0)
-    answer = client.audio.speech.create(
-        model="tts-1", input=TEXT, voice=name, response_format="pcm"
-    )
+    answer = client.audio.speech.create(model="tts-1", input=TEXT, voice=name, response_format="pcm")
     return answer.content
 
 
@@ -35,15 +33,19 @@ def openai_style(service: Running, name: str) -> bytes:
     client = OpenAI(base_url=f"{service.address}/v1", api_key="none", max_retries=0)
     person, _, style = name.partition(":")
     answer = client.audio.speech.create(
-        model="tts-1", input=TEXT, voice=person, response_format="pcm",
+        model="tts-1",
+        input=TEXT,
+        voice=person,
+        response_format="pcm",
         instructions=f"Please {style or 'speak'} to me.",
-    )  # fmt: skip
+    )
     return answer.content
 
 
 CLIENTS: dict[str, Callable[[Running, str], bytes]] = {
-    "openai": openai_voice, "openai, instructions": openai_style,
-}  # fmt: skip
+    "openai": openai_voice,
+    "openai, instructions": openai_style,
+}
 
 
 @pytest.mark.parametrize("name", NAMES)

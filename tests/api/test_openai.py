@@ -76,7 +76,5 @@ def test_a_stream_of_signs_alone_is_a_short_silence(service, text):
     ) as answer:
         sound = answer.read()
     assert answer.status_code == 200 and sound == bytes(len(sound)) and 0 < len(sound) <= 48_000
-    events = service.client.post(
-        "/v1/audio/speech", json={"input": text, "stream_format": "sse"}
-    ).text
+    events = service.client.post("/v1/audio/speech", json={"input": text, "stream_format": "sse"}).text
     assert "speech.audio.done" in events

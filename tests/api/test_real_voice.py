@@ -66,9 +66,12 @@ def test_sixteen_streams_are_what_each_is_alone(service):
 
     def ask(seed):
         body = {
-            "input": TEXTS[seed % len(TEXTS)], "seed": seed, "response_format": "pcm",
-            "speed": (1.0, 1.0, 0.8)[seed % 3], "temperature": (None, 0.7, 0)[seed % 3],
-        }  # fmt: skip
+            "input": TEXTS[seed % len(TEXTS)],
+            "seed": seed,
+            "response_format": "pcm",
+            "speed": (1.0, 1.0, 0.8)[seed % 3],
+            "temperature": (None, 0.7, 0)[seed % 3],
+        }
         answer = service.client.post("/v1/audio/speech", json=body)
         assert answer.status_code == 200, answer.text
         return answer.content

@@ -37,11 +37,19 @@ def test_origins_and_hosts_are_lists_as_browsers_write_them():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("ORIGINS", "*"), ("ORIGINS", "null"), ("ORIGINS", "localhost:3000"),
-     ("ORIGINS", "https://*.example"), ("ORIGINS", "https://a.example/page"),
-     ("ORIGINS", "http://user@a.example"), ("HOSTS", "*"), ("HOSTS", "http://nas.lan"),
-     ("HOSTS", "nas.lan:8005"), ("HOSTS", "a..b")],
-)  # fmt: skip
+    [
+        ("ORIGINS", "*"),
+        ("ORIGINS", "null"),
+        ("ORIGINS", "localhost:3000"),
+        ("ORIGINS", "https://*.example"),
+        ("ORIGINS", "https://a.example/page"),
+        ("ORIGINS", "http://user@a.example"),
+        ("HOSTS", "*"),
+        ("HOSTS", "http://nas.lan"),
+        ("HOSTS", "nas.lan:8005"),
+        ("HOSTS", "a..b"),
+    ],
+)
 def test_what_is_no_origin_or_host_name_is_refused_by_name(name, value):
     with pytest.raises(SettingsError, match=f"API_ALLOWED_{name} is .*; allowed: ") as caught:
         loaded(f"API_ALLOWED_{name}={value}")

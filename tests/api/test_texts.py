@@ -30,10 +30,16 @@ pytestmark = pytest.mark.slow
 
 LONG = "Everybody heard the old bell once more. "
 HURTING = [
-    ("en", "9" * 307), ("en", "0" * 4096), ("en", "0" * 4095), ("en", "a-" * 2048),
-    ("en", "1€" * 2048), ("en", "word " * 400), ("en", "你好 world"), ("en", "999999999999 " * 300),
+    ("en", "9" * 307),
+    ("en", "0" * 4096),
+    ("en", "0" * 4095),
+    ("en", "a-" * 2048),
+    ("en", "1€" * 2048),
+    ("en", "word " * 400),
+    ("en", "你好 world"),
+    ("en", "999999999999 " * 300),
     *NUMBERED.items(),
-]  # fmt: skip
+]
 
 
 @contextlib.contextmanager

@@ -37,8 +37,11 @@ print(*sorted({name.partition(".")[0] for name in sys.modules}))
 def test_the_service_itself_imports_no_torch(tmp_path, backend):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path), backend],
-        capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.split())
     assert {"api", "uvicorn", "xtts"} <= loaded

@@ -26,19 +26,15 @@ SMALLEST = {
         "--sentences 4 --threads 1",
     ],
     "memory": [""],
-    "nearness": [
-        "--voice demo --person train/data/evaluation/voices --sentences 2 --seeds 1",
-    ],
+    "nearness": ["--voice demo --person train/data/evaluation/voices --sentences 2 --seeds 1"],
     "serving": ["--rounds 1"],
     "speaking": [
-        "--rounds 1 --codes 12 --folder {base}"
-        " --precisions fp32,int8,int4,auto,onnx-fp32,onnx-int8",
-        "--rounds 1 --codes 12 --folder {base} --precisions int8 --layers 2"
-        " --small-precisions fp32",
+        "--rounds 1 --codes 12 --folder {base} --precisions fp32,int8,int4,auto,onnx-fp32,onnx-int8",
+        "--rounds 1 --codes 12 --folder {base} --precisions int8 --layers 2 --small-precisions fp32",
     ],
     "text": [""],
     "training": ["--rounds 1 --threads 1 --folder {base}"],
-}  # fmt: skip
+}
 ROWS_HERE = ["coqui", "ours auto", "ours LOW_MEMORY", "onnx LOW_MEMORY"]
 # Every listed benchmark. Without a smallest mode it runs as is, and the next test fails.
 MODES = [
@@ -81,9 +77,8 @@ def test_it_ends_and_every_row_has_figures(name, arguments, base, tmp_path):
     skip_without_what_it_needs(name, arguments)
     words = arguments.format(base=base, tmp=tmp_path).split()
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", name, *words],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "benchmarks", name, *words], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     if name == "gpu":
         found = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))["parts"]

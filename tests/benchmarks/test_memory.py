@@ -64,9 +64,7 @@ def test_a_gpus_peak_begins_when_the_mode_before_is_gone(monkeypatch):
     held, peak = [30], [30]  # a learner of the previous mode, not collected yet
     monkeypatch.setattr("gc.collect", lambda: held.clear())
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    monkeypatch.setattr(
-        torch.cuda, "reset_peak_memory_stats", lambda: peak.__setitem__(0, sum(held))
-    )
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: peak.__setitem__(0, sum(held)))
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: peak[0])
 
     def work() -> None:

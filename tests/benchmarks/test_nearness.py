@@ -22,9 +22,12 @@ PEOPLE = [DEMO / "reference.wav", *sorted(Path("train/data/evaluation/voices").g
 
 
 def spoken(
-    campplus: float, resemblyzer: float = 0.0, errors: int = 0, words: int = 4,
+    campplus: float,
+    resemblyzer: float = 0.0,
+    errors: int = 0,
+    words: int = 4,
     endings: frozenset[Ending] = frozenset(),
-) -> JudgedSentence:  # fmt: skip
+) -> JudgedSentence:
     figures = dict.fromkeys(nearness.AVERAGED, 1.0)
     named = figures | {"campplus": campplus, "resemblyzer": resemblyzer}
     return JudgedSentence(named, errors, words, endings, bool(endings))
@@ -97,10 +100,7 @@ def test_rows_have_shares_and_endings():
     near = {"mean": 0.9, "standard_error": 0.01}
     own = dict.fromkeys(nearness.ENCODERS, near)
     ended = [frozenset(), frozenset({Ending.CUT}), frozenset({Ending.UNFINISHED, Ending.CUT})]
-    voices = {
-        "base": [[spoken(0.1, 0.5)]],
-        "served": [[spoken(0.5, 0.7, endings=one)] for one in ended],
-    }
+    voices = {"base": [[spoken(0.1, 0.5)]], "served": [[spoken(0.5, 0.7, endings=one)] for one in ended]}
     voices["base"] *= 3
     found = nearness.rows(own, voices)
     assert list(found) == ["own", "base", "served"]
@@ -177,9 +177,7 @@ def test_known_cases_are_in_order(name):
     draw = torch.Generator().manual_seed(0)
     noise = float(person @ judge.embedding(0.1 * torch.randn(32_000, generator=draw)))
     own = [float(person @ clip) for clip in clips[8:]]
-    others = [
-        float(person @ judge.embedding(audio.read(path, outside_judges.RATE))) for path in PEOPLE
-    ]
+    others = [float(person @ judge.embedding(audio.read(path, outside_judges.RATE))) for path in PEOPLE]
     assert min(own) > max(others) + 0.2
     assert others[0] > noise
     if name == "campplus":  # GE2E places noise among strangers: 0.61 against 0.46 to 0.67

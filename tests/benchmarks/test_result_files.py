@@ -12,11 +12,17 @@ from benchmarks.goals import Goal
 from benchmarks.result_files import ResultError
 
 WHOLE = {
-    "subject": "Speaking", "title": "A sentence", "machine": "2 cores",
-    "command": ".venv/bin/python -m benchmarks speaking", "load": "quiet", "date": "2026-11-25",
-    "commit": "0a1b2c3", "recorded": "by the benchmark", "rounds": 3,
+    "subject": "Speaking",
+    "title": "A sentence",
+    "machine": "2 cores",
+    "command": ".venv/bin/python -m benchmarks speaking",
+    "load": "quiet",
+    "date": "2026-11-25",
+    "commit": "0a1b2c3",
+    "recorded": "by the benchmark",
+    "rounds": 3,
     "figures": {"ours": {"seconds": 2.0}, "coqui": {"seconds": 6.0, "v1.5": 4}},
-}  # fmt: skip
+}
 
 
 @pytest.fixture

@@ -46,8 +46,7 @@ def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder):
         lambda base: synthetic.torch_voice(base, "fp32").say(REQUEST),
         lambda base: synthetic.torch_voice(base, "int8", low=True).begin(REQUEST),
         pytest.param(
-            lambda base: synthetic.onnx_voice(base, "fp32", 1).begin(REQUEST),
-            marks=pytest.mark.slow,
+            lambda base: synthetic.onnx_voice(base, "fp32", 1).begin(REQUEST), marks=pytest.mark.slow
         ),
     ],
     ids=["torch", "low memory", "onnx"],

@@ -9,14 +9,7 @@ import pytest
 
 from benchmarks import texts
 from demo_voice import speaking
-from demo_voice.text.sentences import (
-    Grammar,
-    LongGrammar,
-    is_judged,
-    judged_texts,
-    plain,
-    sentences,
-)
+from demo_voice.text.sentences import Grammar, LongGrammar, is_judged, judged_texts, plain, sentences
 from tests.demo_voice.few_words import FEW_WORDS
 
 LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 5), (6, 8), (9, 12), (13, 18), (19, 25), (26, 35), (36, 40))

@@ -14,10 +14,18 @@ def test_groups_mix_short_and_long_clips():
 
 def test_a_summary_is_the_median_and_tells_its_spread():
     passes = [
-        {"seconds": s, "audio_seconds": 48.0, "clips": 8, "data_seconds": 1.0, "busy_share": 0.5,
-         "peak_gb": 2.0, "loss": loss, "load": 1.0}
+        {
+            "seconds": s,
+            "audio_seconds": 48.0,
+            "clips": 8,
+            "data_seconds": 1.0,
+            "busy_share": 0.5,
+            "peak_gb": 2.0,
+            "loss": loss,
+            "load": 1.0,
+        }
         for s, loss in ((4.0, 7.0), (2.0, 6.0), (40.0, 5.0))
-    ]  # fmt: skip
+    ]
     found = training.summary(passes)
     assert found["audio_seconds_per_second"] == 12.0 and found["clips_per_second"] == 2.0
     assert (found["least_seconds"], found["most_seconds"]) == (2.0, 40.0)

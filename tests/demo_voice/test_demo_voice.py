@@ -8,16 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from demo_voice import (
-    carrying,
-    codec,
-    listener,
-    packaging,
-    pretraining,
-    speaking,
-    speech,
-    vocoder,
-)
+from demo_voice import carrying, codec, listener, packaging, pretraining, speaking, speech, vocoder
 from demo_voice.__main__ import FILES, LEARNING, Making
 from demo_voice.recipe import CHARACTERS, SHORT
 from demo_voice.speech import Mels, Speech
@@ -175,9 +166,7 @@ def test_a_stage_names_the_earlier_one_that_is_missing(tmp_path):
     at = Workplace(SHORT, tmp_path, torch.device("cpu"), 0.0)
     for part in (codec, listener, pretraining, vocoder):
         stage = part.__name__.rpartition(".")[2]
-        with pytest.raises(
-            SotaqueError, match=f"{stage}.pt is missing. Run the stage {stage} first"
-        ):
+        with pytest.raises(SotaqueError, match=f"{stage}.pt is missing. Run the stage {stage} first"):
             part.load(at)
 
 

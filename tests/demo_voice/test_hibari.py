@@ -37,6 +37,4 @@ def test_each_phone_lasts_as_long_as_its_sound(monkeypatch, joint):
     voiced = spoken.pitch.flatten() > 0
     sounds = np.array([p.mean() for p in np.array_split(np.abs(spoken.wave), voiced.size)]) > 500
     assert (voiced == sounds).mean() > 0.95
-    assert np.median(spoken.pitch[spoken.pitch > 0]) == pytest.approx(
-        np.log2(200 * joint), abs=0.01
-    )
+    assert np.median(spoken.pitch[spoken.pitch > 0]) == pytest.approx(np.log2(200 * joint), abs=0.01)

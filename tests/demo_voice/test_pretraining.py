@@ -36,9 +36,16 @@ def batch() -> tuple[Rows, list[list[torch.Tensor]]]:
     references = torch.stack([nn.functional.pad(one, (0, 100 - one.shape[1])) for one in heard])
     columns = [torch.tensor(column) for column in zip(*LENGTHS, strict=True)]
     rows = Rows(
-        padded(texts, batch_first=True), columns[0], padded(codes, batch_first=True), columns[1],
-        references, columns[2], torch.arange(3), torch.zeros(3, 31, 320), torch.zeros(3, 31, 4),
-    )  # fmt: skip
+        padded(texts, batch_first=True),
+        columns[0],
+        padded(codes, batch_first=True),
+        columns[1],
+        references,
+        columns[2],
+        torch.arange(3),
+        torch.zeros(3, 31, 320),
+        torch.zeros(3, 31, 4),
+    )
     return rows, [texts, codes, heard]
 
 

@@ -47,8 +47,12 @@ def test_a_person_with_little_speech_counts_as_five(tmp_path):
     (tmp_path / "metadata.csv").write_text(line, encoding="utf-8")
     phrases = list(recordings.read(tmp_path))
     assert [phrase.person for phrase in phrases] == [
-        "anna", "anna@0.87", "anna@0.93", "anna@1.08", "anna@1.16"
-    ]  # fmt: skip
+        "anna",
+        "anna@0.87",
+        "anna@0.93",
+        "anna@1.08",
+        "anna@1.16",
+    ]
     pitches = [recordings.spoken(phrase).pitch for phrase in phrases]
     heights = [2.0 ** float(pitch[pitch > 0].mean()) for pitch in pitches]
     assert [round(height / heights[0], 2) for height in heights] == [1.0, 0.87, 0.93, 1.08, 1.16]

@@ -81,18 +81,11 @@ def low_memory(device: str) -> dict[str, Any]:
 def refused_fft(device: str, folder: Path) -> dict[str, Any]:
     """The check and a complete run with a libcufft that refuses every plan."""
     library = build_shim(folder)
-    environ = {
-        **ProbeChild().environ,
-        "LD_PRELOAD": str(library),
-        "XDG_CACHE_HOME": str(folder / "cache"),
-    }
+    environ = {**ProbeChild().environ, "LD_PRELOAD": str(library), "XDG_CACHE_HOME": str(folder / "cache")}
     index = int(device.partition(":")[2] or 0)
     gpus = probe(folder=folder / "cache", child=ProbeChild(environ=environ))
     gpu = gpus[index]
-    check = {
-        "outcome": gpu.outcome, "failed": sorted(gpu.failed), "reason": gpu.reason,
-        "works": gpu.works,
-    }  # fmt: skip
+    check = {"outcome": gpu.outcome, "failed": sorted(gpu.failed), "reason": gpu.reason, "works": gpu.works}
     return {"check": check, "run": run_of_one_epoch(folder / "run", environ, device)}
 
 
@@ -113,12 +106,14 @@ def run_of_one_epoch(folder: Path, environ: Mapping[str, str], device: str) -> d
     """`python -m train` on the embedded model with 8 clips: exit code and the sample's sidecar."""
     synthetic.write_dataset(folder / "data")
     command = measuring.training_command(
-        folder, base_model="demo", dataset_dir=folder / "data", num_epochs=1,
-        sample_text="One two three.", device=device,
-    )  # fmt: skip
-    done = subprocess.run(
-        command, env=dict(environ), stdout=sys.stderr, timeout=LIMIT_SECONDS, check=False
+        folder,
+        base_model="demo",
+        dataset_dir=folder / "data",
+        num_epochs=1,
+        sample_text="One two three.",
+        device=device,
     )
+    done = subprocess.run(command, env=dict(environ), stdout=sys.stderr, timeout=LIMIT_SECONDS, check=False)
     sidecar = folder / "output" / "samples" / "epoch_1_output.json"
     told = json.loads(sidecar.read_text()) if sidecar.exists() else {}
     kept = {key: told.get(key) for key in ("mode", "device", "reason", "seconds", "audio_seconds")}

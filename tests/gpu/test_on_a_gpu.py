@@ -55,14 +55,10 @@ def test_training_is_the_cpus_within_rounding(device, precision):
     if precision == "bf16" and not torch.cuda.is_bf16_supported():
         pytest.skip("This GPU has no bf16.")
     here = a_learner(dropout=0.0)
-    there = Learner(
-        copy.deepcopy(here.gpt), replace(here.config, precision=precision), device=device
-    )
+    there = Learner(copy.deepcopy(here.gpt), replace(here.config, precision=precision), device=device)
     # At this scale no gradient overflows; otherwise the first steps would only lower it and change
     # no weight.
-    there.scaler = torch.amp.grad_scaler.GradScaler(
-        "cuda", init_scale=1024.0, enabled=precision == "fp16"
-    )
+    there.scaler = torch.amp.grad_scaler.GradScaler("cuda", init_scale=1024.0, enabled=precision == "fp16")
     for seed in range(5):
         wanted, found = (train_step(one, a_batch(seed)) for one in (here, there))
         assert found.loss == pytest.approx(wanted.loss, rel=OFF[precision])
@@ -156,9 +152,7 @@ def test_bf16_speaks_near_the_cpus_bf16(device):
 def test_rows_with_adapters_change_no_bit_of_each_other_or_of_those_without(device):
     """Rows without adapters are replayed as a graph when alone, but not next to the others."""
     gpt = new_gpt(MEDIUM, seed=0).to(device).eval().requires_grad_(False)
-    adapters = [None] + [
-        Adapter(gpt, random_adapter(MEDIUM, seed, rank=8), 1.0, "") for seed in (1, 2, 3)
-    ]
+    adapters = [None] + [Adapter(gpt, random_adapter(MEDIUM, seed, rank=8), 1.0, "") for seed in (1, 2, 3)]
     latents = torch.randn(1, NUM_LATENTS, MEDIUM.width, device=device)
     text = torch.arange(2, 40, device=device)
 

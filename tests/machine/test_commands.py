@@ -64,9 +64,13 @@ def test_a_printed_command_runs_where_the_program_was_started(where, tmp_path):
     command = printed(started if where != "activated" else str(python), folder, path)
     assert command == f"{started} -m xtts speak --help"
     done = subprocess.run(
-        ["sh", "-c", command], cwd=folder, env={"PATH": path, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        ["sh", "-c", command],
+        cwd=folder,
+        env={"PATH": path, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert f"usage: {started} -m xtts speak" in done.stdout
 
 
@@ -110,10 +114,15 @@ def test_the_console_script_names_itself(started, typed, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(sys, "argv", [started.format(bin=tmp_path / "bin", here=tmp_path)])
     for words, verb in {
-        "train": "train", "train run --seed 1": "train --seed 1", "train --seed": "train --seed",
-        "train export --to DIR": "export --to DIR", "xtts doctor": "doctor", "xtts": "",
-        "api": "serve", "extras.imagined": "imagined",
-    }.items():  # fmt: skip
+        "train": "train",
+        "train run --seed 1": "train --seed 1",
+        "train --seed": "train --seed",
+        "train export --to DIR": "export --to DIR",
+        "xtts doctor": "doctor",
+        "xtts": "",
+        "api": "serve",
+        "extras.imagined": "imagined",
+    }.items():
         assert commands.program(words) == f"{typed} {verb}".rstrip()
     assert commands.program("benchmarks gpu").endswith(" -m benchmarks gpu")
     assert commands.make("serve") == f"{typed} serve"
@@ -133,9 +142,7 @@ def test_an_extra_of_a_wheel_is_installed_from_where_the_wheel_came(monkeypatch,
 
 @pytest.mark.parametrize("target", commands.ARGUMENTS)
 def test_the_makefile_runs_the_same_modules(target):
-    (line,) = [
-        one for one in (ROOT / "Makefile").read_text().splitlines() if one.startswith(f"{target}:")
-    ]
+    (line,) = [one for one in (ROOT / "Makefile").read_text().splitlines() if one.startswith(f"{target}:")]
     assert line.endswith("@$(RUN) " + commands.ARGUMENTS[target].removeprefix("-m "))
 
 

@@ -28,9 +28,7 @@ def script(tmp_path, monkeypatch) -> Path:
     """The console script as pip writes it, on the PATH and in sys.argv."""
     path = tmp_path / "bin/sotaque"
     path.parent.mkdir()
-    path.write_text(
-        f"#!{sys.executable}\nimport sys\nfrom machine.console import main\nsys.exit(main())\n"
-    )
+    path.write_text(f"#!{sys.executable}\nimport sys\nfrom machine.console import main\nsys.exit(main())\n")
     path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -110,9 +108,7 @@ def test_what_a_verb_refuses_is_told_by_its_own_name(script, capsys):
 
 
 def test_a_command_in_a_message_is_the_verb_of_the_script(script):
-    own = {
-        name: module.removesuffix(".__main__") for name, module in extras.verbs("sotaque").items()
-    }
+    own = {name: module.removesuffix(".__main__") for name, module in extras.verbs("sotaque").items()}
     for name in console.verbs():
         module = {"serve": "api", **own}.get(name)
         program_of = "xtts" if name in xtts.modules() else "train"
@@ -130,9 +126,7 @@ def test_a_command_in_a_message_is_the_verb_of_the_script(script):
     ],
 )
 def test_the_script_ends_with_the_code_of_the_verb(script, words, code, told):
-    done = subprocess.run(
-        ["sotaque", *words], cwd=script.parent, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["sotaque", *words], cwd=script.parent, capture_output=True, text=True, check=False)
     assert done.returncode == code and told in done.stdout + done.stderr
 
 
@@ -140,9 +134,8 @@ def test_a_closed_pipe_is_no_error(script):
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        ["sotaque", "speak", "--help"], cwd=script.parent, stdout=writing, stderr=subprocess.PIPE,
-        check=False,
-    )  # fmt: skip
+        ["sotaque", "speak", "--help"], cwd=script.parent, stdout=writing, stderr=subprocess.PIPE, check=False
+    )
     os.close(writing)
     assert done.returncode == 0 and done.stderr == b""
 

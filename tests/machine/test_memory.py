@@ -72,7 +72,11 @@ def test_onednn_keeps_the_code_of_few_shapes(own, known):
     inherited = {name: value for name, value in os.environ.items() if "ONEDNN" not in name}
     done = subprocess.run(
         [sys.executable, "-c", program],
-        capture_output=True, text=True, timeout=120, check=True, env=inherited,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        env=inherited,
+    )
     made = [line for line in done.stdout.splitlines() if ",convolution," in line]
     assert made and any("cache_hit" in line for line in made) is known, done.stdout

@@ -17,9 +17,7 @@ def test_an_answer_is_kept_whole():
 
 def test_no_command_to_the_terminal_comes_through():
     """A program's output is shown, so it must not clear the screen, rename the window or ring."""
-    said = (
-        "\\033[2J\\033]0;mine\\007red: \\033[1;31mGPU\\033[0m\\tis\\a lost\\b\\r\\n\\302\\233 0\\n"
-    )
+    said = "\\033[2J\\033]0;mine\\007red: \\033[1;31mGPU\\033[0m\\tis\\a lost\\b\\r\\n\\302\\233 0\\n"
     found = run_with_timeout(("sh", "-c", f"printf '{said}'; printf '{said}' >&2; exit 9"), 20)
     assert found.out == found.errors == "red: GPU\tis lost\n 0\n"
 
@@ -31,8 +29,7 @@ def test_ctrl_c_ends_what_was_asked_too(tmp_path):
     # A shell starts background jobs with SIGINT ignored; undo that, as on a terminal.
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     code = (
-        f"{heard}; from machine.process import run_with_timeout;"
-        f"run_with_timeout(('sh', '-c', {asked!r}), 50)"
+        f"{heard}; from machine.process import run_with_timeout;run_with_timeout(('sh', '-c', {asked!r}), 50)"
     )
     asking = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     pid = int(written(note))

@@ -26,9 +26,15 @@ def both():
 def by_coqui(coqui, latents: Tensor, tokens: Tensor, penalty: float):
     """Greedy codes, and the margin between Coqui's two best scores at each step."""
     codes, found = coqui.generate(
-        latents, tokens[None], do_sample=False, num_beams=1, repetition_penalty=penalty,
-        max_new_tokens=COUNT, return_dict_in_generate=True, output_scores=True,
-    )  # fmt: skip
+        latents,
+        tokens[None],
+        do_sample=False,
+        num_beams=1,
+        repetition_penalty=penalty,
+        max_new_tokens=COUNT,
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
     margins = [float(-torch.diff(score[0].topk(2).values)) for score in found.scores]
     return codes[0], margins
 
@@ -37,8 +43,7 @@ def by_coqui(coqui, latents: Tensor, tokens: Tensor, penalty: float):
 # apply to the placeholders of the prefix as well.
 @pytest.mark.parametrize("penalty", [1.0, 5.0, 10.0])
 @pytest.mark.parametrize(
-    "text",
-    [pytest.param(text, marks=pytest.mark.slow if text % 4 else ()) for text in range(20)],
+    "text", [pytest.param(text, marks=pytest.mark.slow if text % 4 else ()) for text in range(20)]
 )
 def test_greedy_codes_equal_coquis(both, penalty, text):
     coqui, ours = both
@@ -66,8 +71,11 @@ def test_latents_of_the_steps_equal_coquis_second_pass(both):
     said = TorchUtterance(ours, rules, torch.Generator(), COUNT)
     (spoken,) = decode(ours, latents, [(tokens, said)])
     again = coqui(
-        tokens[None], torch.tensor([len(tokens)]), torch.tensor(spoken.codes)[None],
+        tokens[None],
+        torch.tensor([len(tokens)]),
+        torch.tensor(spoken.codes)[None],
         torch.tensor([len(spoken.codes) * coqui.code_stride_len]),
-        cond_latents=latents, return_latent=True,
-    )  # fmt: skip
+        cond_latents=latents,
+        return_latent=True,
+    )
     assert torch.allclose(torch.stack(spoken.latents[: len(spoken.codes)]), again[0], atol=1e-4)

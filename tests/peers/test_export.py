@@ -27,10 +27,15 @@ from xtts.workers.decoder_learning import published_names
 
 # A small XTTS-v2 learning part; Coqui's vocoder and speaker encoder have only one size.
 SMALL = {
-    "gpt_layers": 2, "gpt_n_model_channels": 64, "gpt_n_heads": 2, "decoder_input_dim": 64,
-    "gpt_num_audio_tokens": 66, "gpt_start_audio_token": 64, "gpt_stop_audio_token": 65,
+    "gpt_layers": 2,
+    "gpt_n_model_channels": 64,
+    "gpt_n_heads": 2,
+    "decoder_input_dim": 64,
+    "gpt_num_audio_tokens": 66,
+    "gpt_start_audio_token": 64,
+    "gpt_stop_audio_token": 65,
     "gpt_max_audio_tokens": 40,
-}  # fmt: skip
+}
 FULL = {"gpt_num_audio_tokens": 1026, "gpt_start_audio_token": 1024, "gpt_stop_audio_token": 1025}
 
 
@@ -83,19 +88,14 @@ def loaded_by_coqui(folder: Path) -> Any:
 def check_spoken(xtts: Any, width: int, text: str = "hello there.", language: str = "en") -> None:
     torch.manual_seed(0)
     speaker = torch.nn.functional.normalize(torch.randn(1, 512, 1), dim=1)
-    spoken = xtts.inference(
-        text, language, torch.randn(1, 32, width), speaker, repetition_penalty=2.0
-    )
+    spoken = xtts.inference(text, language, torch.randn(1, 32, width), speaker, repetition_penalty=2.0)
     waveform = torch.as_tensor(spoken["wav"])
     assert waveform.numel() > 1_000
     assert bool(torch.isfinite(waveform).all())
 
 
 def check_weights(
-    xtts: Any,
-    checkpoint: Path,
-    base: Path,
-    decoder: Mapping[str, torch.Tensor] = MappingProxyType({}),
+    xtts: Any, checkpoint: Path, base: Path, decoder: Mapping[str, torch.Tensor] = MappingProxyType({})
 ) -> None:
     """Every tensor in Coqui's model is the checkpoint's, the learned decoder's or the base's."""
     found = xtts.state_dict()
@@ -103,9 +103,7 @@ def check_weights(
     before = read_tensors(base / "model.pth")
     for name, tensor in before.items():
         expected = learned.get(name, tensor)
-        rows = (
-            len(found[name]) if name.startswith(("gpt.text_embedding", "gpt.text_head")) else None
-        )
+        rows = len(found[name]) if name.startswith(("gpt.text_embedding", "gpt.text_head")) else None
         assert torch.equal(found[name], expected[:rows] if rows else expected), name
     assert any(name.startswith("hifigan_decoder.speaker_encoder.torch_spec.") for name in before)
 

@@ -44,9 +44,8 @@ def coqui_losses(coqui, batch: dict):
 
 def our_rows(batch: dict, shape: GPTShape, **options) -> PackedBatch:
     return pack(
-        batch["tokens"], batch["codes"], list(batch["mels"]), shape,
-        **{"stop_input": False, **options},
-    )  # fmt: skip
+        batch["tokens"], batch["codes"], list(batch["mels"]), shape, **{"stop_input": False, **options}
+    )
 
 
 def check_losses_and_gradients(shape: GPTShape, seconds: list[float]) -> None:

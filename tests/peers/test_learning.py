@@ -25,13 +25,9 @@ def batches() -> list[dict]:
     return [a_batch(SMALL, lengths[n % 4], seed=n) for n in range(BATCHES)]
 
 
-def coquis_curve(
-    coqui: torch.nn.Module, steps: int, rate: float = RATE
-) -> Iterator[tuple[float, float]]:
+def coquis_curve(coqui: torch.nn.Module, steps: int, rate: float = RATE) -> Iterator[tuple[float, float]]:
     """(text, audio) losses of plain fp32 training."""
-    optimizer = torch.optim.AdamW(
-        coqui.parameters(), lr=rate, betas=(0.9, 0.96), eps=1e-8, weight_decay=0.0
-    )
+    optimizer = torch.optim.AdamW(coqui.parameters(), lr=rate, betas=(0.9, 0.96), eps=1e-8, weight_decay=0.0)
     learned = batches()
     for step in range(steps):
         text, audio = coqui_losses(coqui, learned[step % BATCHES])
@@ -42,14 +38,11 @@ def coquis_curve(
         yield text.item(), audio.item()
 
 
-def our_curve(
-    gpt: GPT, steps: int, precision: str, rate: float = RATE
-) -> Iterator[tuple[float, float]]:
+def our_curve(gpt: GPT, steps: int, precision: str, rate: float = RATE) -> Iterator[tuple[float, float]]:
     """The same with the trainer's step and packed batches."""
     recipe = OptimizationConfig(
-        learning_rate=rate, warmup_steps=1, weight_decay=0.0, gradient_clip=1.0,
-        precision=precision, seed=0,
-    )  # fmt: skip
+        learning_rate=rate, warmup_steps=1, weight_decay=0.0, gradient_clip=1.0, precision=precision, seed=0
+    )
     learner = Learner(gpt, recipe)
     learned = [Batch(our_rows(batch, SMALL), (), 0.0) for batch in batches()]
     for step in range(steps):
@@ -62,17 +55,13 @@ def test_fifty_steps_follow_coquis_within_a_thousandth():
     coqui = coqui_gpt(SMALL).train()
     ours = ours_from(coqui, SMALL)
     pairs = list(zip(coquis_curve(coqui, 50), our_curve(ours, 50, "fp32"), strict=True))
-    furthest = max(
-        abs(a - b) for theirs, found in pairs for a, b in zip(theirs, found, strict=True)
-    )
+    furthest = max(abs(a - b) for theirs, found in pairs for a, b in zip(theirs, found, strict=True))
     assert furthest < 1e-3, f"{furthest:.1e}"
     assert pairs[-1][1][1] < 0.8 * pairs[0][1][1], "neither of them learned"
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this CPU has no bf16 products"
-)
+@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this CPU has no bf16 products")
 def test_two_hundred_steps_in_bf16_end_within_one_percent_of_coquis():
     coqui = coqui_gpt(SMALL).train()
     ours = ours_from(coqui, SMALL)

@@ -29,9 +29,18 @@ def test_conditioning_mel(waveform, mel_stats):
     from TTS.tts.models.xtts import wav_to_mel_cloning
 
     theirs = wav_to_mel_cloning(
-        waveform, mel_norms=mel_stats, n_fft=2048, hop_length=256, win_length=1024, power=2,
-        normalized=False, sample_rate=22050, f_min=0, f_max=8000, n_mels=80,
-    )  # fmt: skip
+        waveform,
+        mel_norms=mel_stats,
+        n_fft=2048,
+        hop_length=256,
+        win_length=1024,
+        power=2,
+        normalized=False,
+        sample_rate=22050,
+        f_min=0,
+        f_max=8000,
+        n_mels=80,
+    )
     assert torch.allclose(conditioning_mel(waveform, mel_stats), theirs, atol=1e-5)
 
 
@@ -39,9 +48,13 @@ def test_speaker_mel(waveform):
     from TTS.encoder.models.resnet import ResNetSpeakerEncoder
 
     config = {
-        "fft_size": 512, "win_length": 400, "hop_length": 160, "sample_rate": 16000,
-        "preemphasis": 0.97, "num_mels": 64,
-    }  # fmt: skip
+        "fft_size": 512,
+        "win_length": 400,
+        "hop_length": 160,
+        "sample_rate": 16000,
+        "preemphasis": 0.97,
+        "num_mels": 64,
+    }
     encoder = ResNetSpeakerEncoder(
         layers=[1, 1, 1, 1], num_filters=[8, 8, 8, 8], use_torch_spec=True, audio_config=config
     )

@@ -22,9 +22,15 @@ from tests.models import tiny_base
 EPOCHS, STEPS_PER_EPOCH = 2, 3
 # Modules that a run imports late.
 _LATER = (
-    "train.setup", "torch.utils.tensorboard", "soundfile", "torchaudio.functional", "tqdm",
-    "TTS.tts.layers.xtts.dvae", "TTS.tts.layers.xtts.tokenizer", "torch._weights_only_unpickler",
-)  # fmt: skip
+    "train.setup",
+    "torch.utils.tensorboard",
+    "soundfile",
+    "torchaudio.functional",
+    "tqdm",
+    "TTS.tts.layers.xtts.dvae",
+    "TTS.tts.layers.xtts.tokenizer",
+    "torch._weights_only_unpickler",
+)
 
 
 def main() -> None:
@@ -72,16 +78,17 @@ class Nursery:
         self.told = folder / "told.log"
         self._server = subprocess.Popen(
             (sys.executable, "-m", "tests.train.nursery"),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         self.running = False
         self._answer()
 
     def start(self, words: Sequence[str], environ: Mapping[str, str], poison: str = "") -> int:
         """Starts a trainer; returns its process id, which is also its process group's."""
         assert self._server.stdin is not None and not self.running
-        asked = {"words": list(words), "environ": dict(environ), "poison": poison,
-                 "told": str(self.told)}  # fmt: skip
+        asked = {"words": list(words), "environ": dict(environ), "poison": poison, "told": str(self.told)}
         self._server.stdin.write(json.dumps(asked) + "\n")
         self._server.stdin.flush()
         self.running = True
@@ -116,16 +123,23 @@ class Ground:
     def words(self, name: str, **settings: object) -> list[str]:
         """The command line for the run in the folder `name`."""
         own = {
-            "BASE_MODEL": self.base, "DATASET_DIR": self.dataset,
-            "CACHE_DIR": self.folder / "cache", "OUTPUT_DIR": self.folder / name,
-            "RUNS_DIR": self.folder / name / "events", "NUM_EPOCHS": EPOCHS, "SEED": 5,
-            "BATCH_SECONDS": 2.2, "NUM_THREADS": 1, "DEVICE": "cpu", "SAMPLE_DEVICE": "off",
-            "TENSORBOARD": "off", "EVALUATE_RECOGNISER": "off",
-            "EVALUATE_NATURALNESS": "off", "LEARN_DECODER": "off",
-        }  # fmt: skip
-        return [
-            f"--{key.lower().replace('_', '-')}={value}" for key, value in (own | settings).items()
-        ]
+            "BASE_MODEL": self.base,
+            "DATASET_DIR": self.dataset,
+            "CACHE_DIR": self.folder / "cache",
+            "OUTPUT_DIR": self.folder / name,
+            "RUNS_DIR": self.folder / name / "events",
+            "NUM_EPOCHS": EPOCHS,
+            "SEED": 5,
+            "BATCH_SECONDS": 2.2,
+            "NUM_THREADS": 1,
+            "DEVICE": "cpu",
+            "SAMPLE_DEVICE": "off",
+            "TENSORBOARD": "off",
+            "EVALUATE_RECOGNISER": "off",
+            "EVALUATE_NATURALNESS": "off",
+            "LEARN_DECODER": "off",
+        }
+        return [f"--{key.lower().replace('_', '-')}={value}" for key, value in (own | settings).items()]
 
     def start(self, name: str, crash_at: str = "", poison: str = "", **settings: object) -> int:
         """Starts a trainer and returns its process id; `nursery.end` waits for it."""

@@ -90,16 +90,12 @@ def test_the_verb_writes_the_adapter_and_the_recording(run, tmp_path, caplog, ca
     words += ["--checkpoint", str(run.checkpoint_path(2))]
     assert main(words) == 0
     assert "an adapter of" in caplog.text and "rank 4" in caplog.text
-    assert {path.name for path in to.iterdir()} == {
-        "adapter.safetensors", "bundle.json", "reference.wav",
-    }  # fmt: skip
+    assert {path.name for path in to.iterdir()} == {"adapter.safetensors", "bundle.json", "reference.wav"}
     told = bundle.verify(to)
     assert (told.kind, told.epoch) == (bundle.ADAPTER, 2)
     assert told.base == run.verified(2).manifest.base
     assert (to / adapter_file.NAME).read_bytes() == run.adapter_path(2).read_bytes()
-    assert (to / "reference.wav").read_bytes() == (
-        run.samples / "epoch_2_reference.wav"
-    ).read_bytes()
+    assert (to / "reference.wav").read_bytes() == (run.samples / "epoch_2_reference.wav").read_bytes()
     assert main(words) == 2 and "--force" in capfd.readouterr().err
     assert main([*words, "--force"]) == 0
     assert main([*words, "--force", "--onnx"]) == 2

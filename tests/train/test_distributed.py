@@ -177,8 +177,14 @@ def test_alone_there_is_nobody_to_ask():
     assert all(one is other for one, other in zip(agreed(iter(made), ALONE, bool), made))
 
 
-TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2",
-            "MASTER_ADDR": "a", "MASTER_PORT": "1"}  # fmt: skip
+TORCHRUN = {
+    "RANK": "1",
+    "WORLD_SIZE": "4",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "2",
+    "MASTER_ADDR": "a",
+    "MASTER_PORT": "1",
+}
 
 
 def test_the_world_is_what_torchrun_says():
@@ -231,10 +237,18 @@ def test_two_nodes_on_loopback(tmp_path):
     out, children = tmp_path / "gradients.pt", []
     for _node in range(2):
         words = (
-            sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1",
-            "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:29471", f"--rdzv-id={os.getpid()}",
-            "-m", "tests.train.together", str(out),
-        )  # fmt: skip
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nnodes=2",
+            "--nproc-per-node=1",
+            "--rdzv-backend=c10d",
+            "--rdzv-endpoint=127.0.0.1:29471",
+            f"--rdzv-id={os.getpid()}",
+            "-m",
+            "tests.train.together",
+            str(out),
+        )
         environ = os.environ | {"OMP_NUM_THREADS": "1"}
         children.append(subprocess.Popen(words, env=environ))
     assert [child.wait(timeout=240) for child in children] == [0, 0]

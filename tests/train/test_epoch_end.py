@@ -23,9 +23,10 @@ def test_evaluating_changes_nothing():
 def test_validation_is_the_mean_over_tokens_not_over_batches():
     learner = a_learner()
     short = Batch(
-        pack([torch.tensor([3])], [torch.tensor([4])], [torch.zeros(80, 9)], SHAPE,
-             stop_input=False), (0,), 0.1,
-    )  # fmt: skip
+        pack([torch.tensor([3])], [torch.tensor([4])], [torch.zeros(80, 9)], SHAPE, stop_input=False),
+        (0,),
+        0.1,
+    )
     one, other = mean_losses(learner, [a_batch()]), mean_losses(learner, [short])
     both = mean_losses(learner, [a_batch(), short])
     many, few = 12 + 7 + 8, 5

@@ -50,9 +50,7 @@ def checkpoint(base: Path, tmp_path: Path) -> Path:
     return perturbed(base, tmp_path / "output")
 
 
-def perturbed(
-    base: Path, output_dir: Path, name: str | None = None, data_sha256: str = "d" * 64
-) -> Path:
+def perturbed(base: Path, output_dir: Path, name: str | None = None, data_sha256: str = "d" * 64) -> Path:
     """A checkpoint with each trained value of `base` plus 0.01, and its epoch's reference."""
     config = ModelConfig.read(base)
     fingerprint = Fingerprint.of(base, data_sha256, config.gpt, output_dir / "cache")
@@ -99,8 +97,12 @@ def test_the_verb_writes_a_voice_that_speaks_and_says_how_much_is_written(
     told = [line for line in caplog.messages if line.startswith("Writing model.pth: ")]
     assert told[-1].endswith("MB, left 0:00:00")
     assert {path.name for path in to.iterdir()} == {
-        "bundle.json", "config.json", "model.pth", "reference.wav", "vocab.json",
-    }  # fmt: skip
+        "bundle.json",
+        "config.json",
+        "model.pth",
+        "reference.wav",
+        "vocab.json",
+    }
     opened = load_voice(VoiceSpec(str(to)))
     same = load_voice(VoiceSpec(str(checkpoint)))
     assert torch.equal(opened.model.gpt.text_head.weight, same.model.gpt.text_head.weight)
@@ -178,10 +180,7 @@ def test_speakers_come_along_and_mel_statistics_go_into_the_weights(base, checkp
 def test_what_coquis_trainer_left_in_the_base_stays_behind(base, checkpoint, tmp_path):
     files = files_of(checkpoint, base)
     own = torch.load(base / "model.pth", weights_only=True)["model"]
-    left = {
-        "dvae.encoder.0.0.weight": torch.zeros(2),
-        "torch_mel_spectrogram_dvae.x": torch.ones(1),
-    }
+    left = {"dvae.encoder.0.0.weight": torch.zeros(2), "torch_mel_spectrogram_dvae.x": torch.ones(1)}
     prefixed = {f"xtts.{name}": tensor for name, tensor in own.items()}
     torch.save({"model": prefixed | left}, base / "model.pth")
     export(files, to := tmp_path / "voice")
@@ -243,9 +242,7 @@ def test_where_the_base_is_best_it_is_exported_as_the_person(base, checkpoint, r
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
 
-def test_where_the_best_epoch_is_gone_another_one_is_exported_and_that_is_said(
-    run, tmp_path, caplog
-):
+def test_where_the_best_epoch_is_gone_another_one_is_exported_and_that_is_said(run, tmp_path, caplog):
     judged(run, Verdict("blend", 7, 0.5, "The blend.", "", False, run.verified(7).sha256))
     assert export_best(run, tmp_path / "voice") == 0
     assert "checkpoint_epoch_7.pt is used instead" in caplog.text
@@ -267,9 +264,7 @@ def test_a_run_without_a_recording_is_exported_and_says_what_to_do(base, tmp_pat
 
 
 @pytest.mark.parametrize("onnx", [[], pytest.param(["--onnx", "int8"], marks=pytest.mark.slow)])
-def test_an_earlier_export_is_replaced_whole_and_only_where_that_is_said(
-    checkpoint, tmp_path, capsys, onnx
-):
+def test_an_earlier_export_is_replaced_whole_and_only_where_that_is_said(checkpoint, tmp_path, capsys, onnx):
     to = tmp_path / "voice"
     to.mkdir()  # an empty folder is not an obstacle
     command = ["export", "--checkpoint", str(checkpoint), "--to", str(to), *onnx]
@@ -285,9 +280,7 @@ def test_an_earlier_export_is_replaced_whole_and_only_where_that_is_said(
     assert not list(tmp_path.glob("*sotaque-part*"))
 
 
-def test_pronunciations_that_were_edited_in_an_export_stay_when_it_is_made_again(
-    base, checkpoint, tmp_path
-):
+def test_pronunciations_that_were_edited_in_an_export_stay_when_it_is_made_again(base, checkpoint, tmp_path):
     (checkpoint.parent.parent / PRONUNCIATIONS).write_text("Ana = Anna\n")
     to = exported(checkpoint, base, tmp_path / "voice")
     assert (to / PRONUNCIATIONS).read_text() == "Ana = Anna\n"
@@ -296,9 +289,7 @@ def test_pronunciations_that_were_edited_in_an_export_stay_when_it_is_made_again
     assert (to / PRONUNCIATIONS).read_text() == "Ana = Ah nah\n"
 
 
-def test_a_failed_export_leaves_what_a_killed_one_was_replacing(
-    base, checkpoint, tmp_path, monkeypatch
-):
+def test_a_failed_export_leaves_what_a_killed_one_was_replacing(base, checkpoint, tmp_path, monkeypatch):
     """It may be the only copy of the voice. What the killed one had begun to write goes."""
     only, begun = (tmp_path / f".voice.123.{name}sotaque-part" for name in ("old.", ""))
     for folder in (only, begun):
@@ -356,9 +347,7 @@ def test_a_full_disk_leaves_the_earlier_export(base, checkpoint, tmp_path, monke
 
 
 @pytest.mark.parametrize("operation", ["mkdir", "rename"])
-def test_a_disk_without_room_for_a_folder_or_name_is_full(
-    base, checkpoint, tmp_path, monkeypatch, operation
-):
+def test_a_disk_without_room_for_a_folder_or_name_is_full(base, checkpoint, tmp_path, monkeypatch, operation):
     to = exported(checkpoint, base, tmp_path / "voice")
     real = getattr(Path, operation)
 

@@ -105,10 +105,7 @@ def test_every_marked_point_is_killed_at():
 
 @pytest.mark.parametrize(
     "point",
-    [
-        pytest.param(point, marks=() if point in IN_MAKE_TEST else pytest.mark.slow)
-        for point in MARKED
-    ],
+    [pytest.param(point, marks=() if point in IN_MAKE_TEST else pytest.mark.slow) for point in MARKED],
 )
 def test_killed_at_a_marked_point(ground, whole, point):
     name = re.sub(r"\W", "-", point)
@@ -130,8 +127,12 @@ def test_killed_while_a_sample_is_spoken(ground, whole):
     port = free_port(26_100, "127.0.0.1")
     run = RunFolder(ground.folder / "mid-sample")
     # A worker may take longer to start than the limit of a step; this is not a hang.
-    every = {"SAMPLE_DEVICE": "cpu", "SAMPLE_TEXT": "One.", "TENSORBOARD": "on",
-             "TENSORBOARD_PORT": str(port)}  # fmt: skip
+    every = {
+        "SAMPLE_DEVICE": "cpu",
+        "SAMPLE_TEXT": "One.",
+        "TENSORBOARD": "on",
+        "TENSORBOARD_PORT": str(port),
+    }
     pid = ground.start("mid-sample", "mid-sample", poison="stall_seconds 1", **every)
     there: set[int] = set()
     while alive(pid):

@@ -24,9 +24,7 @@ OWN = {
 
 
 @pytest.mark.parametrize("verb", program.modules())
-def test_every_verb_is_told_and_helps_with_its_own_options_and_where_the_settings_are_told(
-    verb, capsys
-):
+def test_every_verb_is_told_and_helps_with_its_own_options_and_where_the_settings_are_told(verb, capsys):
     assert program.main(["--help"]) == 0
     assert f"\n{verb} " in capsys.readouterr().out
     with pytest.raises(SystemExit) as left:
@@ -48,9 +46,7 @@ def test_every_verb_is_told_and_helps_with_its_own_options_and_where_the_setting
         (["check", "--num-epochs", "many"], "NUM_EPOCHS is 'many'"),
     ],
 )
-def test_what_is_asked_for_wrongly_is_refused_before_anything_is_done(
-    monkeypatch, capsys, words, told
-):
+def test_what_is_asked_for_wrongly_is_refused_before_anything_is_done(monkeypatch, capsys, words, told):
     monkeypatch.setattr("train.verbs.check.run", lambda *_: pytest.fail("it was run"))
     assert program.main(words) == 2
     assert told in capsys.readouterr().err

@@ -33,9 +33,10 @@ OPTIONS = {
 }
 # The base's recommendations.
 ADVICE = {
-    "averages": {"ema_decay": 0.9}, "both": {"ema_decay": 0.9},
+    "averages": {"ema_decay": 0.9},
+    "both": {"ema_decay": 0.9},
     "frozen": {"freeze": "conditioning_*,text_head"},
-}  # fmt: skip
+}
 EPOCHS = 2
 
 
@@ -58,10 +59,7 @@ IN_MAKE_TEST = ("lora",)
 
 @pytest.mark.parametrize(
     "option",
-    [
-        pytest.param(option, marks=() if option in IN_MAKE_TEST else pytest.mark.slow)
-        for option in OPTIONS
-    ],
+    [pytest.param(option, marks=() if option in IN_MAKE_TEST else pytest.mark.slow) for option in OPTIONS],
 )
 def test_in_two_goes_as_in_one(workshop, monkeypatch, tmp_path, option):
     workshop = with_advice(workshop, tmp_path, **ADVICE.get(option, {}))
@@ -79,9 +77,7 @@ def test_checkpoints_with_adapters_and_averages_are_plain_checkpoints(workshop, 
     base = {n: t for n, t in read_tensors(workshop.base / "model.pth").items() if n in saved}
     assert {n: t.shape for n, t in saved.items()} == {n: t.shape for n, t in base.items()}
     moved = {n for n, tensor in saved.items() if not torch.equal(tensor, base[n].float())}
-    assert moved and all(
-        n.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")) for n in moved
-    )
+    assert moved and all(n.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")) for n in moved)
     gpt = load_gpt(read_tensors(workshop.base / "model.pth"), ModelConfig.read(workshop.base))
     gpt.load_state_dict(from_coqui(saved))
 
@@ -121,9 +117,7 @@ def test_the_average_that_the_base_recommends_is_made(workshop, tmp_path, caplog
 def test_a_run_that_is_no_longer_better_ends_early_and_says_so(workshop, monkeypatch, caplog):
     """Each epoch is worse than the previous one."""
     epochs = itertools.count(1.0)
-    monkeypatch.setattr(
-        epoch_end, "mean_losses", lambda *_: {"text_loss": 1.0, "audio_loss": next(epochs)}
-    )
+    monkeypatch.setattr(epoch_end, "mean_losses", lambda *_: {"text_loss": 1.0, "audio_loss": next(epochs)})
     worse = {"EARLY_STOPPING": "2", "SAVE_EVERY": "10", "BATCH_SECONDS": "3.6"}
     run = workshop.run("early", 8, **worse)
     validated = [one for one in losses(run) if one[0] == "validation"]
@@ -148,17 +142,20 @@ def test_a_blend_is_of_the_weights_that_the_epoch_was_saved_with(workshop, tmp_p
     """The blend uses the spoken weights: with merged adapters, and averaged."""
     workshop = with_advice(workshop, tmp_path, **ADVICE.get(option, {}))
     run = workshop.run(
-        f"{option} blended", 1, **OPTIONS[option], LEARNING_RATE="1e-2", SAMPLE_DEVICE="cpu",
-        SAMPLE_TEXT="One.", BLEND="0.5",
-    )  # fmt: skip
+        f"{option} blended",
+        1,
+        **OPTIONS[option],
+        LEARNING_RATE="1e-2",
+        SAMPLE_DEVICE="cpu",
+        SAMPLE_TEXT="One.",
+        BLEND="0.5",
+    )
     judged = read_evaluation(run.evaluation_file).find("blend", 1, 0.5)
     epoch = run.verified(1)
     assert judged.checkpoint_sha256 == epoch.sha256
     # The model says nothing and the base wins, so the verdict for the blend is set by hand.
     verdict = Verdict("blend", 1, 0.5, "", "", False, epoch.sha256)
-    write_evaluation(
-        run.evaluation_file, replace(read_evaluation(run.evaluation_file), verdict=verdict)
-    )
+    write_evaluation(run.evaluation_file, replace(read_evaluation(run.evaluation_file), verdict=verdict))
     keep_best_blend(checkpoints := Checkpoints(run, None), verdict, workshop.base)
     checkpoints.publish_best()
     blended = content(run.best_blend)["model"]

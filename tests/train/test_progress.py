@@ -23,8 +23,9 @@ def test_parts_of_any_size_count(monkeypatch, caplog):
         listening.add(60.0)
         listening.add(1740.0)
     assert caplog.messages == [
-        "Listening: 60 of 3600 s, left 0:19:40", "Listening: 1800 of 3600 s, left 0:00:40",
-    ]  # fmt: skip
+        "Listening: 60 of 3600 s, left 0:19:40",
+        "Listening: 1800 of 3600 s, left 0:00:40",
+    ]
     assert [progress.clock(one) for one in (-3.0, 59.9, 3723)] == ["0:00:00", "0:00:59", "1:02:03"]
 
 

@@ -36,13 +36,21 @@ class Workshop:
         recogniser and the learned decoder are off: they take seconds per run and are tested
         elsewhere."""
         own = {
-            "BASE_MODEL": self.base, "DATASET_DIR": self.dataset,
-            "CACHE_DIR": self.folder / "cache", "OUTPUT_DIR": self.folder / name,
-            "RUNS_DIR": self.folder / name / "events", "BATCH_SECONDS": 1.2, "SEED": 5,
-            "NUM_THREADS": 1, "DEVICE": "cpu", "SAMPLE_DEVICE": "off", "TENSORBOARD": "off",
-            "EVALUATE_RECOGNISER": "off", "EVALUATE_NATURALNESS": "off",
+            "BASE_MODEL": self.base,
+            "DATASET_DIR": self.dataset,
+            "CACHE_DIR": self.folder / "cache",
+            "OUTPUT_DIR": self.folder / name,
+            "RUNS_DIR": self.folder / name / "events",
+            "BATCH_SECONDS": 1.2,
+            "SEED": 5,
+            "NUM_THREADS": 1,
+            "DEVICE": "cpu",
+            "SAMPLE_DEVICE": "off",
+            "TENSORBOARD": "off",
+            "EVALUATE_RECOGNISER": "off",
+            "EVALUATE_NATURALNESS": "off",
             "LEARN_DECODER": "off",
-        }  # fmt: skip
+        }
         given = (own | settings).items()
         return [f"--{key.lower().replace('_', '-')}={value}" for key, value in given]
 
@@ -57,8 +65,10 @@ class Workshop:
         arguments = self.arguments(name, NUM_EPOCHS=str(epochs), **settings)
         return subprocess.Popen(
             (sys.executable, "-m", "train", *arguments),
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +144,10 @@ def test_a_run_writes_what_the_contract_names(straight):
     assert not straight.state_path(2).exists()
     best = json.loads(straight.best_file.read_text())
     validations = {epoch: loss for kind, epoch, _, loss, _ in records if kind == "validation"}
-    assert best == {"epoch": min(validations, key=validations.get),
-                    "validation_audio_loss": min(validations.values())}  # fmt: skip
+    assert best == {
+        "epoch": min(validations, key=validations.get),
+        "validation_audio_loss": min(validations.values()),
+    }
     assert validations[4] < validations[1]  # it learns
     data = straight.made_from().data
     assert data["clips"] == 11 and 0.1 < data["minutes"] < 1
@@ -164,9 +176,7 @@ def test_another_seed_is_another_run(workshop, straight):
 
 @pytest.mark.parametrize("save_every", ["1", "4"])
 @pytest.mark.slow
-def test_a_signal_while_validating_is_a_stop_inside_the_epoch(
-    workshop, straight, monkeypatch, save_every
-):
+def test_a_signal_while_validating_is_a_stop_inside_the_epoch(workshop, straight, monkeypatch, save_every):
     """Epochs that SAVE_EVERY leaves unsaved are not lost, and no record is logged twice."""
     validate = EpochEnd.validate
 
@@ -261,8 +271,10 @@ def test_every_epoch_is_judged_beside_the_base(heard):
     """The model says nothing, so the base is kept and the verdict says why."""
     found = read_evaluation(heard.evaluation_file)
     assert [(one.kind, one.epoch) for one in found.candidates[:3]] == [
-        ("base", 0), ("epoch", 1), ("epoch", 2),
-    ]  # fmt: skip
+        ("base", 0),
+        ("epoch", 1),
+        ("epoch", 2),
+    ]
     assert {len(one.sentences) for one in found.candidates} == {len(found.candidates[0].sentences)}
     best = json.loads(heard.best_file.read_text())
     assert best["schema"] == 2 and best["reason"] == found.verdict.reason

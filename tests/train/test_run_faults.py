@@ -199,8 +199,7 @@ def test_a_signal_before_the_first_step_ends_at_once(ground, whole):
 
 
 @pytest.mark.parametrize(
-    "num_bytes",
-    [*(pytest.param(one, marks=pytest.mark.slow) for one in (947_000, 2_000_000)), 3_500_000],
+    "num_bytes", [*(pytest.param(one, marks=pytest.mark.slow) for one in (947_000, 2_000_000)), 3_500_000]
 )
 def test_a_disk_that_gets_full_ends_the_run_with_74(ground, whole, num_bytes):
     name = f"full-{num_bytes}"
@@ -300,8 +299,7 @@ def test_another_learning_rate_is_told_and_used_and_fewer_epochs_are_told(ground
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param("checkpoint_epoch_2.pt", marks=pytest.mark.slow), "trainer_state_epoch_2.pt"],
+    "name", [pytest.param("checkpoint_epoch_2.pt", marks=pytest.mark.slow), "trainer_state_epoch_2.pt"]
 )
 def test_a_kill_in_the_middle_of_a_save_leaves_nothing_behind(ground, whole, name):
     assert ground.run(name, crash_at=f"after replace:{name}") == -9
@@ -355,9 +353,14 @@ def test_children_inherit_no_lock_and_no_port(ground):
     """A child that outlives its trainer would keep the folder locked or the port in use."""
     run = RunFolder(ground.folder / "children")
     pid = ground.start(
-        "children", poison="slow_steps 0.2", NUM_EPOCHS=200, SAMPLE_DEVICE="cpu", SAMPLE_EVERY=200,
-        TENSORBOARD="on", TENSORBOARD_PORT=26_200,
-    )  # fmt: skip
+        "children",
+        poison="slow_steps 0.2",
+        NUM_EPOCHS=200,
+        SAMPLE_DEVICE="cpu",
+        SAMPLE_EVERY=200,
+        TENSORBOARD="on",
+        TENSORBOARD_PORT=26_200,
+    )
     wait_for(run, 2, pid)
     children = descendants(pid)
     assert len(children) >= 3  # watchdog, worker, TensorBoard

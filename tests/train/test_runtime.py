@@ -18,10 +18,7 @@ def test_the_cores_are_divided_among_the_ranks_of_this_machine(monkeypatch, num_
     told = list[int]()
     monkeypatch.setattr(torch, "set_num_threads", told.append)
     monkeypatch.setattr(runtime, "keep_freed", lambda: None)
-    machine, settings = (
-        Environment(8, False, 8 << 30, False),
-        TrainSettings(num_threads=num_threads),
-    )
+    machine, settings = (Environment(8, False, 8 << 30, False), TrainSettings(num_threads=num_threads))
     runtime.set_up_runtime(settings, machine, Place("cpu", ""), World(3, 4, 1, 2))
     assert told == [threads]
 

@@ -20,13 +20,25 @@ DEVICES = ("DEVICE", "SAMPLE_DEVICE")
 
 def test_the_defaults_of_the_contract():
     expected = {
-        "base_model": "demo", "dataset_dir": Path("train/data/demo"), "dataset_format": "auto",
-        "language": "en", "max_train_samples": None, "num_epochs": None, "learning_rate": None,
-        "batch_seconds": None, "precision": "auto", "device": "auto", "sample_device": "auto",
-        "keep_checkpoints": 3, "resume": "auto", "tensorboard": True, "tensorboard_port": 6006,
-        "output_dir": Path("train/output"), "runs_dir": Path("train/runs"),
+        "base_model": "demo",
+        "dataset_dir": Path("train/data/demo"),
+        "dataset_format": "auto",
+        "language": "en",
+        "max_train_samples": None,
+        "num_epochs": None,
+        "learning_rate": None,
+        "batch_seconds": None,
+        "precision": "auto",
+        "device": "auto",
+        "sample_device": "auto",
+        "keep_checkpoints": 3,
+        "resume": "auto",
+        "tensorboard": True,
+        "tensorboard_port": 6006,
+        "output_dir": Path("train/output"),
+        "runs_dir": Path("train/runs"),
         "coqui_tos_agreed": False,
-    }  # fmt: skip
+    }
     assert {name: getattr(TrainSettings(), name) for name in expected} == expected
 
 
@@ -88,11 +100,7 @@ def test_home_is_filled_in(name, tmp_path, monkeypatch):
         ("BATCH_SECONDS", "-1", "a number of seconds from 1"),
         ("STOP_SECONDS", "inf", "a number of seconds from 0"),
         ("PRECISION", "int8", "auto, fp32, bf16 or fp16"),
-        *(
-            (name, text, "auto, cpu, gpu")
-            for name in DEVICES
-            for text in ("gpus", "cuda:", "cuda:-1")
-        ),
+        *((name, text, "auto, cpu, gpu") for name in DEVICES for text in ("gpus", "cuda:", "cuda:-1")),
         ("DEVICE", "off", "cuda:N"),
         ("BLEND", "0", "a number above 0, to 1"),
         ("SAMPLE_EVERY", "0", "a whole number from 1"),
@@ -117,9 +125,7 @@ def test_the_allowed_bounds_are_the_real_ones(load_settings):
     kind = type(load_settings((), {}, None)[0])
     tried = []
     for name, info in fields(kind).items():
-        for words, number in re.findall(
-            r"\b(from|above|to|below|to below) ([\d.]*\d)", means(info).allowed
-        ):
+        for words, number in re.findall(r"\b(from|above|to|below|to below) ([\d.]*\d)", means(info).allowed):
             taken = not isinstance(outcome(load_settings, name.upper(), number), SettingsError)
             tried.append(name)
             assert taken is (words in ("from", "to")), f"{name}: {means(info).allowed}"
@@ -181,9 +187,7 @@ def test_a_switch_that_is_gone_is_a_note_in_a_dotenv(tmp_path):
 def test_no_setting_is_without_effect(name):
     """Code outside the settings classes reads each setting."""
     root = Path(__file__).parents[2]
-    files = [
-        path for package in ("train", "xtts", "extras") for path in (root / package).rglob("*.py")
-    ]
+    files = [path for package in ("train", "xtts", "extras") for path in (root / package).rglob("*.py")]
     read = re.compile(rf"settings\.{name.lower()}\b")
     assert any(read.search(path.read_text(encoding="utf-8")) for path in files)
 

@@ -106,11 +106,7 @@ def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(workshop, signals
     assert not run.is_locked() and trainings(own.cache_dir) == []
     assert {number: signal.getsignal(number) for number in signals} == signals
     told = " ".join(caplog.messages)
-    for choice in (
-        "Device: cpu (DEVICE=cpu)",
-        "Epochs: 2 (",
-        "Samples: none (SAMPLE_DEVICE=off)",
-    ):
+    for choice in ("Device: cpu (DEVICE=cpu)", "Epochs: 2 (", "Samples: none (SAMPLE_DEVICE=off)"):
         assert choice in told
 
 

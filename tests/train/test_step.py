@@ -18,13 +18,20 @@ from xtts.model.shapes import GPTShape
 from xtts.model.training import pack
 
 SHAPE = GPTShape(
-    text_ids=30, text_start=28, layers=2, width=32, heads=2, audio_ids=18, audio_start=16,
-    audio_stop=17, max_text_tokens=20, max_audio_tokens=40,
-)  # fmt: skip
+    text_ids=30,
+    text_start=28,
+    layers=2,
+    width=32,
+    heads=2,
+    audio_ids=18,
+    audio_start=16,
+    audio_stop=17,
+    max_text_tokens=20,
+    max_audio_tokens=40,
+)
 RECIPE = OptimizationConfig(
-    learning_rate=1e-3, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0,
-    precision="fp32", seed=7,
-)  # fmt: skip
+    learning_rate=1e-3, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0, precision="fp32", seed=7
+)
 
 
 def a_learner(dropout: float = 0.1, **changes) -> Learner:
@@ -70,9 +77,7 @@ def test_every_parameter_moves():
     before = weights(learner)
     for seed in range(3):
         train_step(learner, a_batch(seed))
-    still = [
-        name for name, now in learner.gpt.state_dict().items() if torch.equal(now, before[name])
-    ]
+    still = [name for name, now in learner.gpt.state_dict().items() if torch.equal(now, before[name])]
     assert still == []
 
 
@@ -148,9 +153,7 @@ def test_the_scaler_goes_on_where_it_was():
 def test_every_value_that_is_no_number_is_seen_in_loss_and_gradient(value):
     learner = a_learner()
     before = weights(learner)
-    handle = learner.gpt.text_head.weight.register_hook(
-        lambda gradient: torch.full_like(gradient, value)
-    )
+    handle = learner.gpt.text_head.weight.register_hook(lambda gradient: torch.full_like(gradient, value))
     assert not train_step(learner, a_batch()).finite  # the loss is finite, its gradient is not
     handle.remove()
     assert same(before, weights(learner))
@@ -168,8 +171,7 @@ IN_MAKE_TEST = ("adamw", "averages")
 
 
 @pytest.mark.parametrize(
-    "way",
-    [pytest.param(way, marks=() if way in IN_MAKE_TEST else pytest.mark.slow) for way in WAYS],
+    "way", [pytest.param(way, marks=() if way in IN_MAKE_TEST else pytest.mark.slow) for way in WAYS]
 )
 def test_a_resumed_learner_goes_on_bit_for_bit(tmp_path, way):
     straight, first, second = (a_learner(**WAYS[way]) for _ in range(3))
@@ -193,9 +195,7 @@ def test_weights_without_an_optimizer_go_on_at_their_step():
     for seed in range(5):
         train_step(first, a_batch(seed))
     second.resume(first.model_state(), None, first.step)
-    assert (
-        train_step(second, a_batch(5)).learning_rate == train_step(first, a_batch(5)).learning_rate
-    )
+    assert train_step(second, a_batch(5)).learning_rate == train_step(first, a_batch(5)).learning_rate
 
 
 def test_neighbouring_seeds_steps_and_ranks_share_no_number():
@@ -204,9 +204,7 @@ def test_neighbouring_seeds_steps_and_ranks_share_no_number():
     assert mix_seed(1, 2) == mix_seed(1, 2, 0)
 
 
-@pytest.mark.skipif(
-    not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this CPU has no bf16 products"
-)
+@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this CPU has no bf16 products")
 def test_bf16_follows_fp32():
     exact, rough = a_learner(dropout=0.0), a_learner(dropout=0.0, precision="bf16")
     for seed in range(5):
@@ -246,9 +244,12 @@ def test_gradients_are_clipped_as_torch_clips_them():
         kernel = a_learner(dropout=0.0, gradient_clip=clip)
         plain = a_learner(dropout=0.0, gradient_clip=clip)
         plain.optimizer = torch.optim.AdamW(
-            optimization.weight_groups(plain.gpt, RECIPE.weight_decay), lr=RECIPE.learning_rate,
-            betas=ADAM_BETAS, eps=ADAM_EPSILON, fused=False,
-        )  # fmt: skip
+            optimization.weight_groups(plain.gpt, RECIPE.weight_decay),
+            lr=RECIPE.learning_rate,
+            betas=ADAM_BETAS,
+            eps=ADAM_EPSILON,
+            fused=False,
+        )
         reference = a_learner(dropout=0.0, gradient_clip=clip)
         for seed in range(3):
             one, other = train_step(kernel, a_batch(seed)), train_step(plain, a_batch(seed))

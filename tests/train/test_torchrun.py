@@ -73,9 +73,19 @@ def test_one_that_is_killed_is_started_again_and_the_end_is_the_same(straight, w
     run = RunFolder(workshop.folder / name)
     environ = os.environ | {"OMP_NUM_THREADS": "1"}
     agent = subprocess.Popen(
-        (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
-         "--max-restarts=1", "-m", "tests.train.slowly", *words), env=environ,
-    )  # fmt: skip
+        (
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node=2",
+            "--max-restarts=1",
+            "-m",
+            "tests.train.slowly",
+            *words,
+        ),
+        env=environ,
+    )
     end = time.monotonic() + 200
     while not run.checkpoint_path(1).exists():
         assert agent.poll() is None and time.monotonic() < end

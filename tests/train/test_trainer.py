@@ -32,9 +32,7 @@ from xtts.voices.run_folder import RunFolder
 
 @pytest.fixture(autouse=True)
 def _surroundings_validate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        epoch_end, "mean_losses", lambda learner, batches: learner.evaluate(batches)
-    )
+    monkeypatch.setattr(epoch_end, "mean_losses", lambda learner, batches: learner.evaluate(batches))
 
 
 SHORT = "CUDA out of memory. Tried to allocate 2 GB"
@@ -74,9 +72,7 @@ class Surroundings:
         self.saved: list[dict[str, Any]] = []
         settings = {"sample_every": 1, "save_every": 1}
         settings |= {name: changes.pop(name) for name in list(changes) if name in settings}
-        self.settings = SimpleNamespace(
-            **settings, early_stopping=None, blend="auto", learn_decoder="off"
-        )
+        self.settings = SimpleNamespace(**settings, early_stopping=None, blend="auto", learn_decoder="off")
         self.learner = changes.pop("learner", None) or a_learner()
         self.learner.evaluate = self._evaluate
         self.validation_losses = iter(changes.pop("validation_losses", [2.0] * 20))
@@ -89,23 +85,35 @@ class Surroundings:
         )
         run = RunFolder(Path("no run"))
         checkpoints = SimpleNamespace(
-            run=run, due=lambda epoch, last: epoch % self.settings.save_every == 0 or epoch == last,
-            save_epoch=self._save, save_interrupted=self._save_interrupted,
-        )  # fmt: skip
+            run=run,
+            due=lambda epoch, last: epoch % self.settings.save_every == 0 or epoch == last,
+            save_epoch=self._save,
+            save_interrupted=self._save_interrupted,
+        )
         sampler = SimpleNamespace(
             plan=SimpleNamespace(mode="in_process"), finish=lambda: self.events.append("finish")
         )
         samples = SimpleNamespace(sampler=sampler, speak=self._sample, decoder_step_seconds=0.0)
-        of_trainer = {name: changes.pop(name) for name in ("first_epoch", "first_batch")
-                      if name in changes}  # fmt: skip
-        both: Any = {"num_epochs": epochs, "learner": self.learner, "batches": Plan(batches),
-                     "stop": self.stop}  # fmt: skip
+        of_trainer = {name: changes.pop(name) for name in ("first_epoch", "first_batch") if name in changes}
+        both: Any = {
+            "num_epochs": epochs,
+            "learner": self.learner,
+            "batches": Plan(batches),
+            "stop": self.stop,
+        }
         parts: dict[str, Any] = {
-            "settings": self.settings, "validation": Plan(1), "logs": logs, "samples": samples,
-            "metrics": DeferredMetrics(self.learner, logs, 10), "evaluator": None,
-            "checkpoints": checkpoints, "writer": CheckpointWriter(background=False),
-            "early_stopping": EarlyStopping(), "heartbeat": Heartbeat(60.0), "base": Path(),
-        }  # fmt: skip
+            "settings": self.settings,
+            "validation": Plan(1),
+            "logs": logs,
+            "samples": samples,
+            "metrics": DeferredMetrics(self.learner, logs, 10),
+            "evaluator": None,
+            "checkpoints": checkpoints,
+            "writer": CheckpointWriter(background=False),
+            "early_stopping": EarlyStopping(),
+            "heartbeat": Heartbeat(60.0),
+            "base": Path(),
+        }
         self.end = EpochEnd(**both | parts | changes)
         self.trainer = Trainer(**both, **of_trainer, end=self.end)
 
@@ -136,9 +144,7 @@ class Surroundings:
         self._happened(f"save {epoch}")
         return SimpleNamespace(epoch=epoch, checkpoint=f"{epoch}.pt", sha256=str(epoch))
 
-    def _save_interrupted(
-        self, epoch: int, step: int, batch: int, model: Any, state: Any, *_: Any
-    ) -> Any:
+    def _save_interrupted(self, epoch: int, step: int, batch: int, model: Any, state: Any, *_: Any) -> Any:
         self.interrupted = state
         self._happened(f"interrupted {epoch}.{batch} at step {step}")
         return SimpleNamespace(checkpoint=SimpleNamespace(name="interrupted.pt"))
@@ -152,9 +158,20 @@ def test_an_epoch_is_steps_validation_log_checkpoint_sample():
     ran = Surroundings(epochs=2, batches=2)
     assert ran.trainer.train() == 0
     assert ran.events == [
-        "step 1.1", "step 1.2", "validate", "epoch 1", "save 1", "sample 1",
-        "step 2.1", "step 2.2", "validate", "epoch 2", "save 2", "sample 2", "finish",
-    ]  # fmt: skip
+        "step 1.1",
+        "step 1.2",
+        "validate",
+        "epoch 1",
+        "save 1",
+        "sample 1",
+        "step 2.1",
+        "step 2.2",
+        "validate",
+        "epoch 2",
+        "save 2",
+        "sample 2",
+        "finish",
+    ]
     assert [one["step"] for one in ran.saved] == [2, 4] and ran.learner.step == 4
 
 
@@ -177,9 +194,18 @@ def test_what_is_due_every_so_many_epochs_is_always_due_at_the_last():
     done = [event for event in ran.events if not event.startswith(("step", "epoch"))]
     # Epoch 3 is not saved; epoch 5 is the last.
     assert done == [
-        "validate", "validate", "save 2", "validate", "validate", "save 4", "sample 4", "validate",
-        "save 5", "sample 5", "finish",
-    ]  # fmt: skip
+        "validate",
+        "validate",
+        "save 2",
+        "validate",
+        "validate",
+        "save 4",
+        "sample 4",
+        "validate",
+        "save 5",
+        "sample 5",
+        "finish",
+    ]
 
 
 def test_a_run_begins_behind_the_batches_that_are_done():
@@ -226,9 +252,8 @@ def test_a_validation_that_a_signal_cut_off_says_nothing_of_the_epoch():
     ran.signal_at("validate")
     assert ran.trainer.train() == 143
     again = Surroundings(
-        **parts, first_batch=1, early_stopping=EarlyStopping(1),
-        validation_losses=[3.0, 2.0, 1.0],
-    )  # fmt: skip
+        **parts, first_batch=1, early_stopping=EarlyStopping(1), validation_losses=[3.0, 2.0, 1.0]
+    )
     again.end.early_stopping.resume(ran.interrupted["patience"])
     assert again.trainer.run() == 0 and "save 3" in again.events
 
@@ -237,8 +262,7 @@ def test_an_evaluation_hears_how_long_its_epoch_was_learned(monkeypatch):
     """It may take a share of that time."""
     heard: list[tuple[int, float]] = []
     evaluator = SimpleNamespace(
-        judge=lambda saved, seconds, *_: heard.append((saved.epoch, seconds)),
-        working=False,
+        judge=lambda saved, seconds, *_: heard.append((saved.epoch, seconds)), working=False
     )
     ran = Surroundings(epochs=2, batches=3, evaluator=evaluator)
     now = [100.0]
@@ -250,9 +274,13 @@ def test_an_evaluation_hears_how_long_its_epoch_was_learned(monkeypatch):
 
 def test_an_epoch_that_is_no_better_for_long_enough_is_the_last():
     ran = Surroundings(
-        epochs=9, batches=1, save_every=9, sample_every=9, early_stopping=EarlyStopping(2),
+        epochs=9,
+        batches=1,
+        save_every=9,
+        sample_every=9,
+        early_stopping=EarlyStopping(2),
         validation_losses=[2.0, 1.0, 1.5, 1.1, 0.1],
-    )  # fmt: skip
+    )
     assert ran.trainer.train() == 0
     # Saved and spoken although SAVE_EVERY and SAMPLE_EVERY were not reached.
     assert ran.events[-4:] == ["epoch 4", "save 4", "sample 4", "finish"]
@@ -262,17 +290,19 @@ def test_an_epoch_that_is_no_better_for_long_enough_is_the_last():
 
 
 @pytest.mark.parametrize(
-    ("judged", "sentences", "last"),
-    [((1, 2), 16, 6), ((1, 2, 3), 16, 3), ((1,), 16, 6), ((1, 2, 3), 4, 6)],
+    ("judged", "sentences", "last"), [((1, 2), 16, 6), ((1, 2, 3), 16, 3), ((1,), 16, 6), ((1, 2, 3), 4, 6)]
 )
 def test_where_judging_ended_the_loss_decides_when_to_stop(judged, sentences, last, monkeypatch):
     """The verdict is always epoch 1; epoch 4 has the best loss. Four sentences are too few to judge
     an epoch."""
     evaluator: Any = SimpleNamespace(working=False, judge=lambda *_: None)
     ran = Surroundings(
-        epochs=9, batches=1, early_stopping=EarlyStopping(2), evaluator=evaluator,
+        epochs=9,
+        batches=1,
+        early_stopping=EarlyStopping(2),
+        evaluator=evaluator,
         validation_losses=[5.0, 4.0, 3.0, 2.0, 2.5, 2.5, 2.5, 2.5, 2.5],
-    )  # fmt: skip
+    )
 
     def evaluation() -> Any:
         epochs = [one["epoch"] for one in ran.saved if one["epoch"] in judged]
@@ -302,9 +332,12 @@ def test_a_checkpoint_that_is_still_written_holds_up_no_step():
     """Its sample is spoken after the step during which it was finished."""
     saved: list[Any] = []
     writer = SimpleNamespace(
-        seconds=0.0, background=True, idle=False, finish=lambda: saved.pop() if saved else None,
+        seconds=0.0,
+        background=True,
+        idle=False,
+        finish=lambda: saved.pop() if saved else None,
         write=lambda state, save: saved.append(save(state)),
-    )  # fmt: skip
+    )
     ran = Surroundings(epochs=2, batches=3, writer=writer)
 
     def logged(one: TrainedStep, *others: Any) -> None:
@@ -349,8 +382,11 @@ def test_memory_that_stays_short_halves_the_budget_and_the_clips_come_again(monk
     assert ran.trainer.batches.halvings == [OomBackoff(1, 0, 1.25)]
     # Four batches of one clip instead of two batches of two.
     assert [event for event in ran.events if "step" in event] == [
-        "step 1.1", "step 1.2", "step 1.3", "step 1.4",
-    ]  # fmt: skip
+        "step 1.1",
+        "step 1.2",
+        "step 1.3",
+        "step 1.4",
+    ]
     assert "a batch has 1.2 s" in caplog.text
     assert ran.saved[0]["trainer"]["halvings"] == [[1, 0, 1.25]]
 
@@ -379,8 +415,7 @@ def test_a_run_ends_with_what_to_do_next(tmp_path):
     run = RunFolder(tmp_path / "of anna")
     assert next_steps(run).splitlines() == [
         f"Serve it: OUTPUT_DIR='{run.folder}' {commands.make('serve')}",
-        f"Export it: OUTPUT_DIR='{run.folder}' "
-        f"{commands.program('train export --to')} 'exported/of anna'",
+        f"Export it: OUTPUT_DIR='{run.folder}' {commands.program('train export --to')} 'exported/of anna'",
     ]
     run.samples.mkdir(parents=True)
     run.checkpoints.mkdir()

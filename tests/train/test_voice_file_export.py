@@ -85,9 +85,14 @@ def imported(file: Path, base: Path, *words: str) -> int:
 
 @pytest.mark.parametrize(
     ("kind", "reference", "decoder"),
-    [("latents", False, False), ("latents", True, True), ("adapter", True, True),
-     ("adapter", False, False), ("weights", False, True)],
-)  # fmt: skip
+    [
+        ("latents", False, False),
+        ("latents", True, True),
+        ("adapter", True, True),
+        ("adapter", False, False),
+        ("weights", False, True),
+    ],
+)
 def test_each_size_says_the_same_to_the_bit_elsewhere(
     workshop, run, elsewhere, tmp_path, kind, reference, decoder, capsys
 ):
@@ -120,9 +125,7 @@ def test_each_size_says_the_same_to_the_bit_elsewhere(
     assert len(expected) > 1_000
 
 
-def test_an_imported_voice_is_packed_again_and_speaks_by_the_command(
-    workshop, run, tmp_path, elsewhere
-):
+def test_an_imported_voice_is_packed_again_and_speaks_by_the_command(workshop, run, tmp_path, elsewhere):
     base, consent = str(workshop.base), tmp_path / "consent.json"
     consent.write_text('{"who": "Anna", "when": "now", "what": "all"}', encoding="utf-8")
     file = exported(run, tmp_path / "anna.sotaque", "--adapter", "--consent", str(consent))
@@ -165,9 +168,7 @@ def test_the_file_says_what_it_is(workshop, run, tmp_path, caplog):
         told, metadata = voice.consent(), voice.metadata
         preview = voice.read("preview.wav")
         about = soundfile.info(io.BytesIO(preview))
-    assert (made.kind, made.name, made.epoch, made.base.name) == (
-        "adapter", "Anna", 1, workshop.base.name
-    )  # fmt: skip
+    assert (made.kind, made.name, made.epoch, made.base.name) == ("adapter", "Anna", 1, workshop.base.name)
     assert str(workshop.base.parent) not in made.base.name + card + json.dumps(metadata)
     assert made.base.sha256 == run.verified(1).manifest.base["sha256"]
     assert made.data_sha256 == run.verified(1).manifest.fingerprint["data_sha256"]
@@ -230,9 +231,8 @@ def test_the_figures_are_those_of_the_exported_weights(workshop, run):
     def candidate(kind: str, epoch: int, mean: float) -> Candidate:
         figure = JudgeFigure(mean, mean - 0.1, mean + 0.1, 8)
         return Candidate(
-            kind, epoch, float(epoch), "", 0, 1, 0, {"voice": figure}, None, False, None, [], 1.0,
-            "cpu", [],
-        )  # fmt: skip
+            kind, epoch, float(epoch), "", 0, 1, 0, {"voice": figure}, None, False, None, [], 1.0, "cpu", []
+        )
 
     judged_best(run, workshop.base, "epoch", 1)
     judged = read_evaluation(run.evaluation_file)
@@ -242,8 +242,6 @@ def test_the_figures_are_those_of_the_exported_weights(workshop, run):
     told = figures(run, find_voice(VoiceSpec(str(run.checkpoint_path(1)))))
     assert told["candidate"] == "epoch 1" and told["failed"] == 1
     assert told["reason"] == "It is the best."
-    assert told["judges"]["voice"] == {
-        "best": 0.9, "low": 0.8, "high": 1.0, "base": 0.7, "unit": "cosine"
-    }  # fmt: skip
+    assert told["judges"]["voice"] == {"best": 0.9, "low": 0.8, "high": 1.0, "base": 0.7, "unit": "cosine"}
     write_evaluation(run.evaluation_file, replace(judged, judges=judges, candidates=found[:1]))
     assert figures(run, find_voice(VoiceSpec(str(run.checkpoint_path(1))))) == {}

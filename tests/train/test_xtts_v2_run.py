@@ -40,9 +40,13 @@ def server(workshop, monkeypatch) -> Iterator[Server]:
 @pytest.fixture
 def arguments(server, workshop) -> list[str]:
     return workshop.arguments(
-        "run", BASE_MODEL="xtts_v2", XTTS_V2_DIR=str(workshop.folder / "xtts_v2"),
-        HF_ENDPOINT=server.url, NUM_EPOCHS="1", MAX_TRAIN_SAMPLES="4",
-    )  # fmt: skip
+        "run",
+        BASE_MODEL="xtts_v2",
+        XTTS_V2_DIR=str(workshop.folder / "xtts_v2"),
+        HF_ENDPOINT=server.url,
+        NUM_EPOCHS="1",
+        MAX_TRAIN_SAMPLES="4",
+    )
 
 
 def test_without_agreement_nothing_happens(arguments, server, tmp_path, capfd):
@@ -84,9 +88,7 @@ def test_it_is_downloaded_trained_and_exported(arguments, server, tmp_path, capf
     assert "model.pth has SHA-256" in capfd.readouterr().err
 
 
-def test_the_voice_of_such_a_run_asks_for_the_files_where_they_are_missing(
-    arguments, tmp_path, monkeypatch
-):
+def test_the_voice_of_such_a_run_asks_for_the_files_where_they_are_missing(arguments, tmp_path, monkeypatch):
     assert main([*arguments, "--coqui-tos-agreed=1"]) == 0
     monkeypatch.chdir(tmp_path)
     checkpoint = tmp_path / "run" / "checkpoints" / "checkpoint_epoch_1.pt"

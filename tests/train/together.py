@@ -40,10 +40,13 @@ def _forked(rank: int, size: int, port: int, work: Callable[[], object]) -> int:
         return child
     try:
         os.environ.update(
-            RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank),
+            RANK=str(rank),
+            WORLD_SIZE=str(size),
+            LOCAL_RANK=str(rank),
             LOCAL_WORLD_SIZE=str(size),
-            MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-        )  # fmt: skip
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=str(port),
+        )
         torch.set_num_threads(1)
         work()
         os._exit(0)

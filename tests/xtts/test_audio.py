@@ -16,9 +16,14 @@ RATE = 22_050
 
 @pytest.mark.parametrize(
     ("ending", "form", "subtype"),
-    [("wav", "WAV", "PCM_16"), ("wav", "WAV", "FLOAT"), ("flac", "FLAC", "PCM_24"),
-     ("ogg", "OGG", "VORBIS"), ("mp3", "MP3", "MPEG_LAYER_III")],
-)  # fmt: skip
+    [
+        ("wav", "WAV", "PCM_16"),
+        ("wav", "WAV", "FLOAT"),
+        ("flac", "FLAC", "PCM_24"),
+        ("ogg", "OGG", "VORBIS"),
+        ("mp3", "MP3", "MPEG_LAYER_III"),
+    ],
+)
 def test_every_form_is_read(tmp_path, ending, form, subtype):
     sound = a_sound(1.5, RATE)
     path = tmp_path / f"sound.{ending}"
@@ -98,9 +103,11 @@ def test_missing_files_folders_raw_data_and_odd_rates_are_refused(tmp_path):
     # A rate without a common factor with ours.
     soundfile.write(tmp_path / "odd.wav", a_sound(0.5, 22_051), 22_051)
     for name, seen in (
-        ("none.wav", "does not exist"), ("folder.wav", "does not exist"),
-        ("data.raw", "cannot be decoded"), ("odd.wav", "22051 Hz"),
-    ):  # fmt: skip
+        ("none.wav", "does not exist"),
+        ("folder.wav", "does not exist"),
+        ("data.raw", "cannot be decoded"),
+        ("odd.wav", "22051 Hz"),
+    ):
         with pytest.raises(AudioError, match=seen):
             audio.read(tmp_path / name, CODE_RATE)
 

@@ -46,6 +46,4 @@ def test_steps_and_states_are_those_of_torch(kind, hooked):
     assert torch.equal(*weights)
     first, second = (optimizer.state_dict() for optimizer in both)
     assert first["param_groups"] == second["param_groups"]
-    assert all(
-        torch.equal(one, second["state"][0][name]) for name, one in first["state"][0].items()
-    )
+    assert all(torch.equal(one, second["state"][0][name]) for name, one in first["state"][0].items())

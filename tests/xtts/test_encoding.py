@@ -39,9 +39,7 @@ def test_what_loses_nothing_holds_every_sample(found):
 
 
 @pytest.mark.parametrize(
-    "found",
-    [whole("mp3", PCM), whole("opus", PCM), streamed("opus")],
-    ids=["mp3", "opus", "stream"],
+    "found", [whole("mp3", PCM), whole("opus", PCM), streamed("opus")], ids=["mp3", "opus", "stream"]
 )
 def test_what_loses_something_holds_the_sound(found):
     sound = heard(found).astype(float)
@@ -125,9 +123,7 @@ def quiet_then_loud(seconds: float) -> bytes:
     return encoding.pcm16(loud)
 
 
-@pytest.mark.parametrize(
-    "other", [b"", b"\xff", b"RIFF0000", b"\xff\xfb\x00\x00", b"\xff\xfb\xfc0"]
-)
+@pytest.mark.parametrize("other", [b"", b"\xff", b"RIFF0000", b"\xff\xfb\x00\x00", b"\xff\xfb\xfc0"])
 def test_what_is_no_frame_is_left_as_it_is(other):
     assert without_length(other) == other
 

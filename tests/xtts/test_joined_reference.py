@@ -12,13 +12,7 @@ from tests.datasets import a_sound
 from xtts.arguments import ArgumentError
 from xtts.inference import voice
 from xtts.inference.defaults import ConditioningParams
-from xtts.joined_reference import (
-    for_conditioning,
-    joined,
-    reference_of,
-    turn_seconds,
-    without_silent_ends,
-)
+from xtts.joined_reference import for_conditioning, joined, reference_of, turn_seconds, without_silent_ends
 from xtts.model.config import ModelConfig
 from xtts.voices.base_models import DEMO
 

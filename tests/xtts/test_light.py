@@ -7,9 +7,23 @@ import pytest
 
 # Each takes 0.1 s to several seconds to import; Coqui's way to speak imports most of them.
 HEAVY = {
-    "transformers", "pandas", "matplotlib", "sklearn", "numba", "sympy", "networkx", "tensorboard",
-    "onnxruntime", "onnx", "gruut", "spacy", "torchcodec", "datasets", "fastapi", "tensorflow",
-}  # fmt: skip
+    "transformers",
+    "pandas",
+    "matplotlib",
+    "sklearn",
+    "numba",
+    "sympy",
+    "networkx",
+    "tensorboard",
+    "onnxruntime",
+    "onnx",
+    "gruut",
+    "spacy",
+    "torchcodec",
+    "datasets",
+    "fastapi",
+    "tensorflow",
+}
 SPEAKS = """
 import xtts
 voice = xtts.load_voice("demo")
@@ -37,8 +51,11 @@ def test_nothing_heavy_is_imported_to_speak(program):
     told = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run(
         [sys.executable, "-c", f"{program}\n{told}\nassert 'torch._dynamo' not in sys.modules"],
-        capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.split())
     assert {"torch", "xtts"} <= loaded

@@ -133,9 +133,7 @@ def test_out_minus_is_a_wav_on_stdout_and_words_go_to_stderr(
     assert "--out names a folder" in capsys.readouterr().err
 
 
-def test_without_out_it_writes_a_new_file_and_names_it(
-    base_folder, recording, tmp_path, monkeypatch, capsys
-):
+def test_without_out_it_writes_a_new_file_and_names_it(base_folder, recording, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name in ("speech.wav", "speech-2.wav", "speech-3.wav"):
         assert speak(base_folder, "One.", "--reference", recording) == 0
@@ -175,9 +173,14 @@ def test_a_wrong_interval_is_refused_in_words(seconds, capsys):
 
 
 FORMATS = {
-    "mp3": "MP3", "flac": "FLAC", "FLAC": "FLAC", "opus": "OGG", "ogg": "OGG", "aac": "aac",
+    "mp3": "MP3",
+    "flac": "FLAC",
+    "FLAC": "FLAC",
+    "opus": "OGG",
+    "ogg": "OGG",
+    "aac": "aac",
     "m4a": "mov",
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -190,10 +193,7 @@ def spoken(base_folder, recording, tmp_path_factory) -> np.ndarray:
 
 @pytest.mark.parametrize(
     "ending",
-    [
-        pytest.param(ending, marks=() if ending in ("mp3", "FLAC") else pytest.mark.slow)
-        for ending in FORMATS
-    ],
+    [pytest.param(ending, marks=() if ending in ("mp3", "FLAC") else pytest.mark.slow) for ending in FORMATS],
 )
 def test_the_ending_of_the_file_says_its_format(base_folder, recording, tmp_path, spoken, ending):
     out = tmp_path / f"said.{ending}"
@@ -221,9 +221,7 @@ def test_an_ending_that_names_no_format_is_refused_with_those_that_do(
     assert str(out) in told and not out.exists()
 
 
-def test_without_an_encoder_its_endings_are_not_named(
-    base_folder, recording, tmp_path, capsys, monkeypatch
-):
+def test_without_an_encoder_its_endings_are_not_named(base_folder, recording, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(encoding, "av_is_installed", lambda: False)
     out = tmp_path / "said.m4a"
     assert speak(base_folder, "--reference", recording, "--text", "One.", "--out", out) == 2
@@ -277,9 +275,7 @@ def test_auto_speaks_on_the_cpu_without_a_gpu_and_another_device_is_refused(
     assert "'tpu'" in (refusal := capsys.readouterr().err) and "cuda:N" in refusal
 
 
-def test_a_voice_is_found_once_and_a_text_is_split_once(
-    base_folder, recording, tmp_path, monkeypatch
-):
+def test_a_voice_is_found_once_and_a_text_is_split_once(base_folder, recording, tmp_path, monkeypatch):
     """Finding a voice hashes its weights, 1.9 GB for XTTS-v2."""
     calls = []
     for place, name in ((voice_files, "_in_folder"), (Tokenizer, "split")):
@@ -332,16 +328,21 @@ def test_what_cannot_be_spoken_is_told(base_folder, recording, tmp_path, capsys,
         ("again again good", "; 2 of 3 pieces were spoken again"),
         ("good trimmed", "; 1 of 2 pieces were spoken again"),
         ("again faulty", "; 1 of 2 pieces ended badly: repeated (It said one twice.; 3 attempts)"),
-        ("faulty faulty", "; 2 of 2 pieces ended badly: "
-         "repeated (It said one twice.; 3 attempts), repeated (It said one twice.; 3 attempts)"),
+        (
+            "faulty faulty",
+            "; 2 of 2 pieces ended badly: "
+            "repeated (It said one twice.; 3 attempts), repeated (It said one twice.; 3 attempts)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_note_counts_faulty_pieces_and_without_any_the_ones_spoken_again(pieces, told):
     repeated = (Ending.REPEATED, "It said one twice.", 3)
     kinds = {
-        "good": (Ending.GOOD, "", 1, False), "again": (Ending.GOOD, "", 2, False),
-        "trimmed": (*repeated, True), "faulty": (*repeated, False),
-    }  # fmt: skip
+        "good": (Ending.GOOD, "", 1, False),
+        "again": (Ending.GOOD, "", 2, False),
+        "trimmed": (*repeated, True),
+        "faulty": (*repeated, False),
+    }
     spoken = [SpokenPiece([1], *kinds[kind], True, 24, 1.0) for kind in pieces.split()]
     assert _endings(spoken) == told
 
@@ -370,9 +371,7 @@ def test_marks_of_markdown_are_said_in_a_plain_text(base_folder, capsys):
 
 
 @pytest.mark.parametrize(("seconds", "loudness", "told"), [(0.1, 0.3, "0.10 s"), (2, 0, "silent")])
-def test_a_reference_without_a_voice_is_told(
-    base_folder, tmp_path, capsys, seconds, loudness, told
-):
+def test_a_reference_without_a_voice_is_told(base_folder, tmp_path, capsys, seconds, loudness, told):
     path = tmp_path / "reference.wav"
     soundfile.write(path, loudness * a_sound(seconds, 22_050), 22_050)
     out = tmp_path / "x.wav"
@@ -444,15 +443,11 @@ def test_of_several_takes_one_is_written_and_one_take_is_as_before(
     plain, one, two = (tmp_path / name for name in ("plain.wav", "one.wav", "two.wav"))
     asked = ("One.", "--reference", recording, "--out")
     assert speak(base_folder, *asked, two, "--takes", 2) == 0
-    assert re.search(
-        r"two\.wav: [\d.]+ s; take [12] of 2 \(voice -?\d\.\d\d\)", capsys.readouterr().out
-    )
+    assert re.search(r"two\.wav: [\d.]+ s; take [12] of 2 \(voice -?\d\.\d\d\)", capsys.readouterr().out)
     # One take opens no judge.
     monkeypatch.setattr("xtts.inference.takes.speak_best", None)
     assert speak(base_folder, *asked, plain) == speak(base_folder, *asked, one, "--takes", 1) == 0
     assert plain.read_bytes() == one.read_bytes() and "; take" not in capsys.readouterr().out
     for count in (0, 17):
         assert speak(base_folder, *asked, one, "--takes", count) == 2
-        assert (
-            f"--takes is {count}; allowed: a whole number from 1 to 16" in capsys.readouterr().err
-        )
+        assert f"--takes is {count}; allowed: a whole number from 1 to 16" in capsys.readouterr().err

@@ -44,9 +44,7 @@ def test_the_text_names_source_voice_and_version_in_ascii():
 @pytest.mark.parametrize("form", FILES)
 @pytest.mark.parametrize("encoded", [whole_file, streamed])
 @pytest.mark.parametrize("mark", [MARK, Mark("Anna"), UNNAMED], ids=["signs", "name", "none"])
-def test_every_format_begins_with_the_mark(
-    form: str, encoded: Callable[[str, Mark], bytes], mark: Mark
-):
+def test_every_format_begins_with_the_mark(form: str, encoded: Callable[[str, Mark], bytes], mark: Mark):
     data = encoded(form, mark)
     assert comment(data) == mark.text
     assert mark.text.encode() in data[:4_000]

@@ -24,15 +24,37 @@ from xtts.voices.base_models import DEMO
 
 ROOT = Path(__file__).parents[2]
 JUNK = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.complex_numbers(), st.binary(),
-    st.text(max_size=8), st.lists(st.integers(), max_size=2), st.builds(object),
-    st.sampled_from([10**5000, -(10**400), 2**63, math.nan, math.inf, 1e-300, np.float32("nan"),
-                     np.int64(-1), np.float32(1.5), np.zeros(2), "\0", "\ud800", "~nobody/x",
-                     "a" * 5000, Path("/"), "/dev/null"]),
-)  # fmt: skip
-JUNK_COUNT = settings(
-    max_examples=20, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.complex_numbers(),
+    st.binary(),
+    st.text(max_size=8),
+    st.lists(st.integers(), max_size=2),
+    st.builds(object),
+    st.sampled_from(
+        [
+            10**5000,
+            -(10**400),
+            2**63,
+            math.nan,
+            math.inf,
+            1e-300,
+            np.float32("nan"),
+            np.int64(-1),
+            np.float32(1.5),
+            np.zeros(2),
+            "\0",
+            "\ud800",
+            "~nobody/x",
+            "a" * 5000,
+            Path("/"),
+            "/dev/null",
+        ]
+    ),
 )
+JUNK_COUNT = settings(max_examples=20, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module")
@@ -70,14 +92,10 @@ def test_it_is_the_waveform_of_the_command_line(demo, tmp_path):
 
 
 def test_seed_and_speed_are_heard_and_chunks_join(demo):
-    one, same, other = (
-        xtts.synthesize(demo, "Yes.", seed=seed, temperature=1.0) for seed in (1, 1, 2)
-    )
+    one, same, other = (xtts.synthesize(demo, "Yes.", seed=seed, temperature=1.0) for seed in (1, 1, 2))
     assert np.array_equal(one, same) and not np.array_equal(one, other)
     one = xtts.synthesize(demo, "Good morning.", seed=1)
-    assert np.allclose(
-        np.concatenate(list(xtts.stream(demo, "Good morning.", seed=1))), one, atol=1e-4
-    )
+    assert np.allclose(np.concatenate(list(xtts.stream(demo, "Good morning.", seed=1))), one, atol=1e-4)
     for found in (
         xtts.synthesize(demo, "Good morning.", seed=1, speed=2.0),
         np.concatenate(list(xtts.stream(demo, "Good morning.", seed=1, speed=2.0))),
@@ -150,9 +168,8 @@ def test_junk_is_refused_with_a_sentence_or_spoken(demo, argument):
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "argument",
-    ["name", "reference", "base", "device", "precision", "low_memory", "pronunciations",
-     "tos_agreed"],
-)  # fmt: skip
+    ["name", "reference", "base", "device", "precision", "low_memory", "pronunciations", "tos_agreed"],
+)
 def test_junk_is_refused_with_a_sentence_or_loaded(argument):
     @JUNK_COUNT
     @given(JUNK)
@@ -168,11 +185,22 @@ def test_junk_is_refused_with_a_sentence_or_loaded(argument):
 @pytest.mark.parametrize(
     ("argument", "value"),
     [
-        ("speed", 0), ("speed", -1), ("speed", math.nan), ("speed", 1000), ("temperature", -1),
-        ("temperature", math.nan), ("temperature", 2.5), ("seed", -1), ("seed", "x"),
-        ("seed", 2**63), ("seed", 1.5), ("text", None), ("language", 3), ("voice", "demo"),
+        ("speed", 0),
+        ("speed", -1),
+        ("speed", math.nan),
+        ("speed", 1000),
+        ("temperature", -1),
+        ("temperature", math.nan),
+        ("temperature", 2.5),
+        ("seed", -1),
+        ("seed", "x"),
+        ("seed", 2**63),
+        ("seed", 1.5),
+        ("text", None),
+        ("language", 3),
+        ("voice", "demo"),
     ],
-)  # fmt: skip
+)
 def test_what_is_out_of_bounds_is_named(demo, argument, value):
     asked: dict[str, Any] = {"voice": demo, "text": "Yes.", argument: value}
     for call in (xtts.synthesize, xtts.stream):  # a stream raises at once, not at its first chunk

@@ -74,8 +74,7 @@ def test_a_recorder_that_wrote_no_length_loses_nothing(tmp_path, form):
 def test_a_length_that_is_true_is_believed(tmp_path, monkeypatch):
     """Samples are not counted: that would decode a whole hour."""
     monkeypatch.setattr(sound_file.Sound, "blocks", lambda self: pytest.fail("counted"))
-    for form, subtype in (("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "OPUS"),
-                          ("MP3", "MPEG_LAYER_III")):  # fmt: skip
+    for form, subtype in (("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III")):
         path = tmp_path / f"whole.{form}"
         path.write_bytes(encoded(SOUND, form, subtype, RATE))
         assert facts(path).frames == len(SOUND)

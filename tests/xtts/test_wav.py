@@ -47,8 +47,6 @@ def test_a_wav_outlives_a_power_cut(tmp_path, monkeypatch):
     calls = []
     for name in ("fsync", "replace"):
         real = getattr(os, name)
-        monkeypatch.setattr(
-            os, name, lambda *args, name=name, real=real: calls.append(name) or real(*args)
-        )
+        monkeypatch.setattr(os, name, lambda *args, name=name, real=real: calls.append(name) or real(*args))
     wav.write(tmp_path / "sample.wav", torch.zeros(10))
     assert calls == ["fsync", "replace", "fsync"]

@@ -55,9 +55,7 @@ class CheckpointWriter:
         if self._pool:
             self._pool.shutdown()
 
-    def write(
-        self, state: Mapping[str, Any], save: Callable[[Mapping[str, Any]], Verified]
-    ) -> None:
+    def write(self, state: Mapping[str, Any], save: Callable[[Mapping[str, Any]], Verified]) -> None:
         """Calls `save` with `state`; in the background with a copy on the CPU.
 
         Raises the error of the last checkpoint, if it was not raised yet.
@@ -81,9 +79,7 @@ class CheckpointWriter:
             self._saved = running.result()
         return self._saved
 
-    def _timed(
-        self, state: Mapping[str, Any], save: Callable[[Mapping[str, Any]], Verified]
-    ) -> Verified:
+    def _timed(self, state: Mapping[str, Any], save: Callable[[Mapping[str, Any]], Verified]) -> Verified:
         began = time.monotonic()
         saved = save(state)
         self.seconds = time.monotonic() - began
@@ -148,8 +144,7 @@ class PinnedStaging:
                 # Memory that is already pinned stays in use; the rest is copied slowly.
                 self._room = 0
                 log.warning(
-                    "Checkpoints are saved without pinned memory, which is slower: %s",
-                    first_line(error),
+                    "Checkpoints are saved without pinned memory, which is slower: %s", first_line(error)
                 )
         return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
 

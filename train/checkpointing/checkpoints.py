@@ -88,9 +88,7 @@ class Checkpoints:
     ) -> Resumed | None:
         """The state to resume from, or None to start from the base; see
         `train.checkpointing.resume.resume`."""
-        resumed = resume(
-            self.run, setting, fingerprint, learning_rate=learning_rate, runs_dir=runs_dir
-        )
+        resumed = resume(self.run, setting, fingerprint, learning_rate=learning_rate, runs_dir=runs_dir)
         self.started_from = resumed.provenance.get("started_from") if resumed else None
         self.publish_best()
         drop_corrupt(self.run)
@@ -265,9 +263,7 @@ def _save(path: Path, content: dict[str, Any]) -> Written:
     return written
 
 
-def _save_adapter(
-    path: Path, tensors: Mapping[str, Tensor], alpha: int, base: Mapping[str, str]
-) -> Written:
+def _save_adapter(path: Path, tensors: Mapping[str, Tensor], alpha: int, base: Mapping[str, str]) -> Written:
     rank = next(len(tensor) for name, tensor in tensors.items() if ".lora_A." in name)
     matrices = adapter_file.matrices_of(tensors)
     written = adapter_file.write(
@@ -281,17 +277,13 @@ def _owned(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The detached tensors, copied out of larger storages, which `torch.save` would write whole."""
     detached = {name: tensor.detach() for name, tensor in state.items()}
     return {
-        name: tensor.clone()
-        if tensor.untyped_storage().nbytes() != tensor_bytes(tensor)
-        else tensor
+        name: tensor.clone() if tensor.untyped_storage().nbytes() != tensor_bytes(tensor) else tensor
         for name, tensor in detached.items()
     }
 
 
 def _manifest(
-    files: dict[str, Written],
-    known: Mapping[str, Any],
-    losses: Mapping[str, float | None] | None = None,
+    files: dict[str, Written], known: Mapping[str, Any], losses: Mapping[str, float | None] | None = None
 ) -> Manifest:
     """known: the checkpoint's provenance."""
     return Manifest(
@@ -327,9 +319,15 @@ def prune(run: RunFolder, keep: int | None, verdict: Verdict | None = None) -> N
         decoder = run.decoder_path(epoch)
         remove(
             run,
-            (run.manifest_path(epoch), run.checkpoint_path(epoch), run.state_path(epoch),
-             run.adapter_path(epoch), manifest_beside(decoder), decoder),
-        )  # fmt: skip
+            (
+                run.manifest_path(epoch),
+                run.checkpoint_path(epoch),
+                run.state_path(epoch),
+                run.adapter_path(epoch),
+                manifest_beside(decoder),
+                decoder,
+            ),
+        )
     for epoch in run.state_epochs():
         if verified and epoch < min(verified):
             _drop_state(run, epoch)
@@ -347,9 +345,7 @@ def best_epoch(run: RunFolder, verdict: Verdict | None = None) -> int | None:
     return min(run.losses(), default=(0.0, None))[1]
 
 
-def to_prune(
-    epochs: list[int], newest_verified: list[int], best: int | None, keep: int | None
-) -> list[int]:
+def to_prune(epochs: list[int], newest_verified: list[int], best: int | None, keep: int | None) -> list[int]:
     """The epochs to remove: all but the newest `keep`, the newest verified one and the best."""
     if keep is None:
         return []

@@ -30,20 +30,14 @@ CACHE_BYTES_A_SECOND = 2 * MEL_BANDS * CODE_RATE / 256 + 2 * CODE_RATE / SAMPLES
 
 
 def check(
-    settings: TrainSettings,
-    context: RunContext,
-    run: RunFolder,
-    resumed: Resumed | None,
-    num_epochs: int,
+    settings: TrainSettings, context: RunContext, run: RunFolder, resumed: Resumed | None, num_epochs: int
 ) -> None:
     """Logs the space that the run needs. Raises DiskFull if the first epoch cannot be saved."""
     ahead = range(resumed.epoch + 1 if resumed else 1, num_epochs + 1)
     saves = sum(epoch % settings.save_every == 0 or epoch == num_epochs for epoch in ahead)
     if not saves:
         return
-    cache = features.FeatureCache(
-        context.data.clips, context.base, context.config, settings.cache_dir
-    )
+    cache = features.FeatureCache(context.data.clips, context.base, context.config, settings.cache_dir)
     seconds = sum(clip.seconds for clip in cache.missing())
     cache_bytes = int(CACHE_BYTES_A_SECOND * seconds)
     require_space(_there(settings.cache_dir), cache_bytes, "the feature cache")
@@ -55,15 +49,16 @@ def check(
     needed = checkpoint * most_checkpoints(settings, saved, saves) + trainer_state * max(1, states)
     free = shutil.disk_usage(_there(run.folder)).free
     if free >= needed:
-        log.info(
-            "Disk: up to %s more in %s; %s free.", size_words(needed), run.folder, size_words(free)
-        )
+        log.info("Disk: up to %s more in %s; %s free.", size_words(needed), run.folder, size_words(free))
     else:
         log.warning(
             "The whole run will not fit into %s: %s needed, %s free. It will end with exit code 74 "
             "when the disk is full. Lower KEEP_CHECKPOINTS, or free space. The same command "
-            "resumes it.", run.folder, size_words(needed), size_words(free),
-        )  # fmt: skip
+            "resumes it.",
+            run.folder,
+            size_words(needed),
+            size_words(free),
+        )
 
 
 def most_checkpoints(settings: TrainSettings, saved: int, saves: int) -> int:

@@ -103,9 +103,7 @@ def _data_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
         for name, was in old["settings"].items()
         if was != (now := new["settings"].get(name))
     ]
-    was, now = [
-        f"{counted(data['clips'], 'clip')}, {data['minutes']:g} minutes" for data in (old, new)
-    ]
+    was, now = [f"{counted(data['clips'], 'clip')}, {data['minutes']:g} minutes" for data in (old, new)]
     if was != now:
         parts.append(f"the run trains on {was}, this start on {now} (DATASET_DIR)")
     elif not parts:

@@ -21,13 +21,7 @@ from machine.errors import SotaqueError
 from machine.storage.hashes import forget_hashes, sha256_of
 from train.checkpointing.fingerprint import Fingerprint, differences
 from train.metrics import curves
-from xtts.voices.run_folder import (
-    RunError,
-    RunFolder,
-    Verified,
-    load_verified,
-    read_checkpoint,
-)
+from xtts.voices.run_folder import RunError, RunFolder, Verified, load_verified, read_checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -159,8 +153,9 @@ def _newest_verified(run: RunFolder) -> Verified | None:
             log.warning(
                 "%s lacks a manifest, because the run was killed while saving it (or %s was "
                 "deleted). It is not used, and is replaced when the epoch is trained again.",
-                checkpoint, manifest.name,
-            )  # fmt: skip
+                checkpoint,
+                manifest.name,
+            )
         else:
             files = (manifest, checkpoint, run.state_path(epoch), run.adapter_path(epoch))
             _set_aside(files, result)
@@ -186,9 +181,14 @@ def _read(path: Path, trainer_state: dict[str, Any] | None = None) -> Resumed:
         # Not memory-mapped: the optimizer writes into its state, and this file will be removed.
         trainer_state = load_verified(path, mmap=False)["trainer"]
     return Resumed(
-        known["epoch"] - inside, known["step"], known["batch"] if inside else 0,
-        content["model"], trainer_state, path, known,
-    )  # fmt: skip
+        known["epoch"] - inside,
+        known["step"],
+        known["batch"] if inside else 0,
+        content["model"],
+        trainer_state,
+        path,
+        known,
+    )
 
 
 def _interrupted(run: RunFolder) -> Resumed | None:
@@ -202,8 +202,9 @@ def _interrupted(run: RunFolder) -> Resumed | None:
         log.warning(
             "%s lacks a manifest: the run was killed while saving it (or %s was "
             "deleted). It is not used; saving the next epoch removes it.",
-            run.interrupted, run.interrupted_manifest.name,
-        )  # fmt: skip
+            run.interrupted,
+            run.interrupted_manifest.name,
+        )
     return None
 
 

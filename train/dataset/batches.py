@@ -306,9 +306,7 @@ def recut(
     return groups
 
 
-def halve_budget(
-    group: Sequence[int], seconds: Sequence[float], budget_seconds: float
-) -> float | None:
+def halve_budget(group: Sequence[int], seconds: Sequence[float], budget_seconds: float) -> float | None:
     """Half the budget, or less if that is needed to cut this group; None for a single clip."""
     if len(group) < 2:
         return None

@@ -117,9 +117,12 @@ class Dataset:
         """A dataset of the training clips followed by the validation clips."""
         count, total = len(train), len(train) + len(validation)
         return cls(
-            (*train, *validation), tuple(refused), tuple(range(count)),
-            tuple(range(count, total)), tuple(notes),
-        )  # fmt: skip
+            (*train, *validation),
+            tuple(refused),
+            tuple(range(count)),
+            tuple(range(count, total)),
+            tuple(notes),
+        )
 
     @property
     def sha256(self) -> str:
@@ -293,10 +296,7 @@ def _language_doubts(clips: Sequence[Clip]) -> Iterator[str]:
 
 
 def split(
-    clips: Sequence[Clip],
-    refused: Sequence[RejectedClip],
-    named: set[str],
-    max_train_samples: int | None,
+    clips: Sequence[Clip], refused: Sequence[RejectedClip], named: set[str], max_train_samples: int | None
 ) -> Dataset:
     """Chooses the validation clips: those that the dataset names (`named`), else 5 % by content.
 
@@ -345,9 +345,7 @@ def _table(refused: Sequence[RejectedClip]) -> Iterator[str]:
 # One clip
 
 
-def decode_clip(
-    entry: TranscriptEntry, known: Facts, longest: float
-) -> tuple[float, str] | RejectedClip:
+def decode_clip(entry: TranscriptEntry, known: Facts, longest: float) -> tuple[float, str] | RejectedClip:
     """Returns (seconds, SHA-256) of a row's recording, or why it is rejected.
 
     Cached recordings are not decoded. longest: in seconds.
@@ -385,9 +383,7 @@ def _missing(path: Path) -> str:
     if len(others) > 1:
         names = ", ".join(one.name for one in others)
         return f"no file {path}. The folder has {names}: keep one, under this name"
-    return (
-        f"no file {path}. The folder has {others[0].name}. Convert it: {how_to_convert(others[0])}"
-    )
+    return f"no file {path}. The folder has {others[0].name}. Convert it: {how_to_convert(others[0])}"
 
 
 def _decoded(path: Path) -> tuple[float, str, str, str]:
@@ -410,9 +406,12 @@ def _decoded(path: Path) -> tuple[float, str, str, str]:
 
 
 def check_clip(
-    entry: TranscriptEntry, sound: tuple[float, str] | RejectedClip, known: Facts,
-    tokenizer: Tokenizer, reader: str,
-) -> Clip | RejectedClip:  # fmt: skip
+    entry: TranscriptEntry,
+    sound: tuple[float, str] | RejectedClip,
+    known: Facts,
+    tokenizer: Tokenizer,
+    reader: str,
+) -> Clip | RejectedClip:
     """Makes a clip of a row and its decoded recording `sound`, or rejects it.
 
     reader: identifies the tokenizer in the cache. Raises TextError for a language whose extra
@@ -428,9 +427,7 @@ def check_clip(
     tokens, seen, allowed = text
     if seen:
         return RejectedClip(entry.name, seen, allowed)
-    return Clip(
-        entry.name, entry.path, entry.text, entry.speaker, entry.language, *sound, tuple(tokens)
-    )
+    return Clip(entry.name, entry.path, entry.text, entry.speaker, entry.language, *sound, tuple(tokens))
 
 
 def _tokenised(entry: TranscriptEntry, tokenizer: Tokenizer) -> tuple[list[int], str, str]:

@@ -69,10 +69,10 @@ def read_text(path: Path) -> str:
 def files_below(folder: Path) -> list[Path]:
     """The files in a folder and in its subfolders, sorted, without hidden ones."""
     return sorted(
-        path for path in folder.rglob("*")
-        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
-        and path.is_file()
-    )  # fmt: skip
+        path
+        for path in folder.rglob("*")
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts) and path.is_file()
+    )
 
 
 def unsafe(name: str) -> str | None:

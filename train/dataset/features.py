@@ -42,15 +42,7 @@ from machine.storage.leftovers import STALE_SECONDS, remove_stale
 from machine.text import first_line, listed
 from train.dataset.dataset import Clip, Dataset, without_collection
 from train.progress import in_threads, lookahead, with_progress
-from xtts.audio import (
-    CODE_RATE,
-    MEL_BANDS,
-    SAMPLES_PER_CODE,
-    AudioError,
-    conditioning_mel,
-    dvae_mel,
-    read,
-)
+from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, AudioError, conditioning_mel, dvae_mel, read
 from xtts.model.config import ModelConfig
 from xtts.model.loading import load_dvae, mel_stats, read_tensors
 
@@ -113,9 +105,7 @@ def folder_of(base: Path, cache_dir: Path) -> Path:
 class FeatureCache:
     """The features of a dataset's clips, by index. `build` also computes missing ones."""
 
-    def __init__(
-        self, clips: Sequence[Clip], base: Path, config: ModelConfig, cache_dir: Path
-    ) -> None:
+    def __init__(self, clips: Sequence[Clip], base: Path, config: ModelConfig, cache_dir: Path) -> None:
         self.folder = folder_of(base, cache_dir)
         self._clips, self._base, self._config = clips, base, config
         self._compared: set[str] = set()
@@ -155,8 +145,11 @@ class FeatureCache:
         if damaged:
             log.warning(
                 "%d records in %s are damaged: their SHA-256 does not match. They are "
-                "computed again. Clips: %s.", len(damaged), self.folder, listed(names),
-            )  # fmt: skip
+                "computed again. Clips: %s.",
+                len(damaged),
+                self.folder,
+                listed(names),
+            )
             self.compute(damaged)
             if missing := self.missing():  # the index of their shard is damaged, too
                 self.compute(missing)
@@ -165,10 +158,7 @@ class FeatureCache:
     def compute(self, clips: Sequence[Clip], place: Choice = ON_CPU) -> None:
         """Writes shards of the clips that can still be decoded; new records replace older ones."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        log.info(
-            "Computing features of %d clips, once, on %s (%s).", len(clips), place.value,
-            place.reason,
-        )  # fmt: skip
+        log.info("Computing features of %d clips, once, on %s (%s).", len(clips), place.value, place.reason)
         extractor, lost = Extractor(self._base, self._config, place.value), 0
         most_lost = int(LARGEST_LOST_SHARE * len(self._clips))
         ahead = 1 if place.value == "cpu" else min(_MOST_READERS, os.cpu_count() or 1)

@@ -9,20 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from train.dataset.entries import (
-    DEFAULT_SPEAKER,
-    DatasetError,
-    TranscriptEntry,
-    find_recording,
-    unsafe,
-)
+from train.dataset.entries import DEFAULT_SPEAKER, DatasetError, TranscriptEntry, find_recording, unsafe
 from xtts.text.languages import tag_of
 
 # File names to try for a formatter that requires the name of its transcript.
 _TRANSCRIPTS = (
-    "metadata.csv", "metadata.txt", "transcripts.txt", "transcript.txt", "train.tsv",
+    "metadata.csv",
+    "metadata.txt",
+    "transcripts.txt",
+    "transcript.txt",
+    "train.tsv",
     "validated.tsv",
-)  # fmt: skip
+)
 
 
 def read_by_formatter(folder: Path, name: str, language: str) -> list[TranscriptEntry]:
@@ -69,7 +67,9 @@ def _entry_of(row: Mapping[str, str], folder: Path, language: str) -> Transcript
         raise DatasetError(f"The transcript in {folder} names {name!r}: {fault}.")
     # A corpus may be published with another extension than its formatter assumes.
     return TranscriptEntry(
-        name, find_recording([folder], name), row["text"].strip(),
+        name,
+        find_recording([folder], name),
+        row["text"].strip(),
         row.get("speaker_name") or DEFAULT_SPEAKER,
         tag_of(row.get("language") or "") or language,
-    )  # fmt: skip
+    )

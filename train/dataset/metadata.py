@@ -98,9 +98,13 @@ class Transcript:
         for entry in _some(self.entries):
             missing = "" if entry.path.is_file() else " (no such file)"
             rows.append(
-                (f"{shown_path(entry.path, folder)}{missing}", short(entry.text), entry.speaker,
-                 entry.language)
-            )  # fmt: skip
+                (
+                    f"{shown_path(entry.path, folder)}{missing}",
+                    short(entry.text),
+                    entry.speaker,
+                    entry.language,
+                )
+            )
         count = f"{len(rows) - 1} of {len(self.entries)} rows" if len(self.entries) > 1 else "1 row"
         return "\n".join([f"{self.source}: {count} as understood", *table(rows)])
 
@@ -126,9 +130,7 @@ def read_transcript(folder: Path, form: str, language: str) -> Transcript:
     else:
         from train.dataset.formatters import read_by_formatter
 
-        found = Transcript(
-            read_by_formatter(folder, form, language), f"{folder}, read by TTS's {form}"
-        )
+        found = Transcript(read_by_formatter(folder, form, language), f"{folder}, read by TTS's {form}")
     if found is None:
         if not is_extended:
             raise DatasetError(
@@ -157,10 +159,14 @@ def candidates(files: Sequence[Path]) -> list[Path]:
     """The files that could be transcripts of several recordings."""
     beside = set(texts_beside(files))
     return sorted(
-        path for path in files
-        if path.suffix.lower() in ENDINGS and path.name not in _OURS
-        and not path.name.startswith(".") and path not in beside and path.is_file()
-    )  # fmt: skip
+        path
+        for path in files
+        if path.suffix.lower() in ENDINGS
+        and path.name not in _OURS
+        and not path.name.startswith(".")
+        and path not in beside
+        and path.is_file()
+    )
 
 
 def texts_beside(files: Sequence[Path]) -> Iterator[Path]:
@@ -192,8 +198,7 @@ def validation_of(folder: Path, train: Path) -> Path | None:
         if TRAIN_WORD.search(name):
             paths = [folder / TRAIN_WORD.sub(word, name)]
         else:
-            paths = [train.with_name(f"{stem}{train.suffix}") for stem in
-                     (f"{train.stem}_{word}", word)]  # fmt: skip
+            paths = [train.with_name(f"{stem}{train.suffix}") for stem in (f"{train.stem}_{word}", word)]
         if found := next(filter(Path.is_file, paths), None):
             return found
     return None
@@ -222,20 +227,15 @@ def _of_own_table(folder: Path, form: str, language: str, *, certain: bool) -> T
     if certain and uncertain:
         return None
     tables = [replace(read_table(path), validation=path != train) for path in files]
-    if train.suffix.lower() == ".jsonl" and certain and not (
-        tables[0].rows and named(tables[0].rows[0])
-    ):  # fmt: skip
+    if train.suffix.lower() == ".jsonl" and certain and not (tables[0].rows and named(tables[0].rows[0])):
         return None
     columns = _own_columns(tables, folder, certain=certain)
     if columns is None:
         return None
-    return entries_of(folder, tables, columns, [one for one in unread if one not in uncertain],
-                      language)  # fmt: skip
+    return entries_of(folder, tables, columns, [one for one in unread if one not in uncertain], language)
 
 
-def _own_columns(
-    tables: Sequence[Table], folder: Path, *, certain: bool
-) -> dict[Path, Columns] | None:
+def _own_columns(tables: Sequence[Table], folder: Path, *, certain: bool) -> dict[Path, Columns] | None:
     """The columns of each file, from its header or by their order; None as in `_of_own_table`."""
     found = headed(tables)
     plain = [one for one in tables if one.rows and one.path not in found]
@@ -273,14 +273,8 @@ def _are_clips(alike: Sequence[Table], rows: Sequence[Sequence[str]], folder: Pa
 def _by_order(rows: Sequence[Sequence[str]], width: int, path: Path) -> Columns:
     """The columns of LJSpeech and Coqui. Raises DatasetError for others."""
     if width < 3:
-        if (
-            width == 2
-            and len(rows) > 1
-            and len({row[-1] for row in rows}) * _CLIPS_FOR_A_NAME <= len(rows)
-        ):
-            raise DatasetError(
-                f"{path}: its texts repeat as speakers do, and {_NO_EXTRA} {HEADER_ADVICE}"
-            )
+        if width == 2 and len(rows) > 1 and len({row[-1] for row in rows}) * _CLIPS_FOR_A_NAME <= len(rows):
+            raise DatasetError(f"{path}: its texts repeat as speakers do, and {_NO_EXTRA} {HEADER_ADVICE}")
         return Columns({"path": 0, "text": 1}, 2, by_rows=True)
     roles = ["path", "text", "speaker", "language"][:width]
     columns = [[cell for cell in column if cell] for column in zip(*rows, strict=True)]
@@ -336,22 +330,17 @@ def folders_note(entries: Sequence[TranscriptEntry], remedy: str) -> list[str]:
     if any(entry.speaker != DEFAULT_SPEAKER for entry in entries):
         return []
     folders = map(Path, {str(entry.path).rpartition(os.sep)[0] for entry in entries})
-    people = {
-        one for one in folders
-        if one.name.casefold() not in (*SPLITS, *RECORDING_FOLDERS)
-    }  # fmt: skip
+    people = {one for one in folders if one.name.casefold() not in (*SPLITS, *RECORDING_FOLDERS)}
     if len(people) < 2:
         return []
-    return [f"The {len(people)} folders are read as one speaker. If each folder is another person, "
-            f"{remedy}."]  # fmt: skip
+    return [f"The {len(people)} folders are read as one speaker. If each folder is another person, {remedy}."]
 
 
 def _refuse_repeated(entries: Sequence[TranscriptEntry], folder: Path) -> None:
     for name, count in Counter(entry.name for entry in entries).items():
         if count > 1:
             raise DatasetError(
-                f"The transcript in {folder} names {name!r} twice. Keep the row with the "
-                "right text."
+                f"The transcript in {folder} names {name!r} twice. Keep the row with the right text."
             )
 
 
@@ -366,11 +355,7 @@ def _refuse_misread(entries: Sequence[TranscriptEntry], folder: Path) -> None:
             f"text {short(text)!r}. If the columns are file|speaker|text, write that as a "
             "header line; if they are file|text|speaker, correct the speakers."
         )
-    if (
-        len(entries) > 1
-        and len(texts := {entry.text for entry in entries}) == 1
-        and (text := texts.pop())
-    ):
+    if len(entries) > 1 and len(texts := {entry.text for entry in entries}) == 1 and (text := texts.pop()):
         raise DatasetError(
             f"All {len(entries)} clips of {folder} have the same text, {short(text)!r}. If that "
             "is a speaker, write a header line that names the columns, such as file|speaker|text. "
@@ -382,9 +367,12 @@ def _refuse_misread(entries: Sequence[TranscriptEntry], folder: Path) -> None:
 
 
 def entries_of(
-    folder: Path, tables: Sequence[Table], columns: Mapping[Path, Columns],
-    unread: Sequence[Path], language: str,
-) -> Transcript:  # fmt: skip
+    folder: Path,
+    tables: Sequence[Table],
+    columns: Mapping[Path, Columns],
+    unread: Sequence[Path],
+    language: str,
+) -> Transcript:
     """The rows of transcript files with known columns. unread: transcripts beside them."""
     files = [one.path for one in tables]
     names = [path.relative_to(folder).as_posix() for path in files]
@@ -402,9 +390,7 @@ def entries_of(
         _leave_out_repeated(found, [path.name for path in files])
     corpus_speakers(found.entries)
     found.notes += folders_note(found.entries, "add a column with the name of each clip's speaker")
-    found.notes += filter(
-        None, (unread_note(folder, unread, files), _rowless_note(folder, in_rows))
-    )
+    found.notes += filter(None, (unread_note(folder, unread, files), _rowless_note(folder, in_rows)))
     found.source += f" ({columns[filled[0].path].spelled()})" if filled else ""
     return found
 
@@ -459,15 +445,17 @@ def _rowless_note(folder: Path, in_rows: Set[str]) -> str:
             continue
         if stems := {_without_ending(name) for name in names & there}:
             rowless += [
-                shown_path(Path(place, name), folder) for name in there
-                if _without_ending(name) not in stems and not name.startswith(".")
-                and ending_of(name)
-            ]  # fmt: skip
+                shown_path(Path(place, name), folder)
+                for name in there
+                if _without_ending(name) not in stems and not name.startswith(".") and ending_of(name)
+            ]
     if not rowless:
         return ""
-    are = "1 recording has no row and is" if len(rowless) == 1 else (
-        f"{len(rowless)} recordings have no row and are"
-    )  # fmt: skip
+    are = (
+        "1 recording has no row and is"
+        if len(rowless) == 1
+        else (f"{len(rowless)} recordings have no row and are")
+    )
     return f"{are} not used: {listed(sorted(rowless))}."
 
 
@@ -475,9 +463,7 @@ def _without_ending(name: str) -> str:
     return name.rpartition(".")[0] or name
 
 
-def _of_table(
-    folder: Path, table: Table, columns: Columns, language: str, in_rows: set[str]
-) -> Transcript:
+def _of_table(folder: Path, table: Table, columns: Columns, language: str, in_rows: set[str]) -> Transcript:
     """The rows of one file with known columns. Adds the recordings of all rows to `in_rows`."""
     path, found = table.path, Transcript([], "", _unused(table, columns))
     home, skipped = path.parent, 0 if columns.by_rows else 1
@@ -486,8 +472,7 @@ def _of_table(
     prefix = "" if home == folder else home.relative_to(folder).as_posix()
     if "split" in columns.places:
         in_rows |= {
-            str(located(relative_name(_cells_of(row, columns)["path"], home), places)[1])
-            for _, row in rows
+            str(located(relative_name(_cells_of(row, columns)["path"], home), places)[1]) for _, row in rows
         }
         rows = _in_use(rows, columns.places["split"], path, found.notes)
     faults, styles, moved = list[str](), list[str](), list[str]()
@@ -503,12 +488,13 @@ def _of_table(
         found.entries.append(
             TranscriptEntry(
                 f"{prefix}/{name}" if prefix else name,
-                recording, cells.get("text") or cells.get("written", ""),
+                recording,
+                cells.get("text") or cells.get("written", ""),
                 DEFAULT_SPEAKER if speaker.casefold() in NO_NAMES else speaker,
                 _language(cells.get("language", ""), language),
                 SPLITS.get(cells.get("split", "").casefold()),
             )
-        )  # fmt: skip
+        )
         styles.append(cells.get("style", ""))
         if name != given:
             moved.append(cells["path"])
@@ -560,9 +546,7 @@ def _in_use(
     splits = [row[place].casefold() if place < len(row) else "" for _, row in rows]
     if False not in map(SPLITS.get, splits):
         return rows  # a column of other words, or a file of one split
-    kept = [
-        row for row, one in zip(rows, splits, strict=True) if SPLITS.get(one, False) is not None
-    ]
+    kept = [row for row, one in zip(rows, splits, strict=True) if SPLITS.get(one, False) is not None]
     held_out = sum(1 for one in splits if SPLITS.get(one))
     marked = [f"{counted(held_out, 'clip')} for validation"] if held_out else []
     if tests := len(rows) - len(kept):
@@ -588,10 +572,7 @@ def _fault(row: Sequence[str], columns: Columns, delimiter: str, name: str, spea
     if count != wanted:
         missing = set(range(count, wanted))
         has_language = (
-            count == wanted + 1
-            and wanted > 2
-            and "language" not in columns.places
-            and language_of(row[-1])
+            count == wanted + 1 and wanted > 2 and "language" not in columns.places and language_of(row[-1])
         )
         omits = count > 1 and missing and missing <= columns.optional
         if not (omits or has_language):

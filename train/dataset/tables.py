@@ -14,39 +14,96 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from train.dataset.entries import (
-    DatasetError,
-    names_recording,
-    names_sound,
-    read_text,
-    recording_folders,
-)
+from train.dataset.entries import DatasetError, names_recording, names_sound, read_text, recording_folders
 
 # The header names of each role, in order of preference; in lower case, without spaces and signs.
 NAMES_IN_HEADERS: Mapping[str, Sequence[str]] = {
-    "path": ("filename", "filepath", "audiofile", "audiofilepath", "audiofilename", "audiopath",
-             "audioname", "audio", "wavfilename", "wavfile", "wavfilepath", "wavpath", "wavname",
-             "wav", "soundfile", "sound", "path", "file", "recording", "clip", "clippath",
-             "clipname", "utteranceid", "uttid", "clipid", "audioid", "fileid", "segmentid", "id"),
-    "text": ("normalizedtext", "normalisedtext", "normalizedtranscription",
-             "normalizedtranscript", "textnormalized", "textnormalised", "normtext"),
-    "written": ("text", "transcription", "transcript", "sentence", "rawtext", "originaltext",
-                "utterance", "transcribedtext"),
-    "speaker": ("speakername", "speaker", "speakerid", "clientid", "spk", "spkid", "spkname",
-                "voice", "voicename", "voiceid", "narrator"),
-    "language": ("language", "lang", "locale", "languagecode", "languageid", "languagename",
-                 "langcode", "langid"),
+    "path": (
+        "filename",
+        "filepath",
+        "audiofile",
+        "audiofilepath",
+        "audiofilename",
+        "audiopath",
+        "audioname",
+        "audio",
+        "wavfilename",
+        "wavfile",
+        "wavfilepath",
+        "wavpath",
+        "wavname",
+        "wav",
+        "soundfile",
+        "sound",
+        "path",
+        "file",
+        "recording",
+        "clip",
+        "clippath",
+        "clipname",
+        "utteranceid",
+        "uttid",
+        "clipid",
+        "audioid",
+        "fileid",
+        "segmentid",
+        "id",
+    ),
+    "text": (
+        "normalizedtext",
+        "normalisedtext",
+        "normalizedtranscription",
+        "normalizedtranscript",
+        "textnormalized",
+        "textnormalised",
+        "normtext",
+    ),
+    "written": (
+        "text",
+        "transcription",
+        "transcript",
+        "sentence",
+        "rawtext",
+        "originaltext",
+        "utterance",
+        "transcribedtext",
+    ),
+    "speaker": (
+        "speakername",
+        "speaker",
+        "speakerid",
+        "clientid",
+        "spk",
+        "spkid",
+        "spkname",
+        "voice",
+        "voicename",
+        "voiceid",
+        "narrator",
+    ),
+    "language": (
+        "language",
+        "lang",
+        "locale",
+        "languagecode",
+        "languageid",
+        "languagename",
+        "langcode",
+        "langid",
+    ),
     "style": ("style", "speakingstyle", "stylename"),
     "split": ("split", "subset", "partition"),
-}  # fmt: skip
+}
 _SIGNS = re.compile(r"[\W_]+")
 # Names of splits, and whether their rows are held out for validation. Test rows (None) are not
 # used, nor are files of them.
 SPLITS: Mapping[str, bool | None] = {
-    "train": False, "training": False,
+    "train": False,
+    "training": False,
     **dict.fromkeys(("val", "valid", "validation", "eval", "evaluation", "dev"), True),
-    "test": None, "testing": None,
-}  # fmt: skip
+    "test": None,
+    "testing": None,
+}
 _DELIMITERS = "\t;,"
 # Spreadsheets may write their delimiter into the first line.
 _DELIMITER_LINE = re.compile(r"sep=(.)", re.I)
@@ -192,9 +249,7 @@ def _fields(text: str, delimiter: str) -> tuple[list[str], int]:
     if '"' not in text:  # nearly every line
         return [cell.strip() for cell in text.split(delimiter)], 0
     end = re.escape(delimiter)
-    field = re.compile(
-        rf'[^\S\t\n]*"((?:[^"]|"")*)"[^\S\n]*?(?={end}|$)|([^{end}\n]*)', re.MULTILINE
-    )
+    field = re.compile(rf'[^\S\t\n]*"((?:[^"]|"")*)"[^\S\n]*?(?={end}|$)|([^{end}\n]*)', re.MULTILINE)
     values, place = list[str](), 0
     while match := field.match(text, place):  # the second branch also matches nothing
         quoted = match[1] is not None

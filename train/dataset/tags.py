@@ -50,7 +50,8 @@ _SOUNDS = """
     笑 笑声 笑い 笑い声 音乐 音樂 音楽 掌声 掌聲 拍手 咳嗽 咳 叹气 ため息 웃음 음악 박수 기침 한숨
 """.split()
 # Words that only accompany those, as in "soft piano music playing" and "clears throat".
-_WITH_SOUNDS = frozenset("""
+_WITH_SOUNDS = frozenset(
+    """
     a all and at audience baby background bell bells big bird birds bright car cat clear clearing
     clears closes closing continues crowd deep deeply distance distant dog dogs door down dramatic
     fades faint faintly female gentle gently girl guitar heavily heavy her his horn horns in into
@@ -61,7 +62,8 @@ _WITH_SOUNDS = frozenset("""
     sich leise laut schwer tief spielt publikum er sie fort on elle il se él ella fondo de fuerte
     suave profundamente fundo do dei in sottofondo się ze
     lip lips tongue teeth nose
-""".split())  # fmt: skip
+""".split()
+)
 # Manners of speech, which tools write into square brackets only.
 _MANNERS = frozenset(
     """
@@ -166,24 +168,24 @@ def without_tags(text: str, *, captions: bool = False) -> tuple[str, list[str]]:
     return _SPACE_BEFORE.sub(r"\1", " ".join(plain.split())).lstrip(",;: "), found
 
 
-def without_speakers(
-    texts: Sequence[str], *, captions: bool = False
-) -> tuple[list[str], list[str]]:
+def without_speakers(texts: Sequence[str], *, captions: bool = False) -> tuple[list[str], list[str]]:
     """Texts without the names of speakers before a colon, "Anna Smith: Hello.", and the names.
 
     A name that is not in capitals counts if most texts have one, or if two or more repeat, because
     "Remember: the shop is closed" is a sentence. In captions, one with two words counts, and one
     that repeats, if sentences follow.
     """
-    labels = [label if (label := _LABEL.match(one)) and _is_name(label["name"]) else None
-              for one in texts]  # fmt: skip
+    labels = [label if (label := _LABEL.match(one)) and _is_name(label["name"]) else None for one in texts]
     counts = Counter(label["name"] for label in labels if label)
     repeated = {name for name, count in counts.items() if count >= _FEWEST_REPEATS}
     if counts.total() >= _LEAST_LABELLED * len(texts) and repeated:
         speakers = set(counts)
     elif captions:
-        begun = {label["name"] for label, text in zip(labels, texts, strict=True)
-                 if label and text[label.end() : label.end() + 1].islower()}  # fmt: skip
+        begun = {
+            label["name"]
+            for label, text in zip(labels, texts, strict=True)
+            if label and text[label.end() : label.end() + 1].islower()
+        }
         speakers = {one for one in counts if one in repeated or " " in one} - begun
     else:
         speakers = repeated if len(repeated) >= _FEWEST_REPEATS else set[str]()

@@ -31,13 +31,7 @@ from train.evaluation import judges, report
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, less_natural
 from train.progress import Progress
-from train.sampling.decoders import (
-    clips_to_learn_from,
-    learn,
-    minutes_of,
-    newest_state,
-    request_for,
-)
+from train.sampling.decoders import clips_to_learn_from, learn, minutes_of, newest_state, request_for
 from train.sampling.reference import MOST_COMPARED
 from train.sampling.samples import Samples
 from train.settings import TrainSettings
@@ -113,9 +107,7 @@ def conclude(evaluator: Evaluator, samples: Samples, settings: TrainSettings, ba
         log.info("The base speaks with the voice of %s%s.", recording, through)
 
 
-def seconds_left(
-    evaluator: Evaluator, settings: TrainSettings, decoder_step_seconds: float
-) -> float:
+def seconds_left(evaluator: Evaluator, settings: TrainSettings, decoder_step_seconds: float) -> float:
     """The estimated time to end the evaluation, after the last epoch was judged."""
     if not evaluator.working:
         return 0.0
@@ -201,10 +193,13 @@ def learn_best_decoder(evaluator: Evaluator, verdict: Verdict, seconds: float) -
     state = whole[0] if whole else newest_state(run)[1]
     request = request_for(clips, voice, steps=None, budget_seconds=seconds, state=state)
     result, _ = learn(
-        partial(_ask, evaluator, ""), run.best_decoder,
-        {**verdict.weights, "continues": verdict.decoder}, request,
-        state=run.best_decoder_state, judge=judge,
-    )  # fmt: skip
+        partial(_ask, evaluator, ""),
+        run.best_decoder,
+        {**verdict.weights, "continues": verdict.decoder},
+        request,
+        state=run.best_decoder_state,
+        judge=judge,
+    )
     return result.new_steps > 0
 
 
@@ -232,9 +227,8 @@ def judged(learned: LearnedDecoder, gaps: Mapping[str, MeanInterval]) -> Learned
         learned = replace(learned, closer_voice=round(voice.mean, 4), less_alike=voice.high < 0)
     if (natural := gaps.get(NATURALNESS)) is not None:
         learned = replace(
-            learned, more_natural=round(natural.mean, 4),
-            less_natural=less_natural(natural, gaps.get(VOICE)),
-        )  # fmt: skip
+            learned, more_natural=round(natural.mean, 4), less_natural=less_natural(natural, gaps.get(VOICE))
+        )
     return learned
 
 
@@ -267,15 +261,14 @@ def judge_speakers(evaluator: Evaluator, known: Evaluation) -> Evaluation:
     if late:
         log.info(
             "To save time, these speakers are not judged: %s. `%s` judges them.",
-            ", ".join(late), commands.program("train evaluate"),
-        )  # fmt: skip
+            ", ".join(late),
+            commands.program("train evaluate"),
+        )
     # Rows of old weights go, even if there was no time for new ones.
     return _with_speakers(evaluator, known, rows)
 
 
-def _with_speakers(
-    evaluator: Evaluator, known: Evaluation, rows: Sequence[SpeakerJudgement]
-) -> Evaluation:
+def _with_speakers(evaluator: Evaluator, known: Evaluation, rows: Sequence[SpeakerJudgement]) -> Evaluation:
     if list(rows) == known.speakers:
         return known
     known = replace(known, speakers=list(rows))
@@ -283,12 +276,7 @@ def _with_speakers(
     return known
 
 
-def _is_current(
-    row: SpeakerJudgement,
-    verdict: Verdict,
-    recording: Path,
-    evaluator: Evaluator,
-) -> bool:
+def _is_current(row: SpeakerJudgement, verdict: Verdict, recording: Path, evaluator: Evaluator) -> bool:
     """Whether a row is for these weights and this recording, and no decoder is left to train."""
     if (row.weights, row.reference_sha256) != (verdict.weights, sha256_of(recording)):
         return False
@@ -328,9 +316,7 @@ def _speaker(
         learned_decoder.remove(tensors)
         if evaluator.plan.learns_decoder and len(clips) >= FEWEST_CLIPS:
             some = clips_to_learn_from(clips)
-            request = request_for(
-                some, voice, steps=steps_for(minutes_of(some), plan.decoder_steps)
-            )
+            request = request_for(some, voice, steps=steps_for(minutes_of(some), plan.decoder_steps))
             ask = partial(_ask, evaluator, name)
             learn(ask, tensors, verdict.weights, request, judge=judge, whose=name)
     except GpuLost:
@@ -343,9 +329,17 @@ def _speaker(
     outcome = _outcome(than_base, bool(kept))
     log.info("%s: %s", name, outcome)
     return SpeakerJudgement(
-        name, len(clips), sha256_of(recording), count, figures_of(base), figures_of(best),
-        figures_of(kept) if kept else None, than_base, outcome, verdict.weights,
-    )  # fmt: skip
+        name,
+        len(clips),
+        sha256_of(recording),
+        count,
+        figures_of(base),
+        figures_of(best),
+        figures_of(kept) if kept else None,
+        than_base,
+        outcome,
+        verdict.weights,
+    )
 
 
 def figures_of(spoken: Sequence[SpokenSentence]) -> SpeakerFigures:

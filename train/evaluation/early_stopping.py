@@ -77,8 +77,7 @@ class EarlyStopping:
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {"best_loss": self.best_loss, "best_epoch": self.best_epoch,
-                "newest_epoch": self.newest_epoch}  # fmt: skip
+        return {"best_loss": self.best_loss, "best_epoch": self.best_epoch, "newest_epoch": self.newest_epoch}
 
     def resume(self, state: dict[str, Any] | None) -> None:
         """Loads the state of a checkpoint; without one, counting starts now."""

@@ -26,14 +26,7 @@ from machine.storage.atomic import crash_point
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
 from train.evaluation.floors import fault_of_decoder
-from train.evaluation.plan import (
-    NATURAL_EVERY,
-    OLD_RATE,
-    EvaluationPlan,
-    Person,
-    describe,
-    heard_recordings,
-)
+from train.evaluation.plan import NATURAL_EVERY, OLD_RATE, EvaluationPlan, Person, describe, heard_recordings
 from train.evaluation.verdict import decide
 from train.progress import Progress
 from train.sampling.decoders import learn_for_base, leave_out
@@ -188,9 +181,12 @@ class Evaluator:
             log.info(
                 "Judging took %.0f s, more than %.0f %% of the %.0f s that epoch %d took to train. "
                 "When the run ends, it judges only its newest epoch. `%s` judges all epochs.",
-                self.candidate_seconds, 100 * TIME_SHARE, epoch_seconds, epoch.epoch,
+                self.candidate_seconds,
+                100 * TIME_SHARE,
+                epoch_seconds,
+                epoch.epoch,
                 commands.program("train evaluate"),
-            )  # fmt: skip
+            )
 
     def _judge(self, kind: CandidateKind, epoch: Verified | None, share: float) -> None:
         """Judges an epoch, a blend or the base with a decoder, and writes evaluation.json with all
@@ -201,9 +197,13 @@ class Evaluator:
             one
             for one in known.candidates
             if one.id != own.id
-            and not (kind == "epoch" and one.kind == "blend" and one.epoch == own.epoch
-                     and one.checkpoint_sha256 != own.checkpoint_sha256)
-        ]  # fmt: skip
+            and not (
+                kind == "epoch"
+                and one.kind == "blend"
+                and one.epoch == own.epoch
+                and one.checkpoint_sha256 != own.checkpoint_sha256
+            )
+        ]
         decided = self._decided(replace(known, candidates=[*others, own]))
         crash_point("before evaluation")
         self.write(decided)
@@ -215,9 +215,13 @@ class Evaluator:
             self._on_evaluation(decided, decided.candidates[-1])
 
     def _measured(
-        self, kind: CandidateKind, epoch: Verified | None, share: float, known: Evaluation | None,
+        self,
+        kind: CandidateKind,
+        epoch: Verified | None,
+        share: float,
+        known: Evaluation | None,
         decoder: LearnedDecoder | None = None,
-    ) -> tuple[Candidate, Mapping[str, Any]]:  # fmt: skip
+    ) -> tuple[Candidate, Mapping[str, Any]]:
         """A candidate that speaks the sentences, and those in an old language; and
         `judges.measures_of_base`. The base itself is judged if there is no known evaluation."""
         digest = decoder.digest if decoder else ""
@@ -241,11 +245,19 @@ class Evaluator:
         measures = known.person if known else judges.measures_of_base(facts, old)
         losses = epoch.manifest.losses if epoch and kind == "epoch" else {}
         one = judges.candidate(
-            kind, epoch.epoch if epoch else 0, share, self.plan.sentences, facts, person,
-            measures["base_nats_per_token"], sha256=epoch.sha256 if epoch else "", decoder=digest,
-            loss=losses.get("validation_audio_loss"), seconds=self.candidate_seconds,
+            kind,
+            epoch.epoch if epoch else 0,
+            share,
+            self.plan.sentences,
+            facts,
+            person,
+            measures["base_nats_per_token"],
+            sha256=epoch.sha256 if epoch else "",
+            decoder=digest,
+            loss=losses.get("validation_audio_loss"),
+            seconds=self.candidate_seconds,
             device=self.sampler.plan.device,
-        )  # fmt: skip
+        )
         if old:
             rate = SpeakingRate(measures["old_codes_per_token"], 0.0)
             spoken = judges.sentences_of(
@@ -267,16 +279,23 @@ class Evaluator:
         there, blend = set(self.run.epochs()), self.run.whole_blend()
         kept = blend.manifest.blend if blend else {}
         gone = {
-            one.name for one in candidates
-            if (one.kind != "base" and one.epoch not in there
-            and (one.kind, one.epoch, one.share) != ("blend", kept.get("epoch"), kept.get("share")))
+            one.name
+            for one in candidates
+            if (
+                one.kind != "base"
+                and one.epoch not in there
+                and (one.kind, one.epoch, one.share) != ("blend", kept.get("epoch"), kept.get("share"))
+            )
             or not self._has_decoder(one)
-        }  # fmt: skip
+        }
         judged, verdict = decide(candidates, gone, sum(clip.seconds for clip in self.plan.clips))
         return replace(
-            known, made_at=_now(), candidates=judged, verdict=verdict,
+            known,
+            made_at=_now(),
+            candidates=judged,
+            verdict=verdict,
             smallest_difference=judges.smallest_differences(judged),
-        )  # fmt: skip
+        )
 
     # The base
 
@@ -399,9 +418,7 @@ class Evaluator:
         }
         for epoch in set(self.run.epochs()) - passed:
             if leave_out(self.run.decoder_path(epoch)):
-                text = (
-                    "Epoch %d speaks with the base's decoder, because of the one for the base: %s"
-                )
+                text = "Epoch %d speaks with the base's decoder, because of the one for the base: %s"
                 log.info(text, epoch, fault)
 
     def _learn_for_base(self, voice: TunedVoice) -> None:
@@ -493,9 +510,14 @@ class Evaluator:
         return judges.sentences_of(self.plan.sentences, facts, beside_reference, 0.0)
 
     def _facts(
-        self, voice: TunedVoice, count: int, known: Evaluation | None, *, sounds: str = "",
+        self,
+        voice: TunedVoice,
+        count: int,
+        known: Evaluation | None,
+        *,
+        sounds: str = "",
         seed_offset: int = 0,
-    ) -> list[SpokenFacts]:  # fmt: skip
+    ) -> list[SpokenFacts]:
         """Speaks and measures the first `count` sentences. sounds: the folder that keeps some of
         the audio; "" keeps none."""
         every = NATURAL_EVERY if self.in_run and self.plan.recogniser else 1
@@ -510,11 +532,10 @@ class Evaluator:
                 replace(one.request, seed=one.request.seed + seed_offset),
                 sounded=number % self.plan.sounded_every == 0,
                 natural=number in natural,
-                out=self.run.folder / wav
-                if sounds and (wav := judges.wav_of(sounds, number)) else None,
+                out=self.run.folder / wav if sounds and (wav := judges.wav_of(sounds, number)) else None,
             )
             for number, one in enumerate(self.plan.sentences[:count])
-        )  # fmt: skip
+        )
         request = EvaluateRequest(
             tasks, voice, self.person.rate, self.plan.recogniser, self.plan.no_speaker_judge is None
         )

@@ -39,9 +39,7 @@ RUNAWAY_SHARE = 0.02
 # A candidate and the base are compared by at least this number of sentences that both finished.
 FEWEST_FINISHED = 8
 # A candidate has a figure of these judges if another one has. The others are optional.
-REQUIRED = {
-    WORD_ERRORS: "word error rate", WORDS: "words", VOICE: "voice", RATE_DRIFT: "rate",
-}  # fmt: skip
+REQUIRED = {WORD_ERRORS: "word error rate", WORDS: "words", VOICE: "voice", RATE_DRIFT: "rate"}
 # Three words in a hundred; a smaller loss counts only if its interval excludes 0.
 WORDS_MARGIN = 0.03
 # Seven in a hundred, one and a half standard errors of sixteen sentences; a smaller difference
@@ -64,9 +62,14 @@ def remarked(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -
     broken = () if unjudged else (_off(one, base, RATE_DRIFT), _loses_words(one, base))
     if not unjudged and not cannot_serve(base, candidates):
         broken = (
-            _runs_on(one, base), *broken, _less_alike(one, base), _less_like_reference(one, base),
-            _off(one, base, PITCH_DRIFT), _monotone(one, base), _less_natural(one, base),
-        )  # fmt: skip
+            _runs_on(one, base),
+            *broken,
+            _less_alike(one, base),
+            _less_like_reference(one, base),
+            _off(one, base, PITCH_DRIFT),
+            _monotone(one, base),
+            _less_natural(one, base),
+        )
     known = None if one.knows_language else UNLEARNED
     found = (failed, unjudged, *broken, _forgets(one, base), known)
     remarks = [reason for reason in found if reason]
@@ -86,10 +89,13 @@ def fault_of_decoder(learned: Candidate, base: Candidate) -> str | None:
     if _unjudged(learned, base, both) or cannot_serve(base, both):
         return None
     floors = (
-        _loses_words(learned, base), _less_alike(learned, base),
-        _less_like_reference(learned, base), _off(learned, base, PITCH_DRIFT),
-        _monotone(learned, base), _less_natural(learned, base),
-    )  # fmt: skip
+        _loses_words(learned, base),
+        _less_alike(learned, base),
+        _less_like_reference(learned, base),
+        _off(learned, base, PITCH_DRIFT),
+        _monotone(learned, base),
+        _less_natural(learned, base),
+    )
     return next(filter(None, floors), None)
 
 
@@ -115,10 +121,7 @@ def _runs_on(one: Candidate, base: Candidate) -> str | None:
     own, usual = (each.unfinished + each.babbling for each in (one, base))
     if usual or own <= RUNAWAY_SHARE * len(one.sentences):
         return None
-    return (
-        f"It babbles, or does not end, in {own} of {len(one.sentences)} sentences; the base never "
-        "does."
-    )
+    return f"It babbles, or does not end, in {own} of {len(one.sentences)} sentences; the base never does."
 
 
 def _unjudged(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> str | None:
@@ -170,9 +173,7 @@ def _less_natural(one: Candidate, base: Candidate) -> str | None:
     gap = against(one, base, NATURALNESS)
     if gap is None or not less_natural(gap, against(one, base, VOICE)):
         return None
-    return (
-        f"It sounds less natural: its predicted opinion score is {-gap.mean:.2f} below the base's."
-    )
+    return f"It sounds less natural: its predicted opinion score is {-gap.mean:.2f} below the base's."
 
 
 def _off(one: Candidate, base: Candidate, judge: str) -> str | None:
@@ -211,8 +212,7 @@ def _loses_words(one: Candidate, base: Candidate) -> str | None:
     return _understood_worse(
         against(one, base, WORD_ERRORS),
         against(one, base, WORDS) if base.knows_language else None,
-        "It is harder to understand: its word error rate is {:.0f} percentage points above the "
-        "base's.",
+        "It is harder to understand: its word error rate is {:.0f} percentage points above the base's.",
         "It leaves out words: {:.0f} more in 100 than the base.",
     )
 
@@ -225,9 +225,7 @@ def _forgets(one: Candidate, base: Candidate) -> str | None:
     errors, words = (against(one, base, judge, old=True) for judge in (WORD_ERRORS, WORDS))
     known = any(against(base, base, judge, old=True) for judge in (WORD_ERRORS, WORDS))
     if known and errors is None and words is None:
-        return (
-            "It may have forgotten the old language: too few of its sentences in it have a figure."
-        )
+        return "It may have forgotten the old language: too few of its sentences in it have a figure."
     return _understood_worse(
         errors,
         words,

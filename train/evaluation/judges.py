@@ -63,17 +63,23 @@ HEARD = (WORD_ERRORS, VOICE, NATURALNESS)
 
 
 def descriptions(
-    person: Person, recogniser: str, no_recogniser: str | None, no_naturalness: str | None,
-    no_speaker_judge: str | None, *, learns_decoder: bool = False,
-) -> dict[str, JudgeDescription]:  # fmt: skip
+    person: Person,
+    recogniser: str,
+    no_recogniser: str | None,
+    no_naturalness: str | None,
+    no_speaker_judge: str | None,
+    *,
+    learns_decoder: bool = False,
+) -> dict[str, JudgeDescription]:
     """Describes each judge. The arguments after the person are those of `EvaluationPlan`."""
     reference = {
         REFERENCE: JudgeDescription(
-            "cosine", "higher",
+            "cosine",
+            "higher",
             "Cosine of the speaker embeddings of a sentence and of the recording that it is spoken "
             "from. It only rules out a decoder that learned another person's clips.",
-        ),
-    }  # fmt: skip
+        )
+    }
     who = recogniser or "a recogniser"
     if recogniser not in ("", POCKETSPHINX):
         who = f"Whisper ({Path(recogniser).name})"
@@ -83,52 +89,57 @@ def descriptions(
     no_pitch = None if person.pitch_hz else "no pitch was found in the person's clips"
     return {
         WORD_ERRORS: JudgeDescription(
-            "share", "lower",
+            "share",
+            "lower",
             f"Word error rate: the share of words that {who} hears wrong, misses or adds. It also "
             "makes errors on recordings of people.",
             absent=no_recogniser,
         ),
         WORDS: JudgeDescription(
-            "share", "higher",
+            "share",
+            "higher",
             "The share of words that the sound contains, by the base model's likelihood of the "
             "sound with and without each word. It detects words that were left out, but seldom "
             "words that are only mumbled.",
         ),
         VOICE: JudgeDescription(
-            "share", "higher",
+            "share",
+            "higher",
             f"Voice similarity by {encoder}: 1 is another recording of the same person, 0 is the "
             f"average of {others}.",
             absent=person.voice_absent,
         ),
         NATURALNESS: JudgeDescription(
-            "MOS", "higher",
+            "MOS",
+            "higher",
             "How natural it sounds: the mean opinion score that DistillMOS predicts, from 1 to 5. "
             "It knows neither the text nor the person.",
             absent=no_naturalness,
         ),
         RATE_DRIFT: JudgeDescription(
-            "percent", "zero",
+            "percent",
+            "zero",
             "How much faster (+) or slower (-) it speaks than the person's own clips, for texts "
             "of the same length.",
         ),
         PITCH_DRIFT: JudgeDescription(
-            "percent", "zero",
+            "percent",
+            "zero",
             "How much higher (+) or lower (-) its pitch is than in the person's own clips.",
             absent=no_pitch,
         ),
         PITCH_SPREAD: JudgeDescription(
-            "percent", "zero",
+            "percent",
+            "zero",
             "How much more (+) or less (-) its pitch moves than in the person's own clips: the "
             "standard deviation of log F0. Monotone speech is far below 0.",
             absent=no_pitch,
         ),
         **(reference if learns_decoder else {}),
-    }  # fmt: skip
+    }
 
 
-def measures_of_base(
-    facts: Sequence[SpokenFacts], old: Sequence[SpokenFacts] = ()
-) -> dict[str, float]:
+def measures_of_base(facts: Sequence[SpokenFacts], old: Sequence[SpokenFacts] = ()) -> dict[str, float]:
     """The figures of the base by which candidates are measured, as in `Evaluation.person`.
 
     The median evidence of a word in nats per token; if there are sentences in an old language, also
@@ -147,11 +158,20 @@ def _median_evidence(facts: Sequence[SpokenFacts]) -> float:
 
 
 def candidate(
-    kind: CandidateKind, epoch: int, share: float, sentences: Sequence[EvaluationSentence],
-    facts: Sequence[SpokenFacts], person: Person, base_evidence: float, *,
-    sha256: str = "", decoder: str = "", loss: float | None = None, seconds: float = 0.0,
+    kind: CandidateKind,
+    epoch: int,
+    share: float,
+    sentences: Sequence[EvaluationSentence],
+    facts: Sequence[SpokenFacts],
+    person: Person,
+    base_evidence: float,
+    *,
+    sha256: str = "",
+    decoder: str = "",
+    loss: float | None = None,
+    seconds: float = 0.0,
     device: str = "cpu",
-) -> Candidate:  # fmt: skip
+) -> Candidate:
     """The entry of one candidate, from the facts of its first `len(facts)` sentences.
 
     base_evidence: the base's evidence of a word, from `measures_of_base`.
@@ -160,20 +180,32 @@ def candidate(
     spoken = sentences_of(sentences, facts, person, base_evidence, folder)
     outcomes = [one.outcome for one in spoken]
     return Candidate(
-        kind=kind, epoch=epoch, share=share, checkpoint_sha256=sha256,
-        unfinished=outcomes.count("unfinished"), cut=outcomes.count("cut"),
+        kind=kind,
+        epoch=epoch,
+        share=share,
+        checkpoint_sha256=sha256,
+        unfinished=outcomes.count("unfinished"),
+        cut=outcomes.count("cut"),
         babbling=outcomes.count("babbling"),
         judges={name: JudgeFigure(**asdict(mean)) for name, mean in means(spoken).items()},
         validation_audio_loss=loss,
-        indistinguishable_from_base=False, ruled_out=None, remarks=[], seconds=round(seconds, 2),
-        device=device, sentences=spoken, decoder=decoder,
-    )  # fmt: skip
+        indistinguishable_from_base=False,
+        ruled_out=None,
+        remarks=[],
+        seconds=round(seconds, 2),
+        device=device,
+        sentences=spoken,
+        decoder=decoder,
+    )
 
 
 def sentences_of(
-    sentences: Sequence[EvaluationSentence], facts: Sequence[SpokenFacts], person: Person,
-    base_evidence: float, folder: str | None = None,
-) -> list[SpokenSentence]:  # fmt: skip
+    sentences: Sequence[EvaluationSentence],
+    facts: Sequence[SpokenFacts],
+    person: Person,
+    base_evidence: float,
+    folder: str | None = None,
+) -> list[SpokenSentence]:
     """Judges the first `len(facts)` sentences as spoken. folder: the folder that keeps some of the
     audio, or None."""
     # Spoken codes, as a share of the codes that the person would need.
@@ -185,12 +217,19 @@ def sentences_of(
         outcome = _outcome(one, ratio / own)
         spoken.append(
             SpokenSentence(
-                sentence.request.text, sentence.source, sentence.request.seed, one.seconds,
-                round(one.seconds / max(ratio / own, 1e-6), 3), one.codes, one.text_tokens, outcome,
+                sentence.request.text,
+                sentence.source,
+                sentence.request.seed,
+                one.seconds,
+                round(one.seconds / max(ratio / own, 1e-6), 3),
+                one.codes,
+                one.text_tokens,
+                outcome,
                 _figures(one, ratio, person, base_evidence) if outcome == "finished" else {},
-                wav_of(folder, number) if folder else None, one.heard,
+                wav_of(folder, number) if folder else None,
+                one.heard,
             )
-        )  # fmt: skip
+        )
     return spoken
 
 
@@ -201,9 +240,7 @@ def wav_of(folder: str, number: int) -> str | None:
     return f"samples/evaluation/{folder}/{number + 1:02}.wav"
 
 
-def against(
-    one: Candidate, other: Candidate, judge: str, *, old: bool = False
-) -> MeanInterval | None:
+def against(one: Candidate, other: Candidate, judge: str, *, old: bool = False) -> MeanInterval | None:
     """The paired difference by a judge, over the sentences that both finished; with `old`, over
     those in an old language."""
     own, others = (each.old_sentences if old else each.sentences for each in (one, other))
@@ -214,12 +251,15 @@ def compared(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates with each figure's difference from the base, which is the first."""
     base, *others = candidates
     return [base] + [
-        replace(one, judges={
-            name: replace(figure, against_base=against(one, base, name))
-            for name, figure in one.judges.items()
-        })
+        replace(
+            one,
+            judges={
+                name: replace(figure, against_base=against(one, base, name))
+                for name, figure in one.judges.items()
+            },
+        )
         for one in others
-    ]  # fmt: skip
+    ]
 
 
 def less_natural(gap: MeanInterval | None, voice: MeanInterval | None = None) -> bool:
@@ -318,9 +358,7 @@ def mean_interval(values: Sequence[float]) -> MeanInterval | None:
     )
 
 
-def paired_difference(
-    own: Sequence[float | None], others: Sequence[float | None]
-) -> MeanInterval | None:
+def paired_difference(own: Sequence[float | None], others: Sequence[float | None]) -> MeanInterval | None:
     """The mean of `own - others` over the sentences that both have; None below four pairs."""
     return mean_interval(
         [one - other for one, other in zip(own, others, strict=True) if None not in (one, other)]  # type: ignore[operator]

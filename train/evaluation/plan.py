@@ -32,13 +32,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
 from xtts.text.languages import short_code
 from xtts.workers.decoder_schedule import STEPS
-from xtts.workers.requests import (
-    SLOTS,
-    HeardRecordings,
-    ListenRequest,
-    RecordingFacts,
-    SpeakingRate,
-)
+from xtts.workers.requests import SLOTS, HeardRecordings, ListenRequest, RecordingFacts, SpeakingRate
 
 # Without a recogniser, only every third sentence becomes audio: at full size, the vocoder costs
 # more than everything else together.
@@ -157,11 +151,21 @@ def plan_of(
     if settings.evaluate_recogniser == "off":
         listener = ""
     return EvaluationPlan(
-        texts, reference, clips, recordings, base, *recogniser, others, old, listener, learns_added,
-        naturalness_of(settings.evaluate_naturalness), speaker_judge.missing(),
+        texts,
+        reference,
+        clips,
+        recordings,
+        base,
+        *recogniser,
+        others,
+        old,
+        listener,
+        learns_added,
+        naturalness_of(settings.evaluate_naturalness),
+        speaker_judge.missing(),
         defaults.advised(settings, config.training).learn_decoder != "off",
         defaults.decoder_steps(config.training),
-    )  # fmt: skip
+    )
 
 
 def old_sentences(config: ModelConfig, seed: int) -> list[EvaluationSentence]:
@@ -304,10 +308,13 @@ def describe(plan: EvaluationPlan, measured: HeardRecordings) -> Person:
     spreads = [one.pitch_spread for one in own if one.pitch_spread]
     return Person(
         speaking_rate([(clip.seconds, len(clip.tokens)) for clip in plan.clips]),
-        scale, absent, statistics.median(pitches) if pitches else None, count,
+        scale,
+        absent,
+        statistics.median(pitches) if pitches else None,
+        count,
         tuple(one.naturalness for one in own if one.naturalness is not None),
         statistics.fmean(spreads) if spreads else None,
-    )  # fmt: skip
+    )
 
 
 def _strangers(
@@ -355,9 +362,7 @@ def voice_scale(
         )
     if not others:
         return None, "there are no other voices to compare with"
-    left_out = [
-        cosine(one, _centre(own[:number] + own[number + 1 :])) for number, one in enumerate(own)
-    ]
+    left_out = [cosine(one, _centre(own[:number] + own[number + 1 :])) for number, one in enumerate(own)]
     centre = _centre(own)
     one = statistics.fmean(left_out)
     zero = statistics.fmean(float(other @ centre) for other in others)

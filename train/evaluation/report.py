@@ -18,9 +18,20 @@ from train.evaluation.judges import (
 from xtts.voices.evaluation_file import Candidate, Evaluation, SpeakerJudgement
 
 _HEAD = (
-    "", "unfinished", "cut", "babbling", "word error rate", "words", "voice", "naturalness",
-    "rate", "pitch", "spread", "valid. loss", "",
-)  # fmt: skip
+    "",
+    "unfinished",
+    "cut",
+    "babbling",
+    "word error rate",
+    "words",
+    "voice",
+    "naturalness",
+    "rate",
+    "pitch",
+    "spread",
+    "valid. loss",
+    "",
+)
 _COLUMNS = (WORD_ERRORS, WORDS, VOICE, NATURALNESS, RATE_DRIFT, PITCH_DRIFT, PITCH_SPREAD)
 
 
@@ -82,13 +93,9 @@ def _mean(one: Candidate, judge: str) -> str:
 
 
 def _remarks(evaluation: Evaluation) -> list[str]:
-    lines = [
-        f"{one.name}: {remark}" for one in _ordered(evaluation.candidates) for remark in one.remarks
-    ]
+    lines = [f"{one.name}: {remark}" for one in _ordered(evaluation.candidates) for remark in one.remarks]
     lines += [
-        f"No {name}: {judge.absent}."
-        for name, judge in evaluation.judges.items()
-        if judge.absent is not None
+        f"No {name}: {judge.absent}." for name, judge in evaluation.judges.items() if judge.absent is not None
     ]
     if own := evaluation.person.get(NATURALNESS):
         half = (own["high"] - own["low"]) / 2
@@ -111,6 +118,4 @@ def _of_speaker(one: SpeakerJudgement) -> str:
         for name, mean, base in pairs
         if mean is not None and base is not None
     ]
-    return " ".join(
-        [f"As {one.name}:", *([", ".join(figures) + "."] if figures else []), one.verdict]
-    )
+    return " ".join([f"As {one.name}:", *([", ".join(figures) + "."] if figures else []), one.verdict])

@@ -45,23 +45,27 @@ _NAMES = {
 }
 # Where a gain comes from: whether the decoder brings it alone, and whether the GPT adds to it.
 _SOURCES = {
-    (True, True): "both decoder and GPT", (True, False): "the decoder", (False, True): "the GPT",
+    (True, True): "both decoder and GPT",
+    (True, False): "the decoder",
+    (False, True): "the GPT",
     (False, False): "decoder and GPT together",
-}  # fmt: skip
+}
 # A smaller gain, even a measurable one, is not heard. Five hundredths of the way to the person;
 # 3 % of F0 and of the rate are about the least that people notice in speech.
 LEAST_GAIN = {
-    VOICE: 0.05, PITCH_DRIFT: 3.0, PITCH_SPREAD: 15.0, RATE_DRIFT: 3.0,
+    VOICE: 0.05,
+    PITCH_DRIFT: 3.0,
+    PITCH_SPREAD: 15.0,
+    RATE_DRIFT: 3.0,
     NATURALNESS: NATURALNESS_MARGIN,
-}  # fmt: skip
+}
 # With less speech, a run seldom learns an accent (docs/your-voice.md).
 LEAST_SPEECH_SECONDS = 180.0
 
 
 def decide(
-    candidates: Sequence[Candidate], pruned: Collection[str] = (),
-    speech_seconds: float | None = None,
-) -> tuple[list[Candidate], Verdict | None]:  # fmt: skip
+    candidates: Sequence[Candidate], pruned: Collection[str] = (), speech_seconds: float | None = None
+) -> tuple[list[Candidate], Verdict | None]:
     """Returns the candidates with remarks on each, and the verdict.
 
     The verdict is None without the base, or with the base alone.
@@ -76,11 +80,7 @@ def decide(
         return list(candidates), None
     judged = [remarked(one, base, candidates) for one in candidates]
     base = next(one for one in judged if one.is_base)
-    left = [
-        one
-        for one in judged
-        if not one.is_base and one.ruled_out is None and one.name not in pruned
-    ]
+    left = [one for one in judged if not one.is_base and one.ruled_out is None and one.name not in pruned]
     if base.ruled_out is None:
         left = [one for one in left if gains(one, base)]
     if not left:
@@ -89,9 +89,15 @@ def decide(
     # The base with a decoder, also if that is not the best: it divides what was won.
     decoder = next((one for one in judged if one.kind == "base" and one.decoder), None)
     return judged, Verdict(
-        best.kind, best.epoch, best.share, _why(best, base, decoder), "", False,
-        best.checkpoint_sha256, best.decoder,
-    )  # fmt: skip
+        best.kind,
+        best.epoch,
+        best.share,
+        _why(best, base, decoder),
+        "",
+        False,
+        best.checkpoint_sha256,
+        best.decoder,
+    )
 
 
 # What is won
@@ -138,10 +144,13 @@ def _nearest(left: Sequence[Candidate], base: Candidate) -> Candidate:
     return min(
         close,
         key=lambda one: (
-            -len(gains(one, base)), one.mean(WORD_ERRORS), one.share, -one.mean(WORDS),
+            -len(gains(one, base)),
+            one.mean(WORD_ERRORS),
+            one.share,
+            -one.mean(WORDS),
             -one.mean(VOICE),
         ),
-    )  # fmt: skip
+    )
 
 
 def _same_voice(one: Candidate, other: Candidate) -> bool:
@@ -183,9 +192,7 @@ def _why(best: Candidate, base: Candidate, decoder: Candidate | None) -> str:
     return " ".join([*sentences, f"The cost: {cost}."])
 
 
-def _sources(
-    won: Sequence[str], best: Candidate, base: Candidate, decoder: Candidate | None
-) -> list[str]:
+def _sources(won: Sequence[str], best: Candidate, base: Candidate, decoder: Candidate | None) -> list[str]:
     """Whether each gain comes from the decoder, the GPT, or both. decoder: as in `_why`."""
     if best is decoder:
         return ["All of it comes from the decoder: the GPT is the base's."]
@@ -231,9 +238,7 @@ def _figures(judge: str, own: float, usual: float) -> str:
     return f"{name} {form.format(own)} (base {form.format(usual)})"
 
 
-def _base_is_best(
-    base: Candidate, judged: Sequence[Candidate], speech_seconds: float | None
-) -> Verdict:
+def _base_is_best(base: Candidate, judged: Sequence[Candidate], speech_seconds: float | None) -> Verdict:
     others = [one for one in judged if not one.is_base]
     same = all(one.indistinguishable_from_base for one in others)
     most = max(len(one.finished) for one in others)

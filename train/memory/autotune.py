@@ -44,9 +44,7 @@ _CONDITIONING_FRAMES = 517
 _CONDITIONING_WIDTHS = 6 * 10
 
 
-def fit_batches(
-    settings: TrainSettings, context: RunContext, learner: Learner, batches: Batches
-) -> None:
+def fit_batches(settings: TrainSettings, context: RunContext, learner: Learner, batches: Batches) -> None:
     """BATCH_SECONDS=auto: limits batches to the memory of this machine; logs the reason.
 
     Ranks agree on the smallest value.
@@ -56,9 +54,7 @@ def fit_batches(
         seconds, reason = _tried(context.device.value, learner, batches, longest)
     else:
         recomputed = learner.config.trainable.recompute
-        held, activations = longest_clip_bytes(
-            settings, context, learner.gpt, batches, recomputed=recomputed
-        )
+        held, activations = longest_clip_bytes(settings, context, learner.gpt, batches, recomputed=recomputed)
         ram = context.machine.memory_bytes // learner.world.local_size
         seconds, reason = fitting_on_cpu(batches.batch_seconds, activations / longest, held, ram)
     batches.batch_seconds = learner.world.all_reduce_min(max(seconds, longest))
@@ -141,9 +137,7 @@ def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
     return None
 
 
-def largest_fitting(
-    peak_bytes: Callable[[int], int | None], room: int, wanted: int
-) -> tuple[int, str]:
+def largest_fitting(peak_bytes: Callable[[int], int | None], room: int, wanted: int) -> tuple[int, str]:
     """The number of longest clips that fit with headroom, from 1 to `wanted`, and the reason.
 
     Args:

@@ -132,8 +132,9 @@ class Logs:
         if not result.finite:
             log.warning(
                 "Step %d is skipped because its loss or gradient is not finite. Its clips: %s.",
-                step, ", ".join(one.names),
-            )  # fmt: skip
+                step,
+                ", ".join(one.names),
+            )
             record["skipped_clips"] = one.names
         last = number == self.steps_per_epoch
         telling = step == self._first_step + 1 or step % self.log_every == 0 or last
@@ -142,11 +143,16 @@ class Logs:
         self._record("train", record)
         if telling:
             log.info(
-                "epoch %d/%d  step %d/%d  %s  learning rate %.1e  %.1f x real time  left %s", epoch,
-                self.num_epochs, number, self.steps_per_epoch, _shown(result.losses),
-                result.learning_rate, record["audio_seconds_per_second"],
+                "epoch %d/%d  step %d/%d  %s  learning rate %.1e  %.1f x real time  left %s",
+                epoch,
+                self.num_epochs,
+                number,
+                self.steps_per_epoch,
+                _shown(result.losses),
+                result.learning_rate,
+                record["audio_seconds_per_second"],
                 clock(record["progress"]["seconds_left"]),
-            )  # fmt: skip
+            )
 
     def phase(self, epoch: int, step: int, phase: Phase) -> None:
         """Writes the phase of the run to metrics.jsonl, so that the page can show it."""
@@ -258,9 +264,7 @@ def figures_of(candidate: Candidate) -> dict[str, float]:
 
 def _shown(losses: Mapping[str, float]) -> str:
     """The loss terms on the console, the last one first, which is the audio loss."""
-    return "  ".join(
-        f"{name.replace('_', ' ')} {losses[name]:.3f}" for name in reversed(LOSS_TERMS)
-    )
+    return "  ".join(f"{name.replace('_', ' ')} {losses[name]:.3f}" for name in reversed(LOSS_TERMS))
 
 
 def memory_bytes() -> int:
@@ -308,17 +312,16 @@ def cut_back(path: Path, step: int) -> None:
     if (damaged := steps.count(None) + bool(rest)) > 0:
         log.warning(
             "%s: %d incomplete or damaged lines were removed. The run was killed while it wrote "
-            "them, or the disk was full.", path, damaged,
-        )  # fmt: skip
+            "them, or the disk was full.",
+            path,
+            damaged,
+        )
     if len(kept) != len(lines) or rest:
         replace_file(path, lambda file: file.write(b"".join(line + b"\n" for line in kept)))
     last = max((at for at in steps if at is not None and at <= step), default=0)
     if kept and last < step:
         log.warning(
-            "%s: steps %d to %d are missing from the file. The weights include them.",
-            path,
-            last + 1,
-            step,
+            "%s: steps %d to %d are missing from the file. The weights include them.", path, last + 1, step
         )
 
 

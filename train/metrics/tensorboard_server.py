@@ -34,8 +34,17 @@ class TensorBoard:
             log.info("Port %d is in use. TensorBoard uses %d.", port, self.port)
         self.address = f"http://localhost:{self.port}"
         runs_dir.mkdir(parents=True, exist_ok=True)
-        options = ["--logdir", str(runs_dir), "--host", host, "--port", str(self.port),
-                   "--reload_interval", "5", *_EVERY_SAMPLE]  # fmt: skip
+        options = [
+            "--logdir",
+            str(runs_dir),
+            "--host",
+            host,
+            "--port",
+            str(self.port),
+            "--reload_interval",
+            "5",
+            *_EVERY_SAMPLE,
+        ]
         self._child = ChildProcess(module_command("tensorboard.main", *options))
         log.info("TensorBoard: %s (it takes some seconds to start)", self.address)
         threading.Thread(target=self._watch, name="tensorboard", daemon=True).start()

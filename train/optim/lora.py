@@ -68,9 +68,7 @@ class LoraAdapters:
     def _difference(self, layer: str) -> Tensor:
         """(alpha/r) B A of a layer, as peft's `get_delta_weight`, on the CPU."""
         adapted = self.layers[layer]
-        a, b = (
-            getattr(adapted, half)[_ADAPTER].weight.detach().cpu() for half in ("lora_A", "lora_B")
-        )
+        a, b = (getattr(adapted, half)[_ADAPTER].weight.detach().cpu() for half in ("lora_A", "lora_B"))
         difference: Tensor = (b @ a) * adapted.scaling[_ADAPTER]
         return difference
 
@@ -82,9 +80,7 @@ class LoraAdapters:
             own[f"{layer}.base_layer.{leaf}" if layer in self.layers else name] = tensor
         mismatch = self.gpt.load_state_dict(own, strict=False)
         if mismatch.unexpected_keys or not all(map(_is_adapter, mismatch.missing_keys)):
-            raise SotaqueError(
-                f"These weights belong to another model: {mismatch.unexpected_keys[:3]}."
-            )
+            raise SotaqueError(f"These weights belong to another model: {mismatch.unexpected_keys[:3]}.")
 
     def base(self) -> dict[str, Tensor]:
         """The weights below the adapters, copied, under their plain names."""

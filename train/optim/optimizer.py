@@ -52,9 +52,7 @@ class OptimizationConfig:
     trainable: TrainableParts = field(default_factory=TrainableParts)
 
 
-def new_optimizer(
-    name: str, groups: list[dict[str, Any]], learning_rate: float
-) -> torch.optim.Optimizer:
+def new_optimizer(name: str, groups: list[dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
     """The optimizer named OPTIMIZER for `weight_groups`, at its first learning rate. Raises
     SotaqueError if its extra was deleted."""
     kind: Callable[..., torch.optim.Optimizer] = partial(eager(torch.optim.AdamW), fused=True)
@@ -69,9 +67,7 @@ def new_optimizer(
     return kind(groups, lr=learning_rate, betas=ADAM_BETAS, eps=ADAM_EPSILON)
 
 
-def weight_groups(
-    gpt: GPT, weight_decay: float, undecayed: Sequence[Tensor] = ()
-) -> list[dict[str, Any]]:
+def weight_groups(gpt: GPT, weight_decay: float, undecayed: Sequence[Tensor] = ()) -> list[dict[str, Any]]:
     """The parameter groups: weight decay on matrices, none on biases, norms and embeddings, as in
     Coqui's recipe, nor on `undecayed`. Frozen weights are in no group.
     """
@@ -88,10 +84,7 @@ def weight_groups(
             continue
         matrix = parameter.dim() > 1 and id(parameter) not in spared and "latents" not in name
         (decayed if matrix else kept).append(parameter)
-    groups = [
-        {"params": decayed, "weight_decay": weight_decay},
-        {"params": kept, "weight_decay": 0.0},
-    ]
+    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": kept, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
 
 
@@ -101,9 +94,13 @@ def fuses_clipping(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def clip_gradients(
-    optimizer: torch.optim.Optimizer, weights: Sequence[Tensor], norm: Tensor, largest: float,
-    *, in_kernel: bool = True,
-) -> None:  # fmt: skip
+    optimizer: torch.optim.Optimizer,
+    weights: Sequence[Tensor],
+    norm: Tensor,
+    largest: float,
+    *,
+    in_kernel: bool = True,
+) -> None:
     """Scales the gradients to a norm of at most `largest`; with `in_kernel`, in the next step's
     kernel if it can."""
     if in_kernel and fuses_clipping(optimizer):
@@ -165,11 +162,7 @@ class NonFiniteTally:
     low_scale_in_a_row: int = 0
 
     def after_step(
-        self,
-        finite: bool,
-        scaler: torch.amp.grad_scaler.GradScaler,
-        step: int,
-        learning_rate: float,
+        self, finite: bool, scaler: torch.amp.grad_scaler.GradScaler, step: int, learning_rate: float
     ) -> None:
         """Updates the scale of fp16, and counts the step. Raises NonFiniteError at the third
         non-finite step in a row, and in fp16 when the scale stays below 1."""

@@ -209,9 +209,7 @@ def freeze(module: nn.Module, globs: Sequence[str]) -> None:
     """
     named = dict(module.named_parameters())
     for glob in globs:
-        found = [
-            name for name in named if fnmatchcase(name, glob) or fnmatchcase(name, f"{glob}.*")
-        ]
+        found = [name for name in named if fnmatchcase(name, glob) or fnmatchcase(name, f"{glob}.*")]
         for name in found:
             named[name].requires_grad_(False)
         if not found or not any(one.requires_grad for one in named.values()):

@@ -65,8 +65,10 @@ class Heartbeat:
         words = (str(Path(watchdog.__file__)), str(os.getpid()), str(read_end), str(leave))
         self._child = subprocess.Popen(
             (sys.executable, "-I", "-S", *words),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(read_end, leave),
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(read_end, leave),
+        )
         os.close(read_end)
         os.close(leave)
         threading.Thread(target=_leave_when_told, args=(told,), daemon=True).start()

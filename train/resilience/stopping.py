@@ -47,10 +47,7 @@ class StopRequest:
         """
         if world.is_single_process:
             return self.requested
-        if agreement:
-            any_requested = agreement.stop
-        else:
-            any_requested = bool(world.all_reduce(float(self.requested))[0])
+        any_requested = agreement.stop if agreement else bool(world.all_reduce(float(self.requested))[0])
         if any_requested and not self.requested:
             self.signal_number = signal.SIGTERM
         return any_requested
@@ -70,9 +67,7 @@ class StopRequest:
         self._seen += 1
         code = 128 + signal_number
         if self._seen > 1:
-            _exit(
-                code, "Second signal: exiting at once. The next start resumes from the last epoch."
-            )
+            _exit(code, "Second signal: exiting at once. The next start resumes from the last epoch.")
         if not self.has_state:
             _exit(code, "Stopped before the first step. There is nothing to save.")
         if not self.fits():

@@ -142,13 +142,20 @@ def learn_for_base(
     some = clips_to_learn_from(clips)
     minutes = minutes_of(some)
     request = request_for(
-        some, voice, steps=steps_for(minutes, minute_steps),
-        least_steps=steps_until(1, minutes, minute_steps), state=state,
-    )  # fmt: skip
+        some,
+        voice,
+        steps=steps_for(minutes, minute_steps),
+        least_steps=steps_until(1, minutes, minute_steps),
+        state=state,
+    )
     _, record = learn(
-        ask, tensors, {**WEIGHTS_OF_BASE, "after_epoch": after}, request,
-        state=run.decoder_state_path(0), whose="Untrained model",
-    )  # fmt: skip
+        ask,
+        tensors,
+        {**WEIGHTS_OF_BASE, "after_epoch": after},
+        request,
+        state=run.decoder_state_path(0),
+        whose="Untrained model",
+    )
     assert record is not None  # it has no time limit
     return record
 
@@ -195,9 +202,15 @@ def _sentence(learned: LearnedDecoder, seconds: float) -> str:
 
 
 def learn_for_epoch(
-    run: RunFolder, ask: Ask, clips: Sequence[Clip], reference: Path, epoch: int, checkpoint: Path,
-    sha256: str, minute_steps: float = STEPS,
-) -> float:  # fmt: skip
+    run: RunFolder,
+    ask: Ask,
+    clips: Sequence[Clip],
+    reference: Path,
+    epoch: int,
+    checkpoint: Path,
+    sha256: str,
+    minute_steps: float = STEPS,
+) -> float:
     """Trains and writes the decoder of an epoch, unless it exists. Returns the seconds of a step; 0
     if unknown. A failure is only logged, except GpuLost.
 
@@ -212,14 +225,14 @@ def learn_for_epoch(
         learned_decoder.remove(tensors)
         some = clips_to_learn_from(clips)
         request = request_for(
-            some, TunedVoice(reference, checkpoint),
+            some,
+            TunedVoice(reference, checkpoint),
             steps=steps_until(epoch, minutes_of(some), minute_steps),
             state=newest_state(run, epoch)[1],
-        )  # fmt: skip
+        )
         result, _ = learn(
-            ask, tensors, weights, request,
-            state=run.decoder_state_path(epoch), whose=f"Epoch {epoch}",
-        )  # fmt: skip
+            ask, tensors, weights, request, state=run.decoder_state_path(epoch), whose=f"Epoch {epoch}"
+        )
         return result.step_seconds
     except GpuLost:
         raise

@@ -53,9 +53,7 @@ class SamplingPlan:
         return self.mode.endswith("subprocess")
 
 
-def plan(
-    machine: Environment, wish: str, training_device: str, wanted: ComputeConfig
-) -> SamplingPlan:
+def plan(machine: Environment, wish: str, training_device: str, wanted: ComputeConfig) -> SamplingPlan:
     """Where to speak on this machine. wish: SAMPLE_DEVICE; training_device: cpu or cuda:N; wanted:
     the configuration apart from the device."""
     beside_gpu = training_device.startswith("cuda")

@@ -94,9 +94,7 @@ def speaking_from(settings: TrainSettings, data: Dataset, recording: Path) -> Sa
     """A recording with the sample's text, SAMPLE_TEXT or the transcript of a clip that is held
     out."""
     clip = spoken_clip(data)
-    return SampleReference(
-        recording, settings.sample_text or clip.text, clip.language, clip.speaker
-    )
+    return SampleReference(recording, settings.sample_text or clip.text, clip.language, clip.speaker)
 
 
 def spoken_clip(dataset: Dataset) -> Clip:

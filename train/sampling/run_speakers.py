@@ -12,12 +12,7 @@ from pathlib import Path
 from machine.storage.atomic import Written, make_folder, replace_file
 from train.dataset.dataset import Clip, Dataset
 from train.run_context import RunContext
-from train.sampling.reference import (
-    MOST_HEARD,
-    SampleReference,
-    base_embedder,
-    best_recording,
-)
+from train.sampling.reference import MOST_HEARD, SampleReference, base_embedder, best_recording
 from xtts import wav
 from xtts.voices import speakers
 from xtts.voices.run_folder import RunFolder

@@ -103,9 +103,7 @@ class Sampler:
     ) -> Answer | WorkerFailed:
         """Tries one plan after another; returns the answer or the last failure."""
         tried_again = False
-        while (
-            isinstance(answer := self._try(request, progress), WorkerFailed) and not self.stopping
-        ):
+        while isinstance(answer := self._try(request, progress), WorkerFailed) and not self.stopping:
             if answer.transient and not tried_again:
                 tried_again = True
                 if isinstance(request, SpeakRequest):
@@ -164,9 +162,12 @@ class InProcessSpeaker:
         self._speaker: FileSpeaker | None = None
 
     def ask(
-        self, request: Request[Answer], _timeout_seconds: float, interrupted: Callable[[], bool],
+        self,
+        request: Request[Answer],
+        _timeout_seconds: float,
+        interrupted: Callable[[], bool],
         progress: ReportProgress = no_progress,
-    ) -> Answer:  # fmt: skip
+    ) -> Answer:
         """As `Worker.ask`, but interrupted only when it reports progress. Raises the errors of
         `FileSpeaker.ask`."""
         import torch
@@ -188,9 +189,7 @@ class InProcessSpeaker:
         self._speaker = None
 
 
-def new_speaker(
-    chosen: SamplingPlan, base: Path, machine: Environment
-) -> Worker | InProcessSpeaker:
+def new_speaker(chosen: SamplingPlan, base: Path, machine: Environment) -> Worker | InProcessSpeaker:
     """The speaker of a plan: this process, or a worker. It has all cores if training waits, and all
     but one otherwise."""
     if chosen.mode == "in_process":
@@ -205,9 +204,7 @@ def new_speaker(
     )
 
 
-def sampler_of(
-    settings: TrainSettings, context: RunContext, stop: StopRequest | None = None
-) -> Sampler:
+def sampler_of(settings: TrainSettings, context: RunContext, stop: StopRequest | None = None) -> Sampler:
     """The sampler for the settings. stop: ends a request at once."""
     compute = ComputeConfig(
         precision=settings.speak_precision, guard=settings.guard, watermark=settings.watermark

@@ -140,18 +140,22 @@ class Samples:
         self._clips = clips
         self._minute_steps = minute_steps
 
-    def speak(
-        self, epoch: int, checkpoint: Path, sha256: str, *, epoch_seconds: float = 0.0
-    ) -> None:
+    def speak(self, epoch: int, checkpoint: Path, sha256: str, *, epoch_seconds: float = 0.0) -> None:
         """Trains the epoch's decoder and speaks the epoch's samples with its checkpoint; with
         `SamplingPlan.overlap`, in the background. epoch_seconds: its training time."""
 
         def work() -> None:
             if self._minute_steps is not None and self.sampler.plan.mode != "skipped":
                 seconds = learn_for_epoch(
-                    self.run, self.sampler.ask, self._clips, self.reference.path, epoch, checkpoint,
-                    sha256, self._minute_steps,
-                )  # fmt: skip
+                    self.run,
+                    self.sampler.ask,
+                    self._clips,
+                    self.reference.path,
+                    epoch,
+                    checkpoint,
+                    sha256,
+                    self._minute_steps,
+                )
                 self.decoder_step_seconds = seconds or self.decoder_step_seconds
             files = of_epoch(self.run, epoch)
             self._speak(epoch, checkpoint, sha256, files, self._learned(checkpoint))
@@ -160,9 +164,7 @@ class Samples:
         self.sampler.finish()
         self.sampler.submit(work)
 
-    def speak_on_demand(
-        self, epoch: int, checkpoint: Path, sha256: str, files: SampleFiles
-    ) -> None:
+    def speak_on_demand(self, epoch: int, checkpoint: Path, sha256: str, files: SampleFiles) -> None:
         """Speaks a sample of an epoch into other files, without training a decoder. Waits for
         it."""
         learned = self._learned(checkpoint)
@@ -185,9 +187,7 @@ class Samples:
         current = {"epoch": best.epoch, "checkpoint_sha256": best.sha256, **details}
         before = {"mode": "skipped", **read_json(files.sidecar)}
         if before["mode"] == "skipped" or not current.items() <= before.items():
-            self.sampler.submit(
-                lambda: self._speak(best.epoch, best.weights, best.sha256, files, details)
-            )
+            self.sampler.submit(lambda: self._speak(best.epoch, best.weights, best.sha256, files, details))
         self.sampler.finish()
 
     def _learned(self, checkpoint: Path | None) -> dict[str, str]:
@@ -196,20 +196,13 @@ class Samples:
         return {"learned_decoder": sha256_of(decoder)} if decoder else {}
 
     def _speak(
-        self,
-        epoch: int,
-        checkpoint: Path | None,
-        sha256: str,
-        files: SampleFiles,
-        more: Mapping[str, Any],
+        self, epoch: int, checkpoint: Path | None, sha256: str, files: SampleFiles, more: Mapping[str, Any]
     ) -> None:
         """Speaks and writes the WAV, its reference and its sidecar, with `more` fields."""
         person, plan = self.reference, self.sampler.plan
         decoder = learned_for(self.run, checkpoint)
         text = SynthesisRequest(person.text, person.language, self.seed)
-        request = SpeakRequest(
-            text, TunedVoice(person.path, checkpoint, decoder=decoder), files.output
-        )
+        request = SpeakRequest(text, TunedVoice(person.path, checkpoint, decoder=decoder), files.output)
         sidecar = SampleSidecar(epoch, sha256, person.text, plan.device, "skipped", plan.reason)
         # Also in a run without samples: an epoch needs the person's recording to speak.
         failure = self._write_reference(files.reference)
@@ -222,10 +215,7 @@ class Samples:
         elif failure:
             log.warning("The recording %s cannot be copied: %s", person.path, failure)
         if self.sampler.stopping:
-            log.info(
-                "The sample of epoch %d was interrupted. It is spoken when the run starts again.",
-                epoch,
-            )
+            log.info("The sample of epoch %d was interrupted. It is spoken when the run starts again.", epoch)
             return
         crash_point("mid-sample")
         try:
@@ -271,24 +261,35 @@ class Samples:
         """The sidecar of a sample that was spoken."""
         self.failures_in_a_row, plan = 0, self.sampler.plan
         log.info(
-            "Sample: %s, %.1f s of audio in %.1f s on %s (%s).", out, answer.audio_seconds,
-            answer.seconds, answer.device, plan.reason,
-        )  # fmt: skip
+            "Sample: %s, %.1f s of audio in %.1f s on %s (%s).",
+            out,
+            answer.audio_seconds,
+            answer.seconds,
+            answer.device,
+            plan.reason,
+        )
         if answer.ending not in (None, "good"):
             log.warning(
-                "The sample did not end correctly (%s, after %d attempts): %s.", answer.ending,
-                answer.attempts, answer.ending_reason,
-            )  # fmt: skip
+                "The sample did not end correctly (%s, after %d attempts): %s.",
+                answer.ending,
+                answer.attempts,
+                answer.ending_reason,
+            )
         return replace(
-            sidecar, mode=plan.mode, reason=plan.reason, device=answer.device,
-            seconds=round(answer.seconds, 3), audio_seconds=round(answer.audio_seconds, 3),
+            sidecar,
+            mode=plan.mode,
+            reason=plan.reason,
+            device=answer.device,
+            seconds=round(answer.seconds, 3),
+            audio_seconds=round(answer.audio_seconds, 3),
             similarity=None if answer.similarity is None else round(answer.similarity, 4),
-            ending=answer.ending, ending_reason=answer.ending_reason, attempts=answer.attempts,
-            words=None if answer.words is None else [
-                {"word": word, "start_time": start, "end_time": end}
-                for word, start, end in answer.words
-            ],
-        )  # fmt: skip
+            ending=answer.ending,
+            ending_reason=answer.ending_reason,
+            attempts=answer.attempts,
+            words=None
+            if answer.words is None
+            else [{"word": word, "start_time": start, "end_time": end} for word, start, end in answer.words],
+        )
 
     def _failed(self, nothing: SampleSidecar, failure: WorkerFailed) -> SampleSidecar:
         self.failures_in_a_row += 1

@@ -34,9 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--verify", action="store_true", help="compare the feature cache with its hashes")
     add("--repair", action="store_true", help="compute damaged records of the cache again")
     add(
-        "--no-likelihood", action="store_true",
+        "--no-likelihood",
+        action="store_true",
         help="skip the likelihood of each clip under the base model, the slowest check",
-    )  # fmt: skip
+    )
     add("--show-text", action="store_true", help="print how the transcripts are read")
     add("--json", action="store_true", help="print the findings; the log goes to stderr")
 
@@ -65,9 +66,7 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
         repaired = features.build(
             context.data, context.base, context.config, settings.cache_dir, context.device.features
         ).repair()
-        log.info(
-            "Features: %d damaged records were computed again. %s", len(repaired), listed(repaired)
-        )
+        log.info("Features: %d damaged records were computed again. %s", len(repaired), listed(repaired))
     elif arguments.verify:
         return _verified(settings, context)
     else:
@@ -92,9 +91,7 @@ def _findings(data: "Dataset", found: Sequence[Any], folder: Path) -> dict[str, 
         "clips": len(data.train),
         "minutes": round(data.minutes(data.train), 2),
         "validation_clips": len(data.validation),
-        "refused": [
-            {"clip": one.name, "seen": one.seen, "allowed": one.allowed} for one in data.refused
-        ],
+        "refused": [{"clip": one.name, "seen": one.seen, "allowed": one.allowed} for one in data.refused],
         "suspects": [
             {"clip": names[one.name], "severity": round(one.severity, 2), "reasons": one.reasons}
             for one in found
@@ -118,15 +115,16 @@ def _show_texts(context: "RunContext") -> None:
 def _verified(settings: TrainSettings, context: "RunContext") -> int:
     from train.dataset import features
 
-    cache = features.FeatureCache(
-        context.data.clips, context.base, context.config, settings.cache_dir
-    )
+    cache = features.FeatureCache(context.data.clips, context.base, context.config, settings.cache_dir)
     missing, damaged = cache.missing(), cache.damaged()
     whole = len(context.data.clips) - len(missing) - len(damaged)
     log.info(
         "Features: %d records are intact, %d are missing and will be computed at the next start, "
-        "%d are damaged.", whole, len(missing), len(damaged),
-    )  # fmt: skip
+        "%d are damaged.",
+        whole,
+        len(missing),
+        len(damaged),
+    )
     if damaged:
         repair = commands.program("train check --repair")
         names = listed([one.name for one in damaged])

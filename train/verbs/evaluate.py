@@ -17,9 +17,7 @@ PURPOSE = "Judges the base, every saved epoch and blends. Reports which is best,
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
-    parser.add_argument(
-        "--json", action="store_true", help="print evaluation.json; the log goes to stderr"
-    )
+    parser.add_argument("--json", action="store_true", help="print evaluation.json; the log goes to stderr")
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:

@@ -13,9 +13,7 @@ MINUTES = 10.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
-    parser.add_argument(
-        "--minutes", type=float, metavar="M", help="the time of training (default: 10)"
-    )
+    parser.add_argument("--minutes", type=float, metavar="M", help="the time of training (default: 10)")
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
@@ -36,8 +34,7 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
             )
         if not conclusion.learn_best_decoder(evaluator, known.verdict, 60 * minutes):
             raise RunError(
-                f"{minutes:g} minutes were not enough to train a decoder. Set a longer time "
-                "with --minutes."
+                f"{minutes:g} minutes were not enough to train a decoder. Set a longer time with --minutes."
             )
         samples.speak_best(known.verdict)
     return 0

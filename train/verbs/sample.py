@@ -32,10 +32,20 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     with speaking(settings, folder) as (_, samples):
         plan, reference = samples.sampler.plan, samples.reference
         files = on_demand(
-            folder, chosen.epoch,
-            (chosen.sha256, reference.text, reference.language, str(reference.path), settings.seed,
-             plan.mode, plan.device, settings.speak_precision, settings.guard),
-        )  # fmt: skip
+            folder,
+            chosen.epoch,
+            (
+                chosen.sha256,
+                reference.text,
+                reference.language,
+                str(reference.path),
+                settings.seed,
+                plan.mode,
+                plan.device,
+                settings.speak_precision,
+                settings.guard,
+            ),
+        )
         files.sidecar.unlink(missing_ok=True)
         samples.speak_on_demand(chosen.epoch, chosen.checkpoint, chosen.sha256, files)
     if read_json(files.sidecar).get("mode", "skipped") == "skipped":

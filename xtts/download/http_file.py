@@ -93,8 +93,7 @@ def fetch(url: str, target: Path, expected: Written) -> None:
     except (Retry, Refused) as error:
         tries = f" ({TRIES} tries)" if isinstance(error, Retry) else ""
         raise DownloadError(
-            f"{target.name} could not be downloaded from {url}: {error}{tries}. "
-            f"{_kept(part, expected)}"
+            f"{target.name} could not be downloaded from {url}: {error}{tries}. {_kept(part, expected)}"
         ) from None
     log.info("%s: %.1f MB, SHA-256 matches the published one.", target.name, expected.bytes / 1e6)
 
@@ -158,9 +157,15 @@ def _request(url: str, part: Path, expected: Written, begin: int) -> int:
                     break
                 if now - reported >= PROGRESS_SECONDS:
                     speed = (size - place) / (now - started)
-                    log.info("%s: %d of %d MB (%d %%), %.1f MB/s, %.0f s left.", part.stem,
-                             size / 1e6, expected.bytes / 1e6, 100 * size // expected.bytes,
-                             speed / 1e6, (expected.bytes - size) / speed)  # fmt: skip
+                    log.info(
+                        "%s: %d of %d MB (%d %%), %.1f MB/s, %.0f s left.",
+                        part.stem,
+                        size / 1e6,
+                        expected.bytes / 1e6,
+                        100 * size // expected.bytes,
+                        speed / 1e6,
+                        (expected.bytes - size) / speed,
+                    )
                     reported = now
     return place
 
@@ -237,10 +242,7 @@ def _kept(part: Path, expected: Written) -> str:
     if not _size(part):
         part.unlink(missing_ok=True)
         return "No data was kept."
-    return (
-        f"{_size(part):,} of {expected.bytes:,} bytes are kept in {part}; run the same command to "
-        "resume."
-    )
+    return f"{_size(part):,} of {expected.bytes:,} bytes are kept in {part}; run the same command to resume."
 
 
 def _size(path: Path) -> int:

@@ -83,8 +83,12 @@ def _bring(source: ModelSource, names: Sequence[str]) -> None:
         require_space(source.folder, max(0, needed - kept), "XTTS-v2's files")
         log.info(
             "Downloading XTTS-v2 (%.1f MB) from %s into %s. Licence: %s, %s",
-            needed / 1e6, source.url, source.folder, xtts_v2.LICENCE, xtts_v2.LICENCE_URL,
-        )  # fmt: skip
+            needed / 1e6,
+            source.url,
+            source.folder,
+            xtts_v2.LICENCE,
+            xtts_v2.LICENCE_URL,
+        )
     for number, name in enumerate(left):
         try:
             fetch(f"{source.url}/{name}", source.folder / name, xtts_v2.XTTS_V2[name])

@@ -22,24 +22,14 @@ FOLDER = Path("train/xtts_v2")
 # throndir2/Martlet, workers/xtts/host/martlet_xtts_host.py (the model, its JSON files and its
 # speakers), and VoiceHub, voicehub/models/xtts/native/dvae_checkpoint.py (the DVAE and mel_stats).
 XTTS_V2: Mapping[str, Written] = {
-    "config.json": Written(
-        "ef262b1454dd2a77e1461b0b2cd53e19b8a7624cc131b837d36df67356bc75e8", 4_368
-    ),
-    "vocab.json": Written(
-        "928260878a59da8a72a2a5b7687fea29d5106137669d90945430fe17e415304a", 361_219
-    ),
-    "mel_stats.pth": Written(
-        "1f69422a8a8f344c4fca2f0c6b8d41d2151d6615b7321e48e6bb15ae949b119c", 1_067
-    ),
+    "config.json": Written("ef262b1454dd2a77e1461b0b2cd53e19b8a7624cc131b837d36df67356bc75e8", 4_368),
+    "vocab.json": Written("928260878a59da8a72a2a5b7687fea29d5106137669d90945430fe17e415304a", 361_219),
+    "mel_stats.pth": Written("1f69422a8a8f344c4fca2f0c6b8d41d2151d6615b7321e48e6bb15ae949b119c", 1_067),
     "speakers_xtts.pth": Written(
         "f0f6137c19a4eab0cbbe4c99b5babacf68b1746e50da90807708c10e645b943b", 7_754_818
     ),
-    "dvae.pth": Written(
-        "b29bc227d410d4991e0a8c09b858f77415013eeb9fba9650258e96095557d97a", 210_514_388
-    ),
-    "model.pth": Written(
-        "c7ea20001c6a0a841c77e252d8409f6a74fb423e79b3206a0771ba5989776187", 1_867_929_118
-    ),
+    "dvae.pth": Written("b29bc227d410d4991e0a8c09b858f77415013eeb9fba9650258e96095557d97a", 210_514_388),
+    "model.pth": Written("c7ea20001c6a0a841c77e252d8409f6a74fb423e79b3206a0771ba5989776187", 1_867_929_118),
 }
 # Coqui's own voices: exports copy them, but nothing here needs them.
 OPTIONAL = frozenset({"speakers_xtts.pth"})

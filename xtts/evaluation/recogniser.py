@@ -97,9 +97,7 @@ def check_folder(folder: Path) -> None:
             "openai/whisper-base, or of CTranslate2, such as a copy of Systran/faster-whisper-base."
         ) from error
     if kind != "whisper":
-        raise RecogniserError(
-            f"{folder} contains a model of type {kind!r}; a Whisper model is needed."
-        )
+        raise RecogniserError(f"{folder} contains a model of type {kind!r}; a Whisper model is needed.")
 
 
 def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
@@ -119,8 +117,7 @@ def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
         return str(folder), None
     if short_code(language) != "en":
         return "", (
-            f"no recogniser for {language} is included; name a Whisper model with "
-            "EVALUATE_RECOGNISER"
+            f"no recogniser for {language} is included; name a Whisper model with EVALUATE_RECOGNISER"
         )
     if not can_hear_english():
         return "", (
@@ -151,9 +148,7 @@ class Pocketsphinx(Recogniser):
 
     def __init__(self, threads: int = 1) -> None:
         if not can_hear_english():
-            raise RecogniserError(
-                "pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13."
-            )
+            raise RecogniserError("pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13.")
         self.at_once = max(1, min(threads, MOST_DECODERS))
         self._idle: SimpleQueue[JsonLineProcess | None] = SimpleQueue()
         for _ in range(self.at_once):
@@ -177,9 +172,7 @@ class Pocketsphinx(Recogniser):
             return heard
         except (OSError, EOFError) as error:
             why = decoder.errors.last_line() if decoder else str(error)
-            raise RecogniserError(
-                f"pocketsphinx failed: {why or 'its process ended or hung'}."
-            ) from error
+            raise RecogniserError(f"pocketsphinx failed: {why or 'its process ended or hung'}.") from error
         finally:
             if decoder is not None and heard is None:  # a late answer would be another sentence's
                 decoder.end()
@@ -239,9 +232,13 @@ class FasterWhisper(Recogniser):
     def hear(self, samples: np.ndarray) -> str:
         # A single temperature, because the fallback temperatures sample at random.
         segments, _ = self._model.transcribe(
-            _loud(samples), language=self._language, temperature=0.0, without_timestamps=True,
-            condition_on_previous_text=False, max_new_tokens=_MOST_TOKENS,
-        )  # fmt: skip
+            _loud(samples),
+            language=self._language,
+            temperature=0.0,
+            without_timestamps=True,
+            condition_on_previous_text=False,
+            max_new_tokens=_MOST_TOKENS,
+        )
         return " ".join(one.text.strip() for one in segments).strip()
 
 

@@ -26,9 +26,7 @@ def spectral_distance(sound: Tensor, recording: Tensor) -> Tensor:
     distances = []
     for size, bands in RESOLUTIONS:
         filters = _filters(size, bands).to(sound.device)
-        one, other = (
-            (filters @ magnitudes(wave, size)).clamp(min=1e-3).log() for wave in (sound, recording)
-        )
+        one, other = ((filters @ magnitudes(wave, size)).clamp(min=1e-3).log() for wave in (sound, recording))
         distances.append(F.l1_loss(one, other))
     return torch.stack(distances).mean()
 
@@ -38,7 +36,5 @@ def _filters(size: int, bands: int) -> Tensor:
     """Mel filters `[bands, bins]` on the CPU."""
     from torchaudio.functional import melscale_fbanks
 
-    filters: Tensor = melscale_fbanks(
-        size // 2 + 1, 0.0, VOCODER_RATE / 2, bands, VOCODER_RATE, "slaney"
-    )
+    filters: Tensor = melscale_fbanks(size // 2 + 1, 0.0, VOCODER_RATE / 2, bands, VOCODER_RATE, "slaney")
     return filters.T.contiguous() * size / 4

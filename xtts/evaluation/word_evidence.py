@@ -50,8 +50,7 @@ def word_evidence(
     chosen = [places[i * len(places) // MOST_WORDS] for i in range(MOST_WORDS)]
     chosen = places if len(places) <= MOST_WORDS else chosen
     without = [
-        tokenizer.encode_reading(" ".join(parts[:place] + parts[place + 1 :]), language)
-        for place in chosen
+        tokenizer.encode_reading(" ".join(parts[:place] + parts[place + 1 :]), language) for place in chosen
     ]
     whole, *others = log_likelihoods(gpt, latents, [piece.ids, *without], codes, stopped=stopped)
     tokens = [max(1, len(piece.ids) - len(ids)) for ids in without]
@@ -71,9 +70,7 @@ def log_likelihoods(
     ]
 
 
-def code_logits(
-    gpt: GPT, latents: Tensor, texts: Sequence[Sequence[int]], codes: Tensor
-) -> Iterator[Tensor]:
+def code_logits(gpt: GPT, latents: Tensor, texts: Sequence[Sequence[int]], codes: Tensor) -> Iterator[Tensor]:
     """The logits `[codes + 1, audio ids]` for each text: at each code, and after the last."""
     device = codes.device
     start = codes.new_tensor([gpt.shape.audio_start])
@@ -82,8 +79,6 @@ def code_logits(
     prefixes = [gpt.prefix(latents, torch.tensor(ids, device=device))[0] for ids in texts]
     longest = max(map(len, prefixes)) + len(embedded)
     rows = [torch.cat((prefix, embedded)) for prefix in prefixes]
-    hidden = gpt.final_norm(
-        gpt.gpt(torch.stack([F.pad(r, (0, 0, 0, longest - len(r))) for r in rows]))
-    )
+    hidden = gpt.final_norm(gpt.gpt(torch.stack([F.pad(r, (0, 0, 0, longest - len(r))) for r in rows])))
     for row, prefix in zip(hidden, prefixes, strict=True):
         yield gpt.mel_head(row[len(prefix) : len(prefix) + len(embedded)]).float()

@@ -56,10 +56,12 @@ def write(path: Path, made: "Voice") -> Written:
     from safetensors.torch import save
 
     make_folder(path.parent)
-    data = save({
-        "latents": made.latents.detach().float().cpu().contiguous(),
-        "speaker": made.speaker.detach().float().cpu().contiguous(),
-    })  # fmt: skip
+    data = save(
+        {
+            "latents": made.latents.detach().float().cpu().contiguous(),
+            "speaker": made.speaker.detach().float().cpu().contiguous(),
+        }
+    )
     return replace_file(path, lambda file: file.write(data))
 
 

@@ -171,9 +171,7 @@ class LoadedVoice(ABC):
         """As `synthesize`, in chunks as soon as they are final."""
         return map(np.asarray, self.speech(request, self.guard(request)).chunks())
 
-    def speech(
-        self, request: SynthesisRequest, guard: Guard | None, *, chunked: bool = True
-    ) -> Speech:
+    def speech(self, request: SynthesisRequest, guard: Guard | None, *, chunked: bool = True) -> Speech:
         """A request as a `Speech` with its own latents."""
         request = replace(request, pieces=request.read(self.model.tokenizer))
         named = {piece.voice for piece in request.pieces or ()} - {""}

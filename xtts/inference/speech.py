@@ -85,9 +85,14 @@ class Backend(Protocol):
         """The random state for sampling."""
 
     def begin(
-        self, voice: Voice, ids: Sequence[int], rules: SamplingParams, random: Any,
-        max_codes: int | None, heads: Sequence[Head],
-    ) -> Any:  # fmt: skip
+        self,
+        voice: Voice,
+        ids: Sequence[int],
+        rules: SamplingParams,
+        random: Any,
+        max_codes: int | None,
+        heads: Sequence[Head],
+    ) -> Any:
         """Begins the `Utterance` of a piece: prefills its text and samples the first code.
 
         Raises NotFinite.
@@ -187,9 +192,13 @@ class Speech:
         # A word alone is often said twice, and its verdict is there as soon as its sound.
         alone = not self._begun and not self._waiting and _is_a_word(piece)
         self._guarded = GuardedPiece(
-            self._guard, piece.ids, self._backend.arrays, speed=self._request.speed,
-            whole=self._request.whole or not self._chunked or alone, first=not self._begun,
-        )  # fmt: skip
+            self._guard,
+            piece.ids,
+            self._backend.arrays,
+            speed=self._request.speed,
+            whole=self._request.whole or not self._chunked or alone,
+            first=not self._begun,
+        )
         self._begun += 1
         self._fade = StreamFade(self._backend.arrays, active=self._faded)
         self._attempt(self._random)
@@ -218,9 +227,8 @@ class Speech:
         """Begins an attempt at the piece."""
         self._new_sound()
         self.utterance = self._backend.begin(
-            self._voice, self._guarded.ids, self._rules, random, self._request.max_codes,
-            self._guarded.heads,
-        )  # fmt: skip
+            self._voice, self._guarded.ids, self._rules, random, self._request.max_codes, self._guarded.heads
+        )
 
     def _new_sound(self) -> None:
         self._taken = 0
@@ -372,9 +380,8 @@ class ContinuousBatcher:
         return self._backend.free
 
     def enter(
-        self, name: str, voice: Voice, request: SynthesisRequest,
-        cast: Mapping[str, Voice] = NOBODY_ELSE,
-    ) -> None:  # fmt: skip
+        self, name: str, voice: Voice, request: SynthesisRequest, cast: Mapping[str, Voice] = NOBODY_ELSE
+    ) -> None:
         """Begins a speech; `step` returns its sound. cast: as in `Speech`.
 
         Raises SotaqueError if all slots are in use, TextError, and NotFinite.
@@ -413,9 +420,8 @@ class ContinuousBatcher:
     def step(self) -> list[StepOutput]:
         """Decodes one more code for every active speech and returns the sound that is final."""
         active = {
-            name: speech.utterance
-            for name, speech in self._speeches.items() if speech.utterance is not None
-        }  # fmt: skip
+            name: speech.utterance for name, speech in self._speeches.items() if speech.utterance is not None
+        }
         self._backend.step(list(active.values()))
         return [self._took(name) for name in active]
 

@@ -110,9 +110,8 @@ def _similar(takes: Sequence[Figures]) -> list[int]:
     # Also below 0, where no take sounds like the recording.
     least = max(known) - _GATE * abs(max(known))
     return [
-        number for number, one in enumerate(takes)
-        if one.similarity is not None and one.similarity >= least
-    ]  # fmt: skip
+        number for number, one in enumerate(takes) if one.similarity is not None and one.similarity >= least
+    ]
 
 
 @dataclass(frozen=True)
@@ -203,13 +202,17 @@ class TakeJudge:
             self._compared[speaker] = self._comparison(speaker)
         compare = self._compared[speaker]
         errors = self._word_errors(request, takes)
-        chosen = choose([
-            Figures(
-                compare(take.waveform) if compare else None, missed,
-                sum(one.faulty for one in take.pieces), sum(one.attempts for one in take.pieces),
-            )
-            for take, missed in zip(takes, errors, strict=True)
-        ])  # fmt: skip
+        chosen = choose(
+            [
+                Figures(
+                    compare(take.waveform) if compare else None,
+                    missed,
+                    sum(one.faulty for one in take.pieces),
+                    sum(one.attempts for one in take.pieces),
+                )
+                for take, missed in zip(takes, errors, strict=True)
+            ]
+        )
         log.info("%s, by its %s", chosen, chosen.reason)
         return chosen
 
@@ -232,9 +235,7 @@ class TakeJudge:
         path: Path = files.speakers[known]
         return path if path.suffix == ".wav" else None
 
-    def _word_errors(
-        self, request: SynthesisRequest, takes: Sequence[Take]
-    ) -> Sequence[int | None]:
+    def _word_errors(self, request: SynthesisRequest, takes: Sequence[Take]) -> Sequence[int | None]:
         """The word errors of each take; None without a recogniser for the language."""
         from xtts.evaluation import recogniser
 

@@ -162,29 +162,38 @@ class DecodeStep:
 
 
 def _adapted(layer: _Layer, rows: Mapping[int, Mapping[str, LowRank]]) -> _Layer:
-    pairs = {
-        name: [(row, own[name]) for row, own in rows.items() if name in own] for name in MATRICES
-    }
+    pairs = {name: [(row, own[name]) for row, own in rows.items() if name in own] for name in MATRICES}
     norm_1, attend, attended, norm_2, widen, narrow = layer
     return (
-        norm_1, for_rows(attend, pairs["attn.c_attn"]), for_rows(attended, pairs["attn.c_proj"]),
-        norm_2, for_rows(widen, pairs["mlp.c_fc"]), for_rows(narrow, pairs["mlp.c_proj"]),
-    )  # fmt: skip
+        norm_1,
+        for_rows(attend, pairs["attn.c_attn"]),
+        for_rows(attended, pairs["attn.c_proj"]),
+        norm_2,
+        for_rows(widen, pairs["mlp.c_fc"]),
+        for_rows(narrow, pairs["mlp.c_proj"]),
+    )
 
 
 def _layer(block: Block) -> _Layer:
     attention, feed_forward = block.attn, block.mlp
     return (
-        _norm(block.ln_1), attention.c_attn.forward, attention.c_proj.forward,
-        _norm(block.ln_2), feed_forward.c_fc.forward, feed_forward.c_proj.forward,
-    )  # fmt: skip
+        _norm(block.ln_1),
+        attention.c_attn.forward,
+        attention.c_proj.forward,
+        _norm(block.ln_2),
+        feed_forward.c_fc.forward,
+        feed_forward.c_proj.forward,
+    )
 
 
 def _norm(norm: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
     return partial(
-        torch.layer_norm, normalized_shape=norm.normalized_shape, weight=norm.weight,
-        bias=norm.bias, eps=norm.eps,
-    )  # fmt: skip
+        torch.layer_norm,
+        normalized_shape=norm.normalized_shape,
+        weight=norm.weight,
+        bias=norm.bias,
+        eps=norm.eps,
+    )
 
 
 class DecodingSlots:
@@ -242,17 +251,14 @@ class DecodingSlots:
 
         An utterance whose logits are not finite ends with an `error`; the others continue.
         """
-        speaking = {
-            slot: one
-            for slot, one in enumerate(self.utterances)
-            if one is not None and not one.done
-        }
+        speaking = {slot: one for slot, one in enumerate(self.utterances) if one is not None and not one.done}
         if speaking:
             latents, logits = self._computed(speaking)
             _choose(
-                list(speaking.values()), [latents[slot] for slot in speaking],
+                list(speaking.values()),
+                [latents[slot] for slot in speaking],
                 torch.stack([logits[slot] for slot in speaking]),
-            )  # fmt: skip
+            )
         return bool(speaking)
 
     def _computed(self, speaking: dict[int, TorchUtterance]) -> tuple[Tensor, Tensor]:
@@ -345,9 +351,14 @@ class TorchBackend:
         return torch.Generator(self.model.device).manual_seed(seed)
 
     def begin(
-        self, voice: Voice, ids: Sequence[int], rules: SamplingParams, random: torch.Generator,
-        max_codes: int | None, heads: Sequence[Head],
-    ) -> TorchUtterance:  # fmt: skip
+        self,
+        voice: Voice,
+        ids: Sequence[int],
+        rules: SamplingParams,
+        random: torch.Generator,
+        max_codes: int | None,
+        heads: Sequence[Head],
+    ) -> TorchUtterance:
         """As in `Backend`."""
         utterance = TorchUtterance(self.model.gpt, rules, random, max_codes, heads, voice.adapter)
         self._slots.enter(voice.latents, torch.tensor(ids, device=self.model.device), utterance)
@@ -378,9 +389,7 @@ class TorchBackend:
 
 
 @torch.inference_mode()
-def prefill(
-    step: DecodeStep, latents: Tensor, text: Tensor, utterance: TorchUtterance
-) -> KeyValueCache:
+def prefill(step: DecodeStep, latents: Tensor, text: Tensor, utterance: TorchUtterance) -> KeyValueCache:
     """Prefills text ids `[n]` after conditioning latents `[1, 32, width]` and samples the first
     code. Returns the cache, with capacity for all codes. Raises DecodingError."""
     gpt, capacity = step.gpt, NUM_LATENTS + len(text) + 2 + utterance.limit + 1
@@ -418,24 +427,21 @@ def decode(
     return [utterance for _, utterance in wanted]
 
 
-def _choose(
-    utterances: Sequence[TorchUtterance], latents: Sequence[Tensor] | Tensor, logits: Tensor
-) -> None:
+def _choose(utterances: Sequence[TorchUtterance], latents: Sequence[Tensor] | Tensor, logits: Tensor) -> None:
     """Samples a code for each utterance from its row of logits. All codes are read from the device
     at once, because each read waits for the GPU."""
     codes = sample(
-        logits, torch.stack([one.seen for one in utterances]),
-        [one.rules for one in utterances], [one.random for one in utterances],
-    )  # fmt: skip
+        logits,
+        torch.stack([one.seen for one in utterances]),
+        [one.rules for one in utterances],
+        [one.random for one in utterances],
+    )
     for row, number in enumerate(codes.tolist()):
         utterances[row].choose(latents[row], codes[row : row + 1], number)
 
 
 def sample(
-    logits: Tensor,
-    seen: Tensor,
-    rules: Sequence[SamplingParams],
-    generators: Sequence[torch.Generator],
+    logits: Tensor, seen: Tensor, rules: Sequence[SamplingParams], generators: Sequence[torch.Generator]
 ) -> Tensor:
     """Samples the next codes `[rows]`; `NO_CODE` if a row's logits are not finite.
 
@@ -459,9 +465,7 @@ def sample(
     return torch.where(finite, codes, NO_CODE)
 
 
-def drawn_from(
-    logits: Tensor, seen: Tensor, rules: Sequence[SamplingParams]
-) -> tuple[Tensor, Tensor]:
+def drawn_from(logits: Tensor, seen: Tensor, rules: Sequence[SamplingParams]) -> tuple[Tensor, Tensor]:
     """Logits `[rows, audio_ids]` after CTRL's repetition penalty, and sampling probabilities.
 
     The penalty makes used codes less likely (https://arxiv.org/abs/1909.05858). The probabilities
@@ -470,9 +474,11 @@ def drawn_from(
     ids = logits.shape[-1]
     tops = [one.top_k if 0 < one.top_k < ids else ids for one in rules]
     figures = [
-        [one.repetition_penalty for one in rules], [max(one.temperature, 1e-5) for one in rules],
-        [1 - one.top_p if one.top_p < 1.0 else -1.0 for one in rules], tops,
-    ]  # fmt: skip
+        [one.repetition_penalty for one in rules],
+        [max(one.temperature, 1e-5) for one in rules],
+        [1 - one.top_p if one.top_p < 1.0 else -1.0 for one in rules],
+        tops,
+    ]
     parameters = torch.tensor(figures).to(logits.device, non_blocking=True)[:, :, None]
     penalties, temperatures, limits, counts = parameters.unbind()
     logits = logits.float()

@@ -68,9 +68,8 @@ class LoadedTorchVoice(LoadedVoice):
         fitting = slots_on(self.model.gpt, count, beside_another=beside_another)
         if fitting < count:
             log.warning(
-                "%d requests at once instead of %d, because of the GPU's free memory.",
-                fitting, count,
-            )  # fmt: skip
+                "%d requests at once instead of %d, because of the GPU's free memory.", fitting, count
+            )
         return TorchBackend(self.model, fitting, {layer for layer, _ in heads})
 
     def voice_of(self, recording: Reference, kept: Path | None) -> Voice:
@@ -162,9 +161,8 @@ def load_torch_voice(
     if files.state is not None or files.adapter is not None:
         same = next((one.model for one in others if _fits(files, one)), None)
     model = same or load_model(
-        files.folder, where.device, where.mel_device, precision=where.precision,
-        low_memory=where.low_memory,
-    )  # fmt: skip
+        files.folder, where.device, where.mel_device, precision=where.precision, low_memory=where.low_memory
+    )
     # The normaliser may differ from the base's, and the pronunciations from the other voice's.
     config = replace(model.config, normalizer=files.tokenizer.normalizer)
     tokenizer = Tokenizer(config, files.folder, files.pronunciations)

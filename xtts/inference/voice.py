@@ -84,9 +84,7 @@ def conditioning(model: Model, waveform: Tensor) -> Tensor:
     waveform = waveform[: int(wanted.total_seconds * CODE_RATE)]
     chunks = waveform.split(int(wanted.chunk_seconds * CODE_RATE))
     latents = [
-        model.gpt.conditioning_latents(
-            conditioning_mel(chunk[None], model.mel_stats).to(model.device)
-        )
+        model.gpt.conditioning_latents(conditioning_mel(chunk[None], model.mel_stats).to(model.device))
         for chunk in chunks
         if len(chunk) >= MIN_CHUNK_SECONDS * CODE_RATE
     ]

@@ -19,9 +19,7 @@ def use(kind: str) -> None:
         return
     module = extras.first("WATERMARK")
     if module is None:
-        raise SotaqueError(
-            f"WATERMARK={kind} needs extras/watermark, which this copy of Sotaque lacks."
-        )
+        raise SotaqueError(f"WATERMARK={kind} needs extras/watermark, which this copy of Sotaque lacks.")
     module.load()
     _used.append(module)
 

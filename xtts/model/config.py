@@ -14,13 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.errors import SotaqueError
 from xtts.inference.defaults import ConditioningParams, SamplingParams
-from xtts.model.shapes import (
-    AnyVocoderShape,
-    DVAEShape,
-    GPTShape,
-    SpeakerEncoderShape,
-    VocoderShape,
-)
+from xtts.model.shapes import AnyVocoderShape, DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
 from xtts.text.normalization.registry import COQUI, NEWEST, NORMALIZERS
 
 T = TypeVar("T")
@@ -151,9 +145,7 @@ class ModelConfig(_SotaqueConfig):
         """
         path = folder / "config.json"
         config = _read_json(path)
-        sotaque = _validated(
-            _SotaqueConfig, config.get("sotaque") or {}, where := f'{path}, key "sotaque"'
-        )
+        sotaque = _validated(_SotaqueConfig, config.get("sotaque") or {}, where := f'{path}, key "sotaque"')
         gpt = _gpt_shape(config.get("model_args") or {}, folder)
         for layer, head in sotaque.alignment_heads or ():
             if not (0 <= layer < gpt.layers and 0 <= head < gpt.heads):
@@ -245,13 +237,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(
-            f"{path} is missing. A model folder in Coqui's layout contains it."
-        ) from None
+        raise ConfigError(f"{path} is missing. A model folder in Coqui's layout contains it.") from None
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{path} cannot be read as JSON ({error}). Copy the file again."
-        ) from error
+        raise ConfigError(f"{path} cannot be read as JSON ({error}). Copy the file again.") from error
     if not isinstance(content, dict):
         raise ConfigError(f"{path} contains a JSON {type(content).__name__}, not an object.")
     return content

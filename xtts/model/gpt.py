@@ -201,8 +201,7 @@ class Attention(nn.Module):
         if layout is not None and (mixed := layout.attend_packed(packed, self.heads)) is not None:
             return self.dropout(self.c_proj(mixed))
         queries, keys, values = (
-            part.view(batch, time, self.heads, -1).transpose(1, 2)
-            for part in packed.split(width, dim=2)
+            part.view(batch, time, self.heads, -1).transpose(1, 2) for part in packed.split(width, dim=2)
         )
         if layout is None:
             mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)

@@ -192,9 +192,7 @@ def _belonging(gpt: GPT, state: Mapping[str, Tensor], source: str) -> dict[str, 
     tensors = from_coqui(state)
     missing = sorted(expected.keys() - tensors.keys())
     if missing:
-        raise ConfigError(
-            f"{source} lacks the tensor gpt.{missing[0]}; it is not an XTTS-v2 model."
-        )
+        raise ConfigError(f"{source} lacks the tensor gpt.{missing[0]}; it is not an XTTS-v2 model.")
     for name, tensor in expected.items():
         if tensors[name].shape != tensor.shape:
             raise ConfigError(
@@ -238,16 +236,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         with torch.serialization.safe_globals(inert):
             # Before torch 1.6, files were not zip files, which cannot be memory-mapped.
-            tensors = torch.load(
-                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
-            )
+            tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
         tensors = tensors.get("model", tensors)
         if not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
             raise TypeError("not every entry is a tensor")
     except Exception as error:
         raise ConfigError(
-            f"{path} cannot be read as model weights ({load_error(error)}). Copy or download it "
-            "again."
+            f"{path} cannot be read as model weights ({load_error(error)}). Copy or download it again."
         ) from error
     # Coqui's trainer saves the same weights one level deeper.
     return {name.removeprefix("xtts."): tensor for name, tensor in tensors.items()}

@@ -141,9 +141,7 @@ def packed_linear(kind: str, weight: Tensor, bias: Tensor) -> nn.Module:
     return PackedLinear(weight, bias)
 
 
-def resolve_precision(
-    precision: str, device: torch.device, width: int
-) -> tuple[str, torch.dtype | None]:
+def resolve_precision(precision: str, device: torch.device, width: int) -> tuple[str, torch.dtype | None]:
     """Resolves a precision on this machine: the kind of the transformer's weights, and the type of
     the vocoder (None for the published layout in float32)."""
     small = width < SMALLEST_ROUNDED_WIDTH

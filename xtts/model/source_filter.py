@@ -84,9 +84,7 @@ class Trunk(nn.Module):
         super().__init__()
         self.first = nn.Conv1d(width, channels, shape.kernel, padding=shape.kernel // 2)
         self.speaker = nn.Conv1d(speaker_width, channels, 1) if speaker_width else None
-        self.blocks = nn.ModuleList(
-            Block(channels, shape.kernel, shape.expansion) for _ in range(layers)
-        )
+        self.blocks = nn.ModuleList(Block(channels, shape.kernel, shape.expansion) for _ in range(layers))
         self.manners: Manners | None = None
         if speaker_width and shape.speaker_channels:
             self.manners = Manners(speaker_width, channels, layers, shape.speaker_channels)
@@ -125,9 +123,7 @@ class SourceFilter(nn.Module):
             shape,
             speaker_width if shape.speaker_channels else 0,
         )
-        self.filters = Trunk(
-            width, shape.channels, shape.layers, 3 * self.bins, shape, speaker_width
-        )
+        self.filters = Trunk(width, shape.channels, shape.layers, 3 * self.bins, shape, speaker_width)
         with torch.no_grad():
             self.filters.last.weight.mul_(0.3)
             harmonics, turn, noise = self.filters.last.bias.view(3, self.bins)
@@ -208,9 +204,7 @@ class SourceFilter(nn.Module):
         flat = F.pad(samples.flatten(1), (self.shape.margin,) * 2)
         pieces = flat.unflatten(1, (-1, self.shape.hop // 2))
         count = samples.shape[1]
-        frames = torch.cat(
-            [pieces[:, part : part + 2 * count - 1 : 2] for part in range(2 * parts)], 2
-        )
+        frames = torch.cat([pieces[:, part : part + 2 * count - 1 : 2] for part in range(2 * parts)], 2)
         real, imaginary = (frames @ self.analysis).chunk(2, dim=2)
         return real, imaginary
 
@@ -218,9 +212,7 @@ class SourceFilter(nn.Module):
         """Spectra `[batch, steps, 2 * bins]` -> samples `[batch, steps * hop]`."""
         hop, parts = self.shape.hop, self.shape.window // self.shape.hop
         frames = (spectra @ self.synthesis).unflatten(2, (parts, hop))
-        total = sum(
-            F.pad(frames[:, :, part], (0, 0, part, parts - 1 - part)) for part in range(parts)
-        )
+        total = sum(F.pad(frames[:, :, part], (0, 0, part, parts - 1 - part)) for part in range(parts))
         margin = self.shape.margin
         flat: Tensor = total.flatten(1)  # type: ignore[union-attr]
         return flat[:, margin : flat.shape[1] - margin]

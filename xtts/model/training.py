@@ -277,9 +277,7 @@ def _normed(norm: TimeGroupNorm, x: Tensor, clips: VarlenLayout, means: _Means) 
         x = x.float()
         if varlen.attends_per_clip(x):
             return torch.cat([_normed_clip(norm, part) for part in x.split(clips.lengths)])
-        normed: Tensor = _NormOfClips.apply(
-            x, norm.weight, norm.bias, norm.num_groups, norm.eps, means
-        )
+        normed: Tensor = _NormOfClips.apply(x, norm.weight, norm.bias, norm.num_groups, norm.eps, means)
         return normed
 
 
@@ -331,9 +329,7 @@ def _attended(packed: Tensor, clips: VarlenLayout) -> Tensor:
     return clips.out_of_grid(seen)
 
 
-def _resampled(
-    module: PerceiverAttention, latents: Tensor, frames: Tensor, clips: VarlenLayout
-) -> Tensor:
+def _resampled(module: PerceiverAttention, latents: Tensor, frames: Tensor, clips: VarlenLayout) -> Tensor:
     """The latents of each clip attend to themselves and to its frames: [clips, 32, width]."""
     queries = split_heads(module.to_q(latents))
     latent_parts = [split_heads(part) for part in module.to_kv(latents).chunk(2, dim=-1)]
@@ -349,9 +345,7 @@ def _resampled(
             for clip, (keys, values) in enumerate(zip(*split, strict=True))
         ]
         return module.to_out(torch.cat(mixed).transpose(1, 2).flatten(2))
-    keys, values = (
-        torch.cat((a, clips.padded(b)), 2) for a, b in zip(latent_parts, heard, strict=True)
-    )
+    keys, values = (torch.cat((a, clips.padded(b)), 2) for a, b in zip(latent_parts, heard, strict=True))
     mask = clips.mask(keys, NUM_LATENTS)
     seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
     return module.to_out(seen.transpose(1, 2).flatten(2))

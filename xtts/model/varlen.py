@@ -132,9 +132,7 @@ class _IntoGrid(torch.autograd.Function):
     of the padding with atomic sums."""
 
     @staticmethod
-    def forward(
-        ctx: Any, packed: Tensor, sources: Tensor, slots: Tensor, clips: int
-    ) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, packed: Tensor, sources: Tensor, slots: Tensor, clips: int) -> tuple[Tensor, ...]:
         ctx.save_for_backward(slots)
         grid = packed.index_select(0, sources)
         return grid.view(clips, -1, *packed.shape[1:]).permute(2, 0, 3, 1, 4).unbind()

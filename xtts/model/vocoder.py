@@ -26,12 +26,7 @@ from xtts.model.config import ModelConfig
 from xtts.model.empty_weights import without_weights
 from xtts.model.shapes import AnyVocoderShape, VocoderShape
 from xtts.model.source_filter import SOURCE_ROWS, SourceFilter
-from xtts.model.streaming_vocoder import (
-    MOST_SAMPLES,
-    STEPS_PER_FRAME,
-    WINDOW_SAMPLES,
-    first_steps,
-)
+from xtts.model.streaming_vocoder import MOST_SAMPLES, STEPS_PER_FRAME, WINDOW_SAMPLES, first_steps
 
 # The prefix of its tensors in a `model.pth`.
 WAVEFORM_DECODER = "hifigan_decoder.waveform_decoder."
@@ -108,9 +103,7 @@ class Vocoder(nn.Module):
         """As in `StepVocoder`."""
         # Interpolates all latents again: at most 2,600 steps, which takes a millisecond.
         edge = self.shape.edge_steps
-        steps = F.pad(
-            self.steps(torch.stack(list(latents))[None], speaker), (edge, edge), "replicate"
-        )
+        steps = F.pad(self.steps(torch.stack(list(latents))[None], speaker), (edge, edge), "replicate")
         return steps[:, :, left + edge : right + edge]
 
     @torch.inference_mode()
@@ -250,9 +243,7 @@ def load_speaker_encoder(
 
 def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {
-        name.removeprefix(prefix): tensor.float()
-        for name, tensor in state.items()
-        if name.startswith(prefix)
+        name.removeprefix(prefix): tensor.float() for name, tensor in state.items() if name.startswith(prefix)
     }
 
 

@@ -50,9 +50,7 @@ def clean_text(text: str) -> str:
     cleaned = re.sub(r" +", " ", "".join(characters)).strip()
     if not speakable(cleaned):
         seen = text if len(text) <= 40 else text[:40] + "…"
-        raise TextError(
-            f"There is nothing to speak in {seen!r}: it has neither letters nor digits."
-        )
+        raise TextError(f"There is nothing to speak in {seen!r}: it has neither letters nor digits.")
     return cleaned
 
 

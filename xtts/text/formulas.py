@@ -76,9 +76,7 @@ def _plain(formula: str) -> str:
     for _ in range(3):  # fractions and roots inside each other
         formula = _ROOT.sub(lambda root: f" √{_bracketed(root[1])} ", formula)
         formula = _FRACTION.sub(lambda fraction: f" {_ratio(fraction[1], fraction[2])} ", formula)
-    formula = _BOUNDS.sub(
-        lambda bounds: f" {bounds[1] or bounds[2]}, {bounds[3] or bounds[4]} ", formula
-    )
+    formula = _BOUNDS.sub(lambda bounds: f" {bounds[1] or bounds[2]}, {bounds[3] or bounds[4]} ", formula)
     formula = _LOWERED.sub(lambda index: f" {index[1] or index[2]} ", formula)
     formula = _COMMAND.sub(_command, _POWER.sub(_raised, formula))
     return " ".join(formula.translate(_LAYOUT).split())
@@ -156,9 +154,7 @@ _ANY = re.compile(r"\s?([×÷±≥≤≠≈])\s?(?=[\w$€£(√+−-])")
 _ROOT_SIGN = re.compile(rf"√\s?(?={_TERM})")
 _SECTIONS = {"en": "sections", "de": "Paragrafen", "nl": "paragrafen"}
 _SECTION = re.compile(r"(?<!\w)§§?\s?(?=[0-9])")
-_FIGURE_POWER = re.compile(
-    r"(?<=[0-9A-Za-z)\]])\^(?:\{([-+]?[0-9]{1,4})\}|\(?([-+−]?[0-9]{1,4})\)?(?!\w))"
-)
+_FIGURE_POWER = re.compile(r"(?<=[0-9A-Za-z)\]])\^(?:\{([-+]?[0-9]{1,4})\}|\(?([-+−]?[0-9]{1,4})\)?(?!\w))")
 _NAMED_POWER = re.compile(r"(?<=[0-9A-Za-z)\]])\^\{?([a-zA-Z])\}?(?!\w)")
 _POWER_OF_SUM = re.compile(r"(?<=[0-9A-Za-z)\]])\^\(([^()]{2,30})\)")
 _SUPERSCRIPTS = str.maketrans("0123456789+-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
@@ -184,15 +180,12 @@ def signs_reader(language: str, power: str, plus: str) -> Callable[[str], str]:
     def step(text: str) -> str:
         if not SIGNS.search(text):
             return text
-        text = _FIGURE_POWER.sub(
-            lambda match: (match[1] or match[2]).translate(_SUPERSCRIPTS), text
-        )
+        text = _FIGURE_POWER.sub(lambda match: (match[1] or match[2]).translate(_SUPERSCRIPTS), text)
         if power:
             text = _POWER_OF_SUM.sub(lambda match: f" {power.format(match[1])} ", text)
             text = _NAMED_POWER.sub(lambda match: f" {power.format(match[1])} ", text)
         text = _SECTION.sub(
-            lambda m: f"{_SECTIONS.get(language, words['§']) if '§§' in m[0] else words['§']} ",
-            text,
+            lambda m: f"{_SECTIONS.get(language, words['§']) if '§§' in m[0] else words['§']} ", text
         )
         text = text.replace(f"{words['§'].capitalize()} {words['§']} ", f"{words['§']} ")
         text = _BEFORE.sub(lambda match: f"{words[match[1]]} ", _BETWEEN.sub(between, text))

@@ -58,9 +58,7 @@ zsm; et ekk; lv lvs; he iw; id in; yi ji; jv jw; ro mo mol; hr scr; sr scc sh; j
 português; pl polski; hu magyar; tr türkçe; ru русский; hi हिन्दी; ko 한국어
 """
 # ISO 639-2's undetermined, multiple, no linguistic content and uncoded; and words for these.
-_NOT_STATED = frozenset(
-    ["", *"x und mul zxx mis unknown undefined undetermined none multiple".split()]
-)
+_NOT_STATED = frozenset(["", *"x und mul zxx mis unknown undefined undetermined none multiple".split()])
 _QUALIFIERS = frozenset(
     "american australian austrian brazilian british canadian european indian latin mexican modern "
     "simplified standard swiss traditional uk us".split()
@@ -76,9 +74,7 @@ def _codes() -> dict[str, str]:
         codes |= dict.fromkeys(aliases, code)
     for code, threes, names in _ENTRY.findall(" ".join(_TABLE.split())):
         codes |= dict.fromkeys([code, *threes.split()], code)
-        codes |= dict.fromkeys(
-            (" ".join(language.split()).casefold() for language in names.split("/")), code
-        )
+        codes |= dict.fromkeys((" ".join(language.split()).casefold() for language in names.split("/")), code)
     return codes
 
 
@@ -173,9 +169,7 @@ _LEAST_SHARE, _MOST_OF_IT = 0.06, 0.25
 
 
 def _only_in(code: str) -> frozenset[str]:
-    others = {
-        word for other, words in FUNCTION_WORDS.items() if other != code for word in words.split()
-    }
+    others = {word for other, words in FUNCTION_WORDS.items() if other != code for word in words.split()}
     return frozenset(FUNCTION_WORDS[code].split()) - others
 
 

@@ -34,10 +34,7 @@ _LINKS = (
     (re.compile(r"<!--(?:(?!<!--).)*?-->", re.S), " "),
     (re.compile(rf"!\[{_NO_TAG}[^\[\]]*+\]\((?:(?!!\[)[^)])*+\)"), " "),
     (re.compile(r"\[\^[^\[\]]++\]"), ""),
-    (
-        re.compile(rf"\[{_NO_TAG}([^\[\]]++)\]\((?:(?!\]\()[^)\s])*+(?:\s+\"[^\"]{{0,400}}\")?\)"),
-        r"\1",
-    ),
+    (re.compile(rf"\[{_NO_TAG}([^\[\]]++)\]\((?:(?!\]\()[^)\s])*+(?:\s+\"[^\"]{{0,400}}\")?\)"), r"\1"),
     (re.compile(r"<(https?://[^<>\s]++)>"), r"\1"),
 )
 _CODE = re.compile(r"`([^`]{1,400})`")
@@ -160,9 +157,7 @@ def _spoken_lines(text: str) -> Iterator[str]:
 
 def _numbered(lines: list[str]) -> dict[int, str]:
     """The items of numbered lists by the places of their lines. One alone is none: "3. Platz"."""
-    numbered = [
-        (place, match) for place, line in enumerate(lines) if (match := _NUMBERED.match(line))
-    ]
+    numbered = [(place, match) for place, line in enumerate(lines) if (match := _NUMBERED.match(line))]
     items = dict[int, str]()
     for (first, number), (second, next_number) in pairwise(numbered):
         if int(next_number[1]) == int(number[1]) + 1 and second - first <= 4:

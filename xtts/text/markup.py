@@ -92,9 +92,7 @@ def marked_texts(text: str, rules: LanguageRules | None) -> list[MarkedText]:
         reader: MarkupReader = ssml.Reader(rules)
         return reader.read(text)
     if tag := _SSML.search(text):
-        raise TextError(
-            f"The tag {shown(tag[0])} needs extras/ssml, which this copy of Sotaque lacks."
-        )
+        raise TextError(f"The tag {shown(tag[0])} needs extras/ssml, which this copy of Sotaque lacks.")
     return MarkupReader(rules).read(text)
 
 

@@ -201,18 +201,14 @@ class Pronunciations:
     def restore(self, text: str, language: str, *, phones: bool) -> str:
         """Replaces the marks of `replace` with their phones, or with the written words to show a
         text to a person."""
-        if not any(
-            _FIRST_MARK <= ord(character) < _FIRST_MARK + MOST_ENTRIES for character in text
-        ):
+        if not any(_FIRST_MARK <= ord(character) < _FIRST_MARK + MOST_ENTRIES for character in text):
             return text
         for entry, mark in self._marked(language)[0].values():
             if entry.phones:
                 text = text.replace(mark, entry.phones if phones else entry.word.lower())
         return text
 
-    def _with_marks(
-        self, language: str
-    ) -> tuple[dict[str, tuple[Pronunciation, str]], re.Pattern[str]]:
+    def _with_marks(self, language: str) -> tuple[dict[str, tuple[Pronunciation, str]], re.Pattern[str]]:
         """The entries of a language with their marks, and the pattern of their words."""
         merged = sorted((self.entries.get("", {}) | self.entries.get(language, {})).items())
         marked = {word: (entry, chr(_FIRST_MARK + n)) for n, (word, entry) in enumerate(merged)}
@@ -224,20 +220,14 @@ class Pronunciations:
 
 
 def read_list(
-    path: Path,
-    entries: dict[str, dict[str, Pronunciation]],
-    *,
-    with_phones: bool,
-    with_signs: bool = False,
+    path: Path, entries: dict[str, dict[str, Pronunciation]], *, with_phones: bool, with_signs: bool = False
 ) -> None:
     """Adds a list to `entries`, by language. with_phones: allows phones; with_signs: allows entries
     without letters and digits. Raises TextError."""
     try:
         content = path.read_bytes()
         if len(content) > _MOST_BYTES:
-            raise TextError(
-                f"{path} has {len(content):,} bytes; at most {_MOST_BYTES:,} are allowed."
-            )
+            raise TextError(f"{path} has {len(content):,} bytes; at most {_MOST_BYTES:,} are allowed.")
         lines = decoded_text(content).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise TextError(f"The pronunciation list {path} cannot be read ({error}).") from error
@@ -277,8 +267,7 @@ def _entry(line: str, where: str, with_phones: bool, with_signs: bool = False) -
         return Pronunciation(word, spoken)
     if not with_phones:
         raise TextError(
-            f"{where}: {spoken} is written in phones, but this voice reads letters. Write it in "
-            "plain words."
+            f"{where}: {spoken} is written in phones, but this voice reads letters. Write it in plain words."
         )
     return Pronunciation(word, spoken, _phones(spoken[1:-1], where))
 

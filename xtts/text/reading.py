@@ -31,13 +31,7 @@ from machine import commands
 from xtts.model.config import ModelConfig
 from xtts.text.cleaning import speakable
 from xtts.text.errors import TextError, shown
-from xtts.text.normalization.registry import (
-    COQUI,
-    LANGUAGES,
-    NoWordsError,
-    in_digits,
-    rules_of,
-)
+from xtts.text.normalization.registry import COQUI, LANGUAGES, NoWordsError, in_digits, rules_of
 from xtts.text.pronunciations import PAUSES, Pronunciations, to_phones
 
 EXTRAS = {"zh": "pypinyin", "ja": "cutlet and fugashi[unidic-lite]"}
@@ -67,9 +61,7 @@ class Reader:
         self._normalizer, self._pronunciations = config.normalizer, pronunciations
         self._phones = config.text_frontend == "cmu_phones"
         # Added languages are spelled, whatever the front-end of the others.
-        self.added = {
-            extension.language: replacer(extension.replacements) for extension in config.extensions
-        }
+        self.added = {extension.language: replacer(extension.replacements) for extension in config.extensions}
 
     @cached_property
     def coqui(self) -> Any:

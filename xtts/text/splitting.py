@@ -84,9 +84,7 @@ def _settled(parts: Sequence[str], limits: Limits, level: int) -> list[str]:
     return _settled(parts[:half], limits, level) + _settled(parts[half:], limits, level)
 
 
-def _groups(
-    parts: Sequence[str], costs: Sequence[int], limits: Limits, even: bool
-) -> list[list[str]]:
+def _groups(parts: Sequence[str], costs: Sequence[int], limits: Limits, even: bool) -> list[list[str]]:
     """Groups adjacent parts that fit into a piece. even: makes pieces of similar length, because a
     single remaining word is spoken badly."""
     share = float(limits.tokens)

@@ -110,9 +110,7 @@ class Tokenizer:
     letters and digits that are not in the vocabulary, too; other unknown signs are left out.
     """
 
-    def __init__(
-        self, config: ModelConfig, folder: Path, pronunciations: Sequence[Path] = ()
-    ) -> None:
+    def __init__(self, config: ModelConfig, folder: Path, pronunciations: Sequence[Path] = ()) -> None:
         self.spec = TokenizerSpec(folder, config.normalizer, tuple(pronunciations))
         phones = config.text_frontend == "cmu_phones"
         self._pronunciations = Pronunciations(pronunciations, with_phones=phones)
@@ -125,9 +123,7 @@ class Tokenizer:
         self.max_tokens = config.gpt.max_text_tokens - RESERVED_TOKENS
         # Without the language token, which every piece has.
         self.piece_tokens = min(config.piece_tokens or self.max_tokens, self.max_tokens)
-        self._first_added_id = min(
-            (extension.first_id for extension in config.extensions), default=math.inf
-        )
+        self._first_added_id = min((extension.first_id for extension in config.extensions), default=math.inf)
         # Everything that ids and errors depend on, for the fingerprint in caches.
         rules = [
             config.text_frontend,
@@ -138,9 +134,7 @@ class Tokenizer:
             config.normalizer,
         ]
         rules += [sorted(self._reader.added)] if self._reader.added else []
-        rules += [
-            extension.replacements for extension in config.extensions if extension.replacements
-        ]
+        rules += [extension.replacements for extension in config.extensions if extension.replacements]
         # Kept in memory: the file may be replaced or removed before the first text is read.
         self._vocabulary = (folder / "vocab.json").read_bytes()
         self.fingerprint = hashlib.sha256(self._vocabulary + json.dumps(rules).encode()).hexdigest()
@@ -219,11 +213,7 @@ class Tokenizer:
         """
         result: list[Piece] = []
         for marked, readings in self._readings(text, language, plain=plain):
-            pieces = [
-                piece
-                for part, reading in readings
-                for piece in self._worded(part, reading, language)
-            ]
+            pieces = [piece for part, reading in readings for piece in self._worded(part, reading, language)]
             pieces[0] = replace(pieces[0], before=marked.before)
             pieces[-1] = replace(pieces[-1], after=marked.after)
             result += [replace(piece, voice=marked.voice) for piece in pieces]
@@ -279,8 +269,7 @@ class Tokenizer:
         written = written_words(part, reading.short)
         words = placed(written, spans, lambda word: self._count(word, language), len(pieces))
         return [
-            replace(piece, words=tuple(piece_words))
-            for piece, piece_words in zip(pieces, words, strict=True)
+            replace(piece, words=tuple(piece_words)) for piece, piece_words in zip(pieces, words, strict=True)
         ]
 
     def _count(self, word: str, language: str) -> int:

@@ -61,9 +61,7 @@ def written_words(text: str, short: str) -> list[str]:
         if _INITIALS.search(part[at : at + len(word) + 1]):
             word = part[at : at + len(word) + 1]
         if short == "zh":
-            written += [
-                character for character in _HAN.findall(word) if any(map(_is_read, character))
-            ]
+            written += [character for character in _HAN.findall(word) if any(map(_is_read, character))]
         else:
             written.append(word)
     return written

@@ -20,10 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"a {SUFFIX} file, or the recording of a .voicebox or .ovsvoice file",
     )
-    parser.add_argument("--name", default="", help="the voice's name (default: as in the file); "
-                        "a taken one gets a number")  # fmt: skip
-    parser.add_argument("--replace", action="store_true",
-                        help="replace the imported voice of that name")  # fmt: skip
+    parser.add_argument(
+        "--name", default="", help="the voice's name (default: as in the file); a taken one gets a number"
+    )
+    parser.add_argument("--replace", action="store_true", help="replace the imported voice of that name")
     parser.add_argument("--base", help="the folder of the voice's base model, if it has moved")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
@@ -36,9 +36,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings, _ = load(ServedVoiceSettings)
     found = unpacking.import_voice(
-        arguments.file, settings.voices_dir, name=arguments.name, replaces=arguments.replace,
-        base=arguments.base, xtts_v2=settings.xtts_v2_dir, tos_agreed=settings.coqui_tos_agreed,
-    )  # fmt: skip
+        arguments.file,
+        settings.voices_dir,
+        name=arguments.name,
+        replaces=arguments.replace,
+        base=arguments.base,
+        xtts_v2=settings.xtts_v2_dir,
+        tos_agreed=settings.coqui_tos_agreed,
+    )
     if arguments.json:
         about = {"schema": 1, "exit_code": 0, "name": found.name, "kind": found.kind}
         print(json.dumps(about, indent=2, ensure_ascii=False))

@@ -36,39 +36,64 @@ _MOST_REFUSALS = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     voice_arguments.add_arguments(parser)
-    parser.add_argument("--language", default="en", type=tag_of,
-                       help="language of the text (default: en)")  # fmt: skip
+    parser.add_argument("--language", default="en", type=tag_of, help="language of the text (default: en)")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("said", nargs="?", metavar="TEXT",
-                      help="the text to speak; - or nothing reads it from stdin")  # fmt: skip
+    what.add_argument(
+        "said", nargs="?", metavar="TEXT", help="the text to speak; - or nothing reads it from stdin"
+    )
     what.add_argument("--text", help="the same")
-    what.add_argument("--lines", type=Path,
-                      help="a file with one sentence per line; --out is then a folder")  # fmt: skip
-    parser.add_argument("--out", "--to", type=Path, metavar="FILE",
-                       help=f"the file to write ({', '.join(encoding.ENDINGS)}), - for WAV on "
-                            "stdout, or the folder for --lines; by default a new speech.wav in "
-                            "the working folder")  # fmt: skip
-    parser.add_argument("--speed", type=float, default=1.0, metavar="X",
-                       help=f"{SPEED.least:g} to {SPEED.most:g}; 2 is twice as fast, at the same "
-                            "pitch")  # fmt: skip
-    parser.add_argument("--temperature", type=float, metavar="T",
-                       help=f"{TEMPERATURE.least:g} to {TEMPERATURE.most:g}: the variation between "
-                            "takes; 0 always takes the likeliest code (default: the "
-                            "model's)")  # fmt: skip
-    parser.add_argument("--takes", type=int, default=1, metavar="N",
-                       help=f"{TAKES.least} to {TAKES.most}: speak N takes together and keep the "
-                            "best, by its voice, words and endings (default: 1)")  # fmt: skip
-    parser.add_argument("--words", type=Path, metavar="FILE.json|.srt|.vtt",
-                       help="write the time of each word; with --lines, a folder that gets one "
-                            ".json per line")  # fmt: skip
-    parser.add_argument("--guard", choices=("on", "off"),
-                       help="check the ending of each piece, and repeat faulty ones (default: "
-                            "GUARD)")  # fmt: skip
-    parser.add_argument("--plain", action="store_true",
-                       help="read Markdown and HTML entities as plain characters")  # fmt: skip
-    parser.add_argument("--show-text", action="store_true",
-                       help="print the text in words, as it is read; without --out, do not "
-                            "speak")  # fmt: skip
+    what.add_argument("--lines", type=Path, help="a file with one sentence per line; --out is then a folder")
+    parser.add_argument(
+        "--out",
+        "--to",
+        type=Path,
+        metavar="FILE",
+        help=f"the file to write ({', '.join(encoding.ENDINGS)}), - for WAV on "
+        "stdout, or the folder for --lines; by default a new speech.wav in "
+        "the working folder",
+    )
+    parser.add_argument(
+        "--speed",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help=f"{SPEED.least:g} to {SPEED.most:g}; 2 is twice as fast, at the same pitch",
+    )
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        metavar="T",
+        help=f"{TEMPERATURE.least:g} to {TEMPERATURE.most:g}: the variation between "
+        "takes; 0 always takes the likeliest code (default: the "
+        "model's)",
+    )
+    parser.add_argument(
+        "--takes",
+        type=int,
+        default=1,
+        metavar="N",
+        help=f"{TAKES.least} to {TAKES.most}: speak N takes together and keep the "
+        "best, by its voice, words and endings (default: 1)",
+    )
+    parser.add_argument(
+        "--words",
+        type=Path,
+        metavar="FILE.json|.srt|.vtt",
+        help="write the time of each word; with --lines, a folder that gets one .json per line",
+    )
+    parser.add_argument(
+        "--guard",
+        choices=("on", "off"),
+        help="check the ending of each piece, and repeat faulty ones (default: GUARD)",
+    )
+    parser.add_argument(
+        "--plain", action="store_true", help="read Markdown and HTML entities as plain characters"
+    )
+    parser.add_argument(
+        "--show-text",
+        action="store_true",
+        help="print the text in words, as it is read; without --out, do not speak",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -104,12 +129,14 @@ def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int
 
     given = arguments
     asked = [
-        (line, SynthesisRequest(
-            line.text, given.language, given.seed, given.temperature, given.speed,
-            plain=given.plain,
-        ))
+        (
+            line,
+            SynthesisRequest(
+                line.text, given.language, given.seed, given.temperature, given.speed, plain=given.plain
+            ),
+        )
         for line in lines
-    ]  # fmt: skip
+    ]
     files = voice_arguments.found_voice(arguments)
     read = None
     if arguments.show_text:
@@ -162,9 +189,7 @@ def _text(arguments: argparse.Namespace) -> str | None:
     try:
         return decoded_text(sys.stdin.buffer.read())
     except UnicodeDecodeError as error:
-        raise SotaqueError(
-            f"The text on stdin is not {error.encoding.upper()}: {error}."
-        ) from error
+        raise SotaqueError(f"The text on stdin is not {error.encoding.upper()}: {error}.") from error
 
 
 def _check_stdin(references: Sequence[Path] | None) -> None:
@@ -181,9 +206,7 @@ def _check_stdin(references: Sequence[Path] | None) -> None:
 def _new_file(arguments: argparse.Namespace) -> Path:
     """speech.wav, or the first of speech-2.wav, speech-3.wav, … that does not exist."""
     if arguments.lines is not None:
-        raise SotaqueError(
-            "--lines needs --out DIR, or --show-text to print how the lines are read."
-        )
+        raise SotaqueError("--lines needs --out DIR, or --show-text to print how the lines are read.")
     numbered = (f"speech-{number}.wav" for number in itertools.count(2))
     names = itertools.chain(["speech.wav"], numbered)
     return next(path for name in names if not (path := Path(name)).exists())
@@ -196,9 +219,7 @@ def _words_file(arguments: argparse.Namespace, out: Path) -> Path:
     return Path(arguments.words / f"{out.stem}.json")
 
 
-def _write_sound(
-    path: Path, waveform: "np.ndarray[Any, Any]", mark: Mark, stream: "IO[bytes] | None"
-) -> str:
+def _write_sound(path: Path, waveform: "np.ndarray[Any, Any]", mark: Mark, stream: "IO[bytes] | None") -> str:
     """Writes a file, or a WAV into `stream`, and returns the name of its place."""
     if stream is None:
         encoding.write(path, waveform, mark)

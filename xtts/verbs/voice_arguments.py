@@ -22,17 +22,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folder of a run (its best weights); by default the voice that `serve` speaks with",
     )
     parser.add_argument("--base", help="the base model of a checkpoint or adapter, if it has moved")
-    parser.add_argument("--reference", type=Path, nargs="+", action="extend", metavar="PATH",
-                        help="a recording of the speaker, 3 to 30 s; several, or a folder of "
-                             "recordings, are combined")  # fmt: skip
+    parser.add_argument(
+        "--reference",
+        type=Path,
+        nargs="+",
+        action="extend",
+        metavar="PATH",
+        help="a recording of the speaker, 3 to 30 s; several, or a folder of recordings, are combined",
+    )
     parser.add_argument("--seed", type=int, default=0, help="another seed gives another take")
     parser.add_argument("--device", default="cpu", help="cpu, gpu, cuda:N or auto (default: cpu)")
-    parser.add_argument("--precision", choices=PRECISIONS,
-                        help="precision of the computation (default: SPEAK_PRECISION)")  # fmt: skip
+    parser.add_argument(
+        "--precision", choices=PRECISIONS, help="precision of the computation (default: SPEAK_PRECISION)"
+    )
     parser.add_argument("--latents", type=Path, help="stored latents, for an ONNX voice")
     parser.add_argument("--low-memory", action="store_true", help="use less memory and more time")
-    parser.add_argument("--speaker", default="",
-                        help="a named speaker of the voice: anna, or anna:whisper")  # fmt: skip
+    parser.add_argument("--speaker", default="", help="a named speaker of the voice: anna, or anna:whisper")
     parser.add_argument("--pronunciations", type=Path, help="a list of pronunciations")
 
 
@@ -64,8 +69,7 @@ def _provide(arguments: argparse.Namespace, settings: "SharedSettings") -> None:
         return
     if not arguments.reference:
         raise SotaqueError(
-            "xtts_v2 does not include a speaker. Add --reference FILE.wav, 3 to 30 s of clear "
-            "speech."
+            "xtts_v2 does not include a speaker. Add --reference FILE.wav, 3 to 30 s of clear speech."
         )
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     arguments.voice = published_voice.provided(arguments.voice, settings)
@@ -74,21 +78,32 @@ def _provide(arguments: argparse.Namespace, settings: "SharedSettings") -> None:
 def found_voice(arguments: argparse.Namespace) -> "VoiceFiles":
     from xtts.voices.voice_files import VoiceSpec, find_voice
 
-    return find_voice(VoiceSpec.from_arguments(
-        arguments.voice, reference=arguments.reference, base=arguments.base,
-        latents=arguments.latents, pronunciations=arguments.pronunciations,
-        tos_agreed=arguments.tos_agreed, speaker=arguments.speaker, xtts_v2=arguments.xtts_v2,
-    ))  # fmt: skip
+    return find_voice(
+        VoiceSpec.from_arguments(
+            arguments.voice,
+            reference=arguments.reference,
+            base=arguments.base,
+            latents=arguments.latents,
+            pronunciations=arguments.pronunciations,
+            tos_agreed=arguments.tos_agreed,
+            speaker=arguments.speaker,
+            xtts_v2=arguments.xtts_v2,
+        )
+    )
 
 
 def loaded_voice(arguments: argparse.Namespace, files: "VoiceFiles") -> "LoadedVoice":
     from xtts.voices.loading import compute_config, load_voice
 
     where, reason = compute_config(
-        files, arguments.device, arguments.precision, low_memory=arguments.low_memory,
-        guard=arguments.guard == "on", threads=arguments.threads,
+        files,
+        arguments.device,
+        arguments.precision,
+        low_memory=arguments.low_memory,
+        guard=arguments.guard == "on",
+        threads=arguments.threads,
         watermark=arguments.watermark,
-    )  # fmt: skip
+    )
     if reason:
         print(f"Device: {where.device} ({reason})")
     return load_voice(files, where)

@@ -239,6 +239,8 @@ def read_evaluation(path: Path) -> Evaluation | None:
     except (OSError, ValidationError) as error:
         log.warning(
             "%s cannot be read (%s), so the epochs count as not judged. `%s` judges them again.",
-            path, first_line(error), commands.program("train evaluate"),
-        )  # fmt: skip
+            path,
+            first_line(error),
+            commands.program("train evaluate"),
+        )
         return None

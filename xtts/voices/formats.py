@@ -25,6 +25,4 @@ def format_for(backend: str) -> Any:
     for module in extras.modules("VOICES"):
         if backend == module.BACKEND:
             return module
-    raise BundleError(
-        f"BACKEND={backend} needs extras/{backend}, which this copy of Sotaque lacks."
-    )
+    raise BundleError(f"BACKEND={backend} needs extras/{backend}, which this copy of Sotaque lacks.")

@@ -72,11 +72,7 @@ class LearnedDecoder:
     @property
     def weights(self) -> dict[str, object]:
         """The fields of the weights that identify a blend in the manifest of best.pt."""
-        return {
-            "epoch": self.epoch,
-            "share": self.share,
-            "checkpoint_sha256": self.checkpoint_sha256,
-        }
+        return {"epoch": self.epoch, "share": self.share, "checkpoint_sha256": self.checkpoint_sha256}
 
     @property
     def better(self) -> bool:
@@ -127,9 +123,7 @@ def _record(tensors: Path) -> LearnedDecoder:
     return TypeAdapter(LearnedDecoder).validate_json(manifest_beside(tensors).read_bytes())
 
 
-def learned_for(
-    run: RunFolder, checkpoint: Path | None, of_speaker: Path | None = None
-) -> Path | None:
+def learned_for(run: RunFolder, checkpoint: Path | None, of_speaker: Path | None = None) -> Path | None:
     """The tensors of the decoder that was trained for exactly this checkpoint of a run, or for its
     base (None); None if there is no such decoder. of_speaker: the tensors of one of several
     speakers."""

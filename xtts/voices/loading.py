@@ -15,9 +15,15 @@ from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 
 def compute_config(
-    voice: VoiceFiles, device: str, precision: str, *, low_memory: bool = False,
-    guard: bool = True, threads: int | None = None, watermark: str = "off",
-) -> tuple[ComputeConfig, str]:  # fmt: skip
+    voice: VoiceFiles,
+    device: str,
+    precision: str,
+    *,
+    low_memory: bool = False,
+    guard: bool = True,
+    threads: int | None = None,
+    watermark: str = "off",
+) -> tuple[ComputeConfig, str]:
     """The configuration for a voice, and the reason if it differs from the request. The reason is
     "" for ONNX Runtime, which reports it itself.
 
@@ -26,9 +32,14 @@ def compute_config(
     """
     device = arguments.device("device", device)
     where = ComputeConfig(
-        device, precision=precision, backend="onnx" if voice.onnx else "torch",
-        low_memory=low_memory, guard=guard, threads=threads, watermark=watermark,
-    )  # fmt: skip
+        device,
+        precision=precision,
+        backend="onnx" if voice.onnx else "torch",
+        low_memory=low_memory,
+        guard=guard,
+        threads=threads,
+        watermark=watermark,
+    )
     if device == "cpu" or voice.onnx:
         return where, ""
     place = selection.choose_device(selection.look_at_machine(), device)

@@ -34,8 +34,7 @@ def locked(run: RunFolder) -> Iterator[None]:
                 f"OUTPUT_DIR={run.folder} cannot be written ({error.strerror}). Make it "
                 "writable for this user, or set OUTPUT_DIR to another folder."
             ) from error
-        left = [*remove_stale(run.folder), *remove_stale(run.checkpoints),
-                *remove_stale(run.samples)]  # fmt: skip
+        left = [*remove_stale(run.folder), *remove_stale(run.checkpoints), *remove_stale(run.samples)]
         # `train sample` writes to this folder without the lock, possibly now.
         left += remove_stale(run.samples_on_demand, older_than_seconds=STALE_SECONDS)
         for path in left:

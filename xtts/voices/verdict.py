@@ -38,11 +38,7 @@ class Verdict:
     def weights(self) -> dict[str, Any]:
         """The fields that identify the best weights in the manifest of best.pt and in
         best_decoder.json."""
-        return {
-            "epoch": self.epoch,
-            "share": self.share,
-            "checkpoint_sha256": self.checkpoint_sha256,
-        }
+        return {"epoch": self.epoch, "share": self.share, "checkpoint_sha256": self.checkpoint_sha256}
 
 
 def weights_of_epoch(epoch: int, sha256: str) -> dict[str, Any]:

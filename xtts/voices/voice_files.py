@@ -209,14 +209,10 @@ def _with_speakers(files: VoiceFiles, spec: VoiceSpec) -> VoiceFiles:
     if path.suffix == ".safetensors":
         return replace(files, latents=path, own_name=name)
     # The decoder of the first speaker is not used for others.
-    return replace(
-        files, reference=path, other_reference=path, decoder=decoders.get(path), own_name=name
-    )
+    return replace(files, reference=path, other_reference=path, decoder=decoders.get(path), own_name=name)
 
 
-def _speaker_decoders(
-    folder: Path, files: VoiceFiles, known: "Mapping[str, Path]"
-) -> dict[Path, Path]:
+def _speaker_decoders(folder: Path, files: VoiceFiles, known: "Mapping[str, Path]") -> dict[Path, Path]:
     """The speakers' decoders: in a run those that were trained for these weights, in an exported
     voice those in its folder."""
     recordings = [path for path in known.values() if path.suffix == ".wav"]
@@ -227,8 +223,7 @@ def _speaker_decoders(
         run, checkpoint = RunFolder(folder), files.weights if files.state is not None else None
         own = learned_decoder.learned_for(run, checkpoint)
         learned = {
-            path: learned_decoder.learned_for(run, checkpoint, speakers.decoder_of(path))
-            for path in others
+            path: learned_decoder.learned_for(run, checkpoint, speakers.decoder_of(path)) for path in others
         }
         return {path: tensors for path, tensors in {first: own, **learned}.items() if tensors}
     base = _existing(folder / speakers.FOLDER / speakers.BASE_DECODER)
@@ -253,11 +248,14 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
     own = other is None or (isinstance(other, Path) and other.parent == run.samples)
     own = own and spec.base_decoder
     return VoiceFiles(
-        folder, folder / "model.pth", newest_reference(run), None,
+        folder,
+        folder / "model.pth",
+        newest_reference(run),
+        None,
         pronunciations=_pronunciation_lists(spec, run.folder),
         decoder=learned_decoder.learned_for(run, None) if own else None,
         provenance=provenance,
-    )  # fmt: skip
+    )
 
 
 def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
@@ -275,10 +273,14 @@ def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
             return _of_base(folder, header, spec)
     own = None if other is not None else _existing(folder / "reference.wav")
     return VoiceFiles(
-        folder, folder / "model.pth", own, header.licence if header else None,
-        pronunciations=_pronunciation_lists(spec, folder), onnx=other is not None,
+        folder,
+        folder / "model.pth",
+        own,
+        header.licence if header else None,
+        pronunciations=_pronunciation_lists(spec, folder),
+        onnx=other is not None,
         latents=None if header is None else _existing(folder / bundle.OWN_LATENTS),
-    )  # fmt: skip
+    )
 
 
 def _of_base(folder: Path, header: bundle.Bundle, spec: VoiceSpec) -> VoiceFiles:
@@ -286,27 +288,34 @@ def _of_base(folder: Path, header: bundle.Bundle, spec: VoiceSpec) -> VoiceFiles
     base = base_of(folder, provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed)
     own = spec.reference is None and bundle.DECODER in header.files
     return VoiceFiles(
-        base, base / "model.pth", _existing(folder / "reference.wav"), header.licence,
+        base,
+        base / "model.pth",
+        _existing(folder / "reference.wav"),
+        header.licence,
         pronunciations=_pronunciation_lists(spec, folder),
         decoder=folder / bundle.DECODER if own else None,
         adapter=folder / adapter_file.NAME if header.kind == bundle.ADAPTER else None,
         latents=_existing(folder / bundle.OWN_LATENTS),
-    )  # fmt: skip
+    )
 
 
 def _of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
     checkpoint, run = read_checkpoint(path), RunFolder(path.parent.parent)
-    folder = base_of(
-        path, checkpoint.provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed
-    )
+    folder = base_of(path, checkpoint.provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed)
     reference = reference_beside(path)
     if reference is None and spec.allow_base_reference:
         reference = _existing(folder / "reference.wav")
     return VoiceFiles(
-        folder, path, reference, None, checkpoint.model, normalizer_of(checkpoint.provenance),
+        folder,
+        path,
+        reference,
+        None,
+        checkpoint.model,
+        normalizer_of(checkpoint.provenance),
         _pronunciation_lists(spec, run.folder),
-        None if spec.reference else learned_decoder.decoder_beside(path), checkpoint.provenance,
-    )  # fmt: skip
+        None if spec.reference else learned_decoder.decoder_beside(path),
+        checkpoint.provenance,
+    )
 
 
 def _pronunciation_lists(spec: VoiceSpec, folder: Path) -> tuple[Path, ...]:

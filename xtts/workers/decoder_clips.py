@@ -119,9 +119,8 @@ class ClipCache:
         return found
 
     def _reader(
-        self, model: "Model", whose: "Voice", clip: TranscribedClip, ids: tuple[int, ...],
-        sound: ClipSound,
-    ) -> "Callable[[], Tensor]":  # fmt: skip
+        self, model: "Model", whose: "Voice", clip: TranscribedClip, ids: tuple[int, ...], sound: ClipSound
+    ) -> "Callable[[], Tensor]":
         def latents() -> "Tensor":
             if (clip, ids) not in self._latents:
                 self._latents[clip, ids] = forced_latents(model, whose, ids, sound.codes).cpu()
@@ -147,9 +146,11 @@ def heard(model: "Model", dvae: "nn.Module", clip: TranscribedClip) -> ClipSound
         mel = audio.dvae_mel(waveform[None], model.mel_stats.cpu())
         codes = dvae.get_codebook_indices(mel)[0, :count]  # type: ignore[operator]
     pitches = pitch_course(
-        waveform, audio.CODE_RATE, count * PITCHES_PER_CODE,
+        waveform,
+        audio.CODE_RATE,
+        count * PITCHES_PER_CODE,
         audio.SAMPLES_PER_CODE / audio.CODE_RATE / PITCHES_PER_CODE,
-    )  # fmt: skip
+    )
     return ClipSound(codes, pitches, audio.read(clip.recording, audio.VOCODER_RATE))
 
 

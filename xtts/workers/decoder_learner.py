@@ -164,13 +164,18 @@ class DecoderLearner:
     def state(self) -> dict[str, Any]:
         """Everything that the next step depends on besides clips and GPT, for `torch.save`."""
         return {
-            "seed": self.seed, "step": self.step, "alone": self.alone, "warm_up": self.warm_up,
-            "closest": self.closest, "farther": self.farther,
+            "seed": self.seed,
+            "step": self.step,
+            "alone": self.alone,
+            "warm_up": self.warm_up,
+            "closest": self.closest,
+            "farther": self.farther,
             "channels": self.discriminators.channels,
-            "vocoder": self.vocoder.state_dict(), "average": self.average.state_dict(),
+            "vocoder": self.vocoder.state_dict(),
+            "average": self.average.state_dict(),
             "discriminators": self.discriminators.state_dict(),
             "moments": [_moments(self._own), _moments(self._theirs)],
-        }  # fmt: skip
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continues from a `state`, also of another device, where convolutions have another
@@ -184,9 +189,10 @@ class DecoderLearner:
                 self.discriminators.parameters(), lr=DISCRIMINATOR_RATE, betas=BETAS
             )
         for module, name in (
-            (self.vocoder, "vocoder"), (self.average, "average"),
+            (self.vocoder, "vocoder"),
+            (self.average, "average"),
             (self.discriminators, "discriminators"),
-        ):  # fmt: skip
+        ):
             with torch.no_grad():
                 for key, tensor in module.state_dict().items():
                     tensor.copy_(state[name][key].reshape(tensor.shape))
@@ -200,9 +206,7 @@ class DecoderLearner:
                 }
 
 
-def vocoded(
-    vocoder: Vocoder, latents: Tensor, pitches: Tensor, speaker: Tensor
-) -> tuple[Tensor, Tensor]:
+def vocoded(vocoder: Vocoder, latents: Tensor, pitches: Tensor, speaker: Tensor) -> tuple[Tensor, Tensor]:
     """The waveform `[rows, samples]` with the recordings' pitches if these are certain, and the L1
     of the predicted ones in octaves; 0 without an oscillator."""
     decoder = vocoder.waveform_decoder

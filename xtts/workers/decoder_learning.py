@@ -21,12 +21,7 @@ from machine.errors import SotaqueError
 from machine.storage.atomic import replace_file
 from xtts.workers.decoder_clips import SpokenClip
 from xtts.workers.decoder_schedule import LEARNING_RATE
-from xtts.workers.requests import (
-    DecoderLearned,
-    LearnDecoderRequest,
-    ReportProgress,
-    no_progress,
-)
+from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, ReportProgress, no_progress
 from xtts.workers.tuned_model import TunedModel
 
 if TYPE_CHECKING:
@@ -78,9 +73,13 @@ def learn(
         )
     published = loading.read_tensors(tuned.base / "model.pth")
     learner = DecoderLearner(
-        _laid_out(published, model), discriminators, whose.speaker, tuned.compute.mel_device,
-        seed=request.seed, rate=model.config.training.decoder_rate or LEARNING_RATE,
-    )  # fmt: skip
+        _laid_out(published, model),
+        discriminators,
+        whose.speaker,
+        tuned.compute.mel_device,
+        seed=request.seed,
+        rate=model.config.training.decoder_rate or LEARNING_RATE,
+    )
     of_base = learner.distance(learner.average, held_out)
     if request.state is not None:
         learner.restore(torch.load(request.state, map_location="cpu", weights_only=True))

@@ -28,9 +28,14 @@ class WorkerFailed(SotaqueError):
     """
 
     def __init__(
-        self, reason_code: str, reason: str, fault: DeviceFault | None = None, *,
-        of_device: bool = True, elsewhere: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        reason_code: str,
+        reason: str,
+        fault: DeviceFault | None = None,
+        *,
+        of_device: bool = True,
+        elsewhere: bool = True,
+    ) -> None:
         super().__init__(reason)
         self.reason_code = reason_code
         self.fault = fault

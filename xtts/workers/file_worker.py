@@ -27,13 +27,7 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.workers import child
 from xtts.workers.child import Say
 from xtts.workers.failures import WorkerFailed, answer_of, death, worker_failed
-from xtts.workers.requests import (
-    Answer,
-    ReportProgress,
-    Request,
-    no_progress,
-    request_types,
-)
+from xtts.workers.requests import Answer, ReportProgress, Request, no_progress, request_types
 from xtts.workers.tasks import FileSpeaker
 
 START_SECONDS = 180.0
@@ -63,9 +57,14 @@ class Worker:
         self.compute = compute
         self.start_seconds = start_seconds
         self._command = module_command(
-            module, "--base", str(base_folder), "--nice", str(niceness),
-            *(["--keep-weights"] if keep_weights else []), *compute.command_line(),
-        )  # fmt: skip
+            module,
+            "--base",
+            str(base_folder),
+            "--nice",
+            str(niceness),
+            *(["--keep-weights"] if keep_weights else []),
+            *compute.command_line(),
+        )
         self._child: JsonLineProcess | None = None
         self._ready = False
         self._oom_kills = 0
@@ -114,9 +113,13 @@ class Worker:
             self._child = None
 
     def _answer(
-        self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool],
-        progress: ReportProgress, message: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:  # fmt: skip
+        self,
+        doing: str,
+        timeout_seconds: float,
+        interrupted: Callable[[], bool],
+        progress: ReportProgress,
+        message: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
         """The child's answer to a message; without a message, its next answer."""
         assert self._child is not None
         try:
@@ -134,9 +137,8 @@ class Worker:
         return answer
 
     def _received(
-        self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool],
-        progress: ReportProgress,
-    ) -> dict[str, Any]:  # fmt: skip
+        self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool], progress: ReportProgress
+    ) -> dict[str, Any]:
         """The child's next answer. Raises EOFError if the child ended."""
         assert self._child is not None
         end = time.monotonic() + timeout_seconds

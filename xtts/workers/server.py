@@ -77,14 +77,16 @@ class SpeechServer:
     def take(self, message: Mapping[str, Any]) -> Iterator[Frame]:
         """Handles a message as far as possible without waiting."""
         doing = {
-            "open": self._open, "close": self._close, "speak": self._speak,
-            "go_on": self._go_on, "cancel": self._cancel, "forget": self._forget_voice,
-        }  # fmt: skip
+            "open": self._open,
+            "close": self._close,
+            "speak": self._speak,
+            "go_on": self._go_on,
+            "cancel": self._cancel,
+            "forget": self._forget_voice,
+        }
         yield from self._advance(message, doing[message["do"]](message))
 
-    def _advance(
-        self, message: Mapping[str, Any], doing: Doing, result: Any = None
-    ) -> Iterator[Frame]:
+    def _advance(self, message: Mapping[str, Any], doing: Doing, result: Any = None) -> Iterator[Frame]:
         """Continues to the end, or until it must wait for another thread."""
         with contextlib.suppress(StopIteration):
             while not isinstance(frame := doing.send(result), Future):
@@ -144,9 +146,8 @@ class SpeechServer:
         ask = message["ask"]
         ask = {**ask, "language": ask["language"] or standing.languages[0]}
         pieces = yield self._reading.submit(
-            self._texts.read, standing.texts, ask["text"], ask["language"],
-            plain=ask.get("plain", False),
-        )  # fmt: skip
+            self._texts.read, standing.texts, ask["text"], ask["language"], plain=ask.get("plain", False)
+        )
         own = standing.placeholder_voice() if message.get("micro") else None
         voice = (yield from self._voice_of(key, message.get("recording"))) or own
         cast, others = dict[str, Voice](), message.get("cast", {})
@@ -156,9 +157,7 @@ class SpeechServer:
                 cast[name] = other
         yield from self._enter({**message, "ask": {**ask, "pieces": pieces}}, voice, cast)
 
-    def _voice_of(
-        self, key: str, recording: str | None
-    ) -> "Generator[Future[Voice], Voice, Voice | None]":
+    def _voice_of(self, key: str, recording: str | None) -> "Generator[Future[Voice], Voice, Voice | None]":
         """The voice of a recording; without a recording, the open voice's own, if any."""
         if recording is None:
             return self._standing[key].own
@@ -193,9 +192,7 @@ class SpeechServer:
 
     def _cancel(self, message: Mapping[str, Any]) -> Doing:
         name = message["id"]
-        waiting = [
-            future for future, (other, _) in self._pending.items() if other.get("id") == name
-        ]
+        waiting = [future for future, (other, _) in self._pending.items() if other.get("id") == name]
         for future in waiting:
             del self._pending[future]
             future.cancel()
@@ -205,10 +202,7 @@ class SpeechServer:
             yield _frame("cancelled", name)
 
     def _enter(
-        self,
-        message: Mapping[str, Any],
-        voice: Voice | None,
-        cast: Mapping[str, Voice] = NOBODY_ELSE,
+        self, message: Mapping[str, Any], voice: Voice | None, cast: Mapping[str, Voice] = NOBODY_ELSE
     ) -> Iterator[Frame]:
         name, began = message["id"], time.perf_counter()
         if voice is None:
@@ -256,9 +250,14 @@ class SpeechServer:
             seconds = time.perf_counter() - self._began[name]
             self._forget(name)
             yield _frame(
-                "done", name, codes=speech.codes, seconds=seconds, cut_pieces=speech.cut_pieces,
-                timed=words.known and bool(ended), pieces=[one.as_dict() for one in speech.pieces],
-            )  # fmt: skip
+                "done",
+                name,
+                codes=speech.codes,
+                seconds=seconds,
+                cut_pieces=speech.cut_pieces,
+                timed=words.known and bool(ended),
+                pieces=[one.as_dict() for one in speech.pieces],
+            )
 
     def _forget(self, name: str) -> None:
         self._began.pop(name, None)
@@ -277,9 +276,8 @@ class SpeechServer:
             if refusal["reason_code"] == "out_of_memory":
                 recovery.free_after_fault(self.device)
             yield _failed(
-                message.get("id", ""), refusal["reason_code"], refusal["reason"],
-                key=message["key"],
-            )  # fmt: skip
+                message.get("id", ""), refusal["reason_code"], refusal["reason"], key=message["key"]
+            )
 
     def _result_of(self, future: "Future[Any]") -> tuple[Any, Mapping[str, Any] | None]:
         """The result of another thread, or the answer to its error. Raises errors that affect more

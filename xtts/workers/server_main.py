@@ -121,9 +121,14 @@ class Turns:
         if not waiting or len(self.speaking) >= self.slots:
             return None
         slots = Counter(map(_caller, self.speaking.values()))
-        job = min(waiting, key=lambda one: (
-            not one.get("micro"), slots[_caller(one)], self._last_turns.get(_caller(one), 0),
-        ))  # fmt: skip
+        job = min(
+            waiting,
+            key=lambda one: (
+                not one.get("micro"),
+                slots[_caller(one)],
+                self._last_turns.get(_caller(one), 0),
+            ),
+        )
         if self.speaking and any(map(self._is_suspect, (job, *self.speaking.values()))):
             return None
         self.queue.remove(job)

@@ -91,9 +91,7 @@ class BackgroundHearing:
         if self._recogniser and sound is not None and facts.finished:
             self._heard[number] = self._pool.submit(self._recogniser.hear, _for_recogniser(sound))
 
-    def with_heard(
-        self, tasks: Sequence[SentenceTask], facts: Sequence[SpokenFacts]
-    ) -> list[SpokenFacts]:
+    def with_heard(self, tasks: Sequence[SentenceTask], facts: Sequence[SpokenFacts]) -> list[SpokenFacts]:
         """The measurements of all sentences, with their transcripts."""
         from xtts.evaluation.recogniser import heard_words, num_errors, words_of
 
@@ -146,9 +144,7 @@ def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
     wav.write(request.out, waveform.cpu().float(), mark=tuned.mark(request.voice))
     likeness = voice.similarity(tuned.model, waveform, audio.VOCODER_RATE, whose)
     audio_seconds = len(waveform) / audio.VOCODER_RATE
-    spoken = SpokenFile(
-        time.perf_counter() - started, audio_seconds, tuned.compute.device, likeness
-    )
+    spoken = SpokenFile(time.perf_counter() - started, audio_seconds, tuned.compute.device, likeness)
     if guard is None or not guard.pieces:
         return spoken
     worst = next((piece for piece in guard.pieces if piece.faulty), guard.pieces[0])
@@ -158,9 +154,7 @@ def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
         ending=worst.ending.value,
         ending_reason=worst.reason,
         attempts=max(piece.attempts for piece in guard.pieces),
-        words=None
-        if words is None
-        else [(one.word, one.start_time, one.end_time) for one in words],
+        words=None if words is None else [(one.word, one.start_time, one.end_time) for one in words],
     )
 
 
@@ -233,15 +227,17 @@ def read_speakers(folder: Path) -> "dict[str, Tensor]":
         speakers = torch.load(path, map_location="cpu", weights_only=True)
         return {name: one["speaker_embedding"] for name, one in speakers.items()}
     except Exception as error:
-        raise ConfigError(
-            f"{path} cannot be read as XTTS-v2's speakers ({load_error(error)})."
-        ) from error
+        raise ConfigError(f"{path} cannot be read as XTTS-v2's speakers ({load_error(error)}).") from error
 
 
 def _measured(
-    model: "Model", sentence: DecodedSentence, waveform: "Tensor | None",
-    natural: "NaturalnessJudge | None", speaker: "SpeakerJudge | None", mark: Mark,
-) -> SpokenFacts:  # fmt: skip
+    model: "Model",
+    sentence: DecodedSentence,
+    waveform: "Tensor | None",
+    natural: "NaturalnessJudge | None",
+    speaker: "SpeakerJudge | None",
+    mark: Mark,
+) -> SpokenFacts:
     from xtts import audio, wav
     from xtts.inference import watermark
 
@@ -277,10 +273,15 @@ def evidence(model: "Model", latents: "Tensor", sentence: DecodedSentence) -> li
         for piece, said in zip(sentence.pieces, sentence.utterances, strict=True)
         if said.stopped
         for nats in word_evidence(
-            model.gpt, model.tokenizer, latents, piece, sentence.task.request.language,
-            torch.tensor(said.codes, device=latents.device), stopped=True,
+            model.gpt,
+            model.tokenizer,
+            latents,
+            piece,
+            sentence.task.request.language,
+            torch.tensor(said.codes, device=latents.device),
+            stopped=True,
         )
-    ]  # fmt: skip
+    ]
 
 
 def _decoded(

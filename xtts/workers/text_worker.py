@@ -52,9 +52,7 @@ _SPEC = TypeAdapter(TokenizerSpec)
 class TextWorker:
     """One process, restarted after its end. Used by one thread at a time."""
 
-    def __init__(
-        self, command: Sequence[str] = (), *, limit_seconds: float = LIMIT_SECONDS
-    ) -> None:
+    def __init__(self, command: Sequence[str] = (), *, limit_seconds: float = LIMIT_SECONDS) -> None:
         self._command = command or module_command("xtts.workers.text_worker")
         self._limit_seconds = limit_seconds
         self._process: JsonLineProcess | None = None
@@ -86,9 +84,7 @@ class TextWorker:
             raise SotaqueError(answer["refused"])
         self._loaded.add(tokenizer)
 
-    def read(
-        self, tokenizer: TokenizerSpec, text: str, language: str, *, plain: bool = False
-    ) -> list[Piece]:
+    def read(self, tokenizer: TokenizerSpec, text: str, language: str, *, plain: bool = False) -> list[Piece]:
         """The pieces of `text`, as `Tokenizer.split`, without their texts.
 
         Raises:
@@ -96,16 +92,17 @@ class TextWorker:
             WorkerFailed: The process was killed or hung, and so did a new one.
         """
         message = {
-            "read": text, "language": language, "plain": plain,
+            "read": text,
+            "language": language,
+            "plain": plain,
             "tokenizer": _SPEC.dump_python(tokenizer, mode="json"),
-        }  # fmt: skip
+        }
         try:
             answer = self._ask_twice(message, tokenizer, self._limit_seconds)
         except WorkerFailed as failed:
             if failed.reason_code == "crashed":
                 raise TextError(
-                    f"Two processes crashed at this text. {failed} Simplify the text, or split it "
-                    "into parts."
+                    f"Two processes crashed at this text. {failed} Simplify the text, or split it into parts."
                 ) from failed
             raise WorkerFailed(
                 "text_process",
@@ -154,9 +151,7 @@ class TextWorker:
             process.send(message)
             return process.receive(limit_seconds)
         except TimeoutError:
-            failed: SotaqueError = WorkerFailed(
-                "hang", f"It did not answer within {limit_seconds:g} s."
-            )
+            failed: SotaqueError = WorkerFailed("hang", f"It did not answer within {limit_seconds:g} s.")
             if "read" in message and process.user_seconds - before > CPU_SECONDS:
                 failed = TextError(TOO_LONG)
         except EOFError:
@@ -201,10 +196,12 @@ def _answer(message: Mapping[str, Any], known: dict[TokenizerSpec, Tokenizer]) -
         return {"refused": TOO_LONG}
     except Exception as error:  # an unexpected error must refuse only this text
         return {"refused": f"This text cannot be read ({type(error).__name__}). Simplify it."}
-    return {"pieces": [
-        [piece.ids, piece.before, piece.after, list(map(astuple, piece.words)), piece.voice]
-        for piece in pieces
-    ]}  # fmt: skip
+    return {
+        "pieces": [
+            [piece.ids, piece.before, piece.after, list(map(astuple, piece.words)), piece.voice]
+            for piece in pieces
+        ]
+    }
 
 
 def _out_of_time(*_: object) -> NoReturn:

@@ -116,8 +116,7 @@ def _opened(path: Path) -> zipfile.ZipFile:
         return zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise BookError(
-            f"{path} is not an EPUB: it cannot be opened as a ZIP file ({error}). Download it "
-            "again."
+            f"{path} is not an EPUB: it cannot be opened as a ZIP file ({error}). Download it again."
         ) from error
 
 

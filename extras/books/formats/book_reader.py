@@ -4,24 +4,10 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from extras.books.book import (
-    MOST_CHAPTERS,
-    MOST_TITLE,
-    Book,
-    BookError,
-    Chapter,
-    Kind,
-    Paragraph,
-)
+from extras.books.book import MOST_CHAPTERS, MOST_TITLE, Book, BookError, Chapter, Kind, Paragraph
 from extras.books.formats.epub import read_epub
 from extras.books.formats.headings import chapter_level
-from extras.books.formats.html_text import (
-    decoded,
-    formula_notes,
-    page_of,
-    unicode_of,
-    without_licence,
-)
+from extras.books.formats.html_text import decoded, formula_notes, page_of, unicode_of, without_licence
 from extras.books.formats.plain import chapters_of, read_markdown, read_text
 from xtts.text.languages import code_of
 
@@ -66,10 +52,12 @@ def _within_bounds(path: Path, book: Book) -> Book:
         if found > most:
             raise BookError(f"{path} has {found:,} {name}; at most {most:,} are read. Split it.")
     return replace(
-        book, title=book.title[:MOST_TITLE], author=book.author[:MOST_TITLE],
+        book,
+        title=book.title[:MOST_TITLE],
+        author=book.author[:MOST_TITLE],
         chapters=[replace(one, title=one.title[:MOST_TITLE]) for one in book.chapters],
         notes=[one[:MOST_NOTE] for one in book.notes[:MOST_NOTES]],
-    )  # fmt: skip
+    )
 
 
 def _check_size(path: Path, most: int) -> None:
@@ -97,8 +85,9 @@ def _of_text(path: Path, suffix: str, title: str) -> Book:
     most = max(2, chapter_level(headings)) if headings else 2
     paragraphs = [
         Paragraph(one.text, one.kind if one.level <= most else Kind.TEXT)
-        for one in blocks if not one.left_out
-    ]  # fmt: skip
+        for one in blocks
+        if not one.left_out
+    ]
     left_out = [
         Chapter(reason.capitalize(), [Paragraph(one.text, one.kind) for one in held], reason)
         for reason, held in groupby(blocks, lambda one: one.left_out)

@@ -17,12 +17,7 @@ from xml.etree.ElementTree import Element
 
 from extras.books.book import Book, BookError, Chapter, Kind, Paragraph, left_out
 from extras.books.formats.archive import DRM_REMEDY, Archive
-from extras.books.formats.headings import (
-    holds_chapters,
-    is_chapter,
-    is_part,
-    joined_titles,
-)
+from extras.books.formats.headings import holds_chapters, is_chapter, is_part, joined_titles
 from extras.books.formats.html_text import (
     Block,
     Page,
@@ -42,9 +37,10 @@ _PAGES = ("application/xhtml+xml", "text/html", "text/x-oeb1-document", "applica
 # Obfuscation of fonts with the book's identifier, which leaves the text readable.
 _FONT_SCRAMBLING = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 _PROTECTED_BY = {
-    "META-INF/rights.xml": "Adobe's", "META-INF/license.lcpl": "Readium's",
+    "META-INF/rights.xml": "Adobe's",
+    "META-INF/license.lcpl": "Readium's",
     "META-INF/sinf.xml": "Apple's",
-}  # fmt: skip
+}
 # The number of blocks in which the heading of a document is searched.
 _HEADING_WITHIN = 3
 MOST_COVER_BYTES = 16 << 20
@@ -108,10 +104,13 @@ def read_epub(path: Path) -> Book:
         raise BookError(f"{path} contains no text; it may be a picture book. Name another file.")
     meta = package.root
     return Book(
-        _first(meta, "title") or path.stem, ", ".join(_all(meta, "creator")),
+        _first(meta, "title") or path.stem,
+        ", ".join(_all(meta, "creator")),
         next(filter(None, map(code_of, [*_all(meta, "language"), *spoken])), ""),
-        chapters, cover, tuple(notes),
-    )  # fmt: skip
+        chapters,
+        cover,
+        tuple(notes),
+    )
 
 
 def _refuse_protected(archive: Archive) -> None:
@@ -125,9 +124,7 @@ def _refuse_protected(archive: Archive) -> None:
         methods = [one.get("Algorithm", "") for one in children(data, "EncryptionMethod")]
         if not methods or any(one not in _FONT_SCRAMBLING for one in methods):
             parts = [one.get("URI", "") for one in within(data, "CipherReference")]
-            raise BookError(
-                f"{archive.path}: {', '.join(parts) or 'a part'} is encrypted. {DRM_REMEDY}"
-            )
+            raise BookError(f"{archive.path}: {', '.join(parts) or 'a part'} is encrypted. {DRM_REMEDY}")
 
 
 def _package(archive: Archive) -> Package:
@@ -138,23 +135,21 @@ def _package(archive: Archive) -> Package:
         )
     rootfiles = within(parse(archive.read(container), container), "rootfile")
     if not rootfiles or not rootfiles[0].get("full-path"):
-        raise BookError(
-            f"{archive.path} is not an EPUB: {container} names no package. {_OTHER_FILE}"
-        )
+        raise BookError(f"{archive.path} is not an EPUB: {container} names no package. {_OTHER_FILE}")
     path = _resolved(archive, container[: -len(_CONTAINER)], rootfiles[0].get("full-path", ""))
     if archive.find(path) is None:
         raise BookError(
-            f"{archive.path} is not complete: {container} names {path}, which is missing. "
-            f"{_OTHER_FILE}"
+            f"{archive.path} is not complete: {container} names {path}, which is missing. {_OTHER_FILE}"
         )
     root = parse(archive.read(path), path)
     items = {
         item.get("id", ""): Item(
-            _resolved(archive, path, item.get("href", "")), item.get("media-type", "").lower(),
+            _resolved(archive, path, item.get("href", "")),
+            item.get("media-type", "").lower(),
             frozenset(item.get("properties", "").split()),
         )
         for item in within(root, "item")
-    }  # fmt: skip
+    }
     spine = [
         items[one.get("idref", "")]
         for one in within(root, "itemref")
@@ -180,10 +175,7 @@ def _resolved(archive: Archive, base: str, href: str) -> str:
     """The name in the archive of a document's link; the path if there is no such part."""
     place = posixpath.dirname(base)
     plain = urldefrag(href.replace("\\", "/"))[0]
-    paths = [
-        posixpath.normpath(posixpath.join(place, one)).lstrip("/")
-        for one in (unquote(plain), plain)
-    ]
+    paths = [posixpath.normpath(posixpath.join(place, one)).lstrip("/") for one in (unquote(plain), plain)]
     return next(filter(None, map(archive.find, paths)), paths[0])
 
 
@@ -390,9 +382,10 @@ def _starts(page: Page, entries: Sequence[Entry]) -> dict[int, str]:
 def _add_named_chapters(page: Page, starts: dict[int, str]) -> None:
     """Adds the chapters that headings name, such as "Chapter 2", if there are several."""
     named = [
-        at for at, one in enumerate(page.blocks)
+        at
+        for at, one in enumerate(page.blocks)
         if one.kind is Kind.HEADING and not one.left_out and is_chapter(one.text)
-    ]  # fmt: skip
+    ]
     if len(named) < 2:
         return
     first = page.blocks[0]

@@ -18,11 +18,9 @@ _PAGE = frozenset(
     "pagenum pageno pagenumber pagen pgnum pgno pageref folionum foliono folio xebookmakerpageno "
     "pagebreak pagemarker pagemark numpage pagenr seitenzahl seitennummer paginanummer "
     "numeropagina numerodepagina númeropágina numéropage".split()
-)  # fmt: skip
-# These may also name a page of text or a paragraph, so the text must look like a number.
-_PAGE_CLASSES = frozenset(
-    ("page", "pg", "pb", "pn", "seite", "pagina", "página", "ocrpage", "calibrepb")
 )
+# These may also name a page of text or a paragraph, so the text must look like a number.
+_PAGE_CLASSES = frozenset(("page", "pg", "pb", "pn", "seite", "pagina", "página", "ocrpage", "calibrepb"))
 _PAGE_ID = re.compile(r"(?:page|pg|pb)(?:\d{1,4}|[ivxlc]{1,6})")
 _PAGE_LINK_ID = re.compile(r"(?:page|pg|pb|p)(?:\d{1,4}|[ivxlc]{1,6})")
 _UNREAD = frozenset(
@@ -47,13 +45,22 @@ _NOTE_ID = re.compile(
 )
 # By class or id; for `epub:type` and `role` see `extras.books.book.left_out`.
 _LEFT_OUT = {
-    "titlepage": "title page", "halftitlepage": "title page", "halftitle": "title page",
-    "copyright": "copyright", "copyrightpage": "copyright", "uncopyright": "copyright",
-    "imprint": "copyright", "colophon": "copyright", "toc": "contents",
-    "tableofcontents": "contents", "loi": "list of illustrations",
-    **dict.fromkeys(("pgheader", "pgfooter", "pgboilerplate", "pgmachineheader",
-                     "pgstartseparator", "pgendseparator"), "licence"),
-}  # fmt: skip
+    "titlepage": "title page",
+    "halftitlepage": "title page",
+    "halftitle": "title page",
+    "copyright": "copyright",
+    "copyrightpage": "copyright",
+    "uncopyright": "copyright",
+    "imprint": "copyright",
+    "colophon": "copyright",
+    "toc": "contents",
+    "tableofcontents": "contents",
+    "loi": "list of illustrations",
+    **dict.fromkeys(
+        ("pgheader", "pgfooter", "pgboilerplate", "pgmachineheader", "pgstartseparator", "pgendseparator"),
+        "licence",
+    ),
+}
 _DROP_CAP = re.compile(
     r"(?:\w*(?:drop|ill|illuminated|big|large|init|decorative|ornate|decorated)caps?"
     r"|lettrine|letra|versal|(?:first|initial|drop)letter|initial|cap|drop|dropc)\d*"
@@ -63,8 +70,7 @@ _LOWERED = frozenset(("sub", "subscript", "inferior"))
 _SHIFT = re.compile(r"vertical-align\s*:\s*(super|sub)\b", re.I)
 # Drop caps.
 _DROP_CAP_STYLE = re.compile(
-    r"float\s*:\s*left.{0,200}font-size|font-size.{0,200}float\s*:\s*left|initial-letter",
-    re.I | re.S,
+    r"float\s*:\s*left.{0,200}font-size|font-size.{0,200}float\s*:\s*left|initial-letter", re.I | re.S
 )
 _INLINE_MARKS = frozenset(("a", "sup", "sub"))
 _HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
@@ -116,7 +122,10 @@ def furniture_of(tag: str, attributes: Mapping[str, str]) -> Furniture:
     shift = _SHIFT.search(attributes.get("style", ""))
     shifted = shift[1].lower() if shift else ""
     return Furniture(
-        unread=bool(names & _UNREAD) or "pagebreak" in types or reference or navigation
+        unread=bool(names & _UNREAD)
+        or "pagebreak" in types
+        or reference
+        or navigation
         or _is_hidden(attributes),
         note=bool(names & _NOTES) or bool(_NOTE_ID.fullmatch(identity.lstrip("_"))),
         page_number=_page_number(tag, classes, identity),
@@ -125,7 +134,7 @@ def furniture_of(tag: str, attributes: Mapping[str, str]) -> Furniture:
         or bool(_DROP_CAP_STYLE.search(attributes.get("style", ""))),
         raised=shifted == "super" or not _RAISED.isdisjoint(classes),
         lowered=shifted == "sub" or not _LOWERED.isdisjoint(classes),
-    )  # fmt: skip
+    )
 
 
 def _is_hidden(attributes: Mapping[str, str]) -> bool:
@@ -159,8 +168,7 @@ def _first(found: Iterable[str]) -> str:
 
 _NUMBER = r"(?:\d{1,4}|[ivxlc]{1,7})"
 _PAGE_NUMBER = re.compile(
-    rf"\W*(?:(?:pg|page|pag|pág|página|p|s|seite|str)\b\.?\s*)?{_NUMBER}(?:\s*/\s*\d{{1,4}})?\W*",
-    re.I,
+    rf"\W*(?:(?:pg|page|pag|pág|página|p|s|seite|str)\b\.?\s*)?{_NUMBER}(?:\s*/\s*\d{{1,4}})?\W*", re.I
 )
 # The limit of a page number. Longer elements were not closed, or are named so for another reason.
 # ebookmaker's limit is 10.
@@ -174,9 +182,7 @@ _PAGE_MARK = re.compile(
 _NOTE_MARK = re.compile(
     r"\s*(?:[\[(](?:\d{1,4}|[a-z]{1,2}|[ivxlc]{1,6})[\])]|[*†‡§¶]{1,4}|[↩↑^]\ufe0e?)\s*", re.I
 )
-_PLAIN_NOTE_MARK = re.compile(
-    rf"{_NOTE_MARK.pattern}|\s*(?:\d{{1,4}}|[a-z]|[ivx]{{1,5}})\.?\s*", re.I
-)
+_PLAIN_NOTE_MARK = re.compile(rf"{_NOTE_MARK.pattern}|\s*(?:\d{{1,4}}|[a-z]|[ivx]{{1,5}})\.?\s*", re.I)
 
 
 def is_page_number(text: str, named: PageNumber) -> bool:
@@ -212,8 +218,7 @@ _JOINT = "[\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d]"
 _LETTER = rf"""["“”‘’„«»'¿¡(\[]{{0,2}}[^\W\d_](?:{_SIGN}|(?<={_JOINT})[^\W\d_]){{0,8}}"""
 _MARKED = re.compile(rf"({_LETTER}){DROP_CAP_MARK}(\s*)((?:\w|{_SIGN})*)")
 _DESCRIBED = re.compile(
-    r"drop|initial|capital|letter|illuminated|ornament|ornate|decorat|majuscule|lettrine|versal",
-    re.I,
+    r"drop|initial|capital|letter|illuminated|ornament|ornate|decorat|majuscule|lettrine|versal", re.I
 )
 # Words of one letter, and common words that begin with these letters: "A man", but "Around", "It".
 _ONE_LETTER_WORDS = frozenset("AI")
@@ -273,10 +278,9 @@ START = re.compile(
     r"\*\*\*\s*START OF (?:THE|THIS) PROJECT GUTENBERG(?:[^*]{0,300}\*\*\*|[^\n]*)"
     r"|\*END[ *]*THE SMALL PRINT[^\n]*",
     re.I,
-)  # fmt: skip
+)
 END = re.compile(
-    r"\*\*\*\s*END OF (?:THE|THIS) PROJECT GUTENBERG|^[ \t*]*End of (?:the )?Project Gutenberg",
-    re.I | re.M,
+    r"\*\*\*\s*END OF (?:THE|THIS) PROJECT GUTENBERG|^[ \t*]*End of (?:the )?Project Gutenberg", re.I | re.M
 )
 CREDITS = re.compile(
     r"\W*(?:(?:this (?:e-?book|e-?text) was )?(?:produced|prepared|transcribed|scanned|digitized)"
@@ -303,9 +307,7 @@ def own_paragraphs(texts: Sequence[str]) -> range:
     """The range of paragraphs between Project Gutenberg's marks, without its credits."""
     start = next((place for place, one in enumerate(texts) if START.search(one)), None)
     first = 0 if start is None else start + 1
-    end = next(
-        (place for place in range(first, len(texts)) if END.search(texts[place])), len(texts)
-    )
+    end = next((place for place in range(first, len(texts)) if END.search(texts[place])), len(texts))
     if start is not None:
         while first < min(end, start + 1 + MOST_CREDITS) and CREDITS.match(texts[first]):
             first += 1

@@ -30,8 +30,7 @@ _ORDINALS = (
 _END = r"(?=$|[\s.:,;–—-])"
 _IS_PART = re.compile(rf"(?:(?:{_PARTS})\.?\s+{NUMBER}|{_ORDINALS}\s+(?:{_PARTS})){_END}", re.I)
 _IS_CHAPTER = re.compile(
-    rf"(?:(?:{_CHAPTERS})\.?\s+{NUMBER}|{_ORDINALS}\s+(?:{_CHAPTERS})){_END}|第.{{1,6}}[章回话話]",
-    re.I,
+    rf"(?:(?:{_CHAPTERS})\.?\s+{NUMBER}|{_ORDINALS}\s+(?:{_CHAPTERS})){_END}|第.{{1,6}}[章回话話]", re.I
 )
 
 
@@ -71,9 +70,7 @@ def chapter_level(headings: Sequence[tuple[int, str]]) -> int:
     return levels[0]
 
 
-def _titles_below(
-    headings: Sequence[tuple[int, str]], level: int, lower: int
-) -> list[tuple[str, list[str]]]:
+def _titles_below(headings: Sequence[tuple[int, str]], level: int, lower: int) -> list[tuple[str, list[str]]]:
     """The titles of a level, with those of the lower level below each."""
     found = list[tuple[str, list[str]]]()
     for one, title in headings:

@@ -16,26 +16,67 @@ from html.parser import HTMLParser
 from extras.books.book import BookError, Kind, left_out
 from extras.books.formats import furniture
 from extras.books.formats.formulas import Formula
-from extras.books.formats.furniture import (
-    DROP_CAP_MARK,
-    NOTHING,
-    Furniture,
-    PageNumber,
-    furniture_of,
-)
+from extras.books.formats.furniture import DROP_CAP_MARK, NOTHING, Furniture, PageNumber, furniture_of
 from extras.books.formats.raised import lowered, raised, with_meaning
 
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _BLOCKS = {
-    "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details",
-    "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "hgroup",
-    "hr", "html", "li", "main", "nav", "ol", "p", "pre", "section", "summary", "table", "tbody",
-    "tfoot", "thead", "tr", "ul", *_HEADINGS,
-}  # fmt: skip
-_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source",
-         "track", "wbr"}  # fmt: skip
-_UNREAD = {"audio", "button", "canvas", "head", "iframe", "noscript", "object", "rp", "rt",
-           "script", "select", "style", "svg", "template", "textarea", "video"}  # fmt: skip
+    "address",
+    "article",
+    "aside",
+    "blockquote",
+    "body",
+    "caption",
+    "center",
+    "dd",
+    "details",
+    "div",
+    "dl",
+    "dt",
+    "fieldset",
+    "figcaption",
+    "figure",
+    "footer",
+    "form",
+    "header",
+    "hgroup",
+    "hr",
+    "html",
+    "li",
+    "main",
+    "nav",
+    "ol",
+    "p",
+    "pre",
+    "section",
+    "summary",
+    "table",
+    "tbody",
+    "tfoot",
+    "thead",
+    "tr",
+    "ul",
+    *_HEADINGS,
+}
+_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+_UNREAD = {
+    "audio",
+    "button",
+    "canvas",
+    "head",
+    "iframe",
+    "noscript",
+    "object",
+    "rp",
+    "rt",
+    "script",
+    "select",
+    "style",
+    "svg",
+    "template",
+    "textarea",
+    "video",
+}
 _HOLD_BLOCKS = _BLOCKS | _UNREAD | {"td", "th", "title"}
 # Elements whose missing end tag is implied by the next of these tags.
 _IMPLIED = {"p", "li", "td", "th", "tr", "dt", "dd", "option"}
@@ -45,9 +86,13 @@ _DEEPEST = 400
 _ENTITY = re.compile(r"<!\s*ENTITY", re.I)
 _DECLARED = re.compile(rb"""(?:encoding|charset)\s*=\s*["']?\s*([A-Za-z0-9_.:-]{2,40})""")
 # UTF-32 first, because its byte order mark begins with that of UTF-16.
-_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"),
-          (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
-          (codecs.BOM_UTF16_BE, "utf-16"))  # fmt: skip
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 
 
 @dataclass(frozen=True)
@@ -331,13 +376,13 @@ class _Reader(HTMLParser):
         self._closed(one)
         return one.tag
 
-    def _opened(
-        self, tag: str, attributes: Mapping[str, str], own: Furniture, block: bool
-    ) -> _Open:
+    def _opened(self, tag: str, attributes: Mapping[str, str], own: Furniture, block: bool) -> _Open:
         above = self._open[-1] if self._open else _Open("")
         link = tag == "a" and "href" in attributes
         return _Open(
-            tag, block, own,
+            tag,
+            block,
+            own,
             unread=above.unread or tag in _UNREAD or own.unread,
             note=above.note or own.note,
             left_out=above.left_out or own.left_out * block,
@@ -345,8 +390,9 @@ class _Reader(HTMLParser):
             linked=link or above.linked,
             to_note=above.to_note or (link and furniture.names_note(attributes["href"])),
             raised=tag == "sup" or above.raised or own.raised,
-            parts=len(self._parts), blocks=len(self.page.blocks),
-        )  # fmt: skip
+            parts=len(self._parts),
+            blocks=len(self.page.blocks),
+        )
 
     def _closed(self, one: _Open) -> None:
         if one.tag == "tr":

@@ -5,13 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from extras.books.book import Book, Chapter, Kind, Paragraph, left_out
 from extras.books.formats import furniture
-from extras.books.formats.headings import (
-    NUMBER,
-    NUMBERED,
-    chapter_level,
-    is_part,
-    joined_titles,
-)  # fmt: skip
+from extras.books.formats.headings import NUMBER, NUMBERED, chapter_level, is_part, joined_titles
 from extras.books.formats.html_text import visible
 from extras.books.formats.raised import with_meaning
 from extras.common.line_breaks import joiner

@@ -23,17 +23,28 @@ _FRACTION = re.compile(
     r"|(?P<plain>\d{1,3})(?!\d))"
 )
 _VULGAR = {
-    (1, 2): "½", (1, 3): "⅓", (2, 3): "⅔", (1, 4): "¼", (3, 4): "¾", (1, 5): "⅕", (2, 5): "⅖",
-    (3, 5): "⅗", (4, 5): "⅘", (1, 6): "⅙", (5, 6): "⅚", (1, 8): "⅛", (3, 8): "⅜", (5, 8): "⅝",
+    (1, 2): "½",
+    (1, 3): "⅓",
+    (2, 3): "⅔",
+    (1, 4): "¼",
+    (3, 4): "¾",
+    (1, 5): "⅕",
+    (2, 5): "⅖",
+    (3, 5): "⅗",
+    (4, 5): "⅘",
+    (1, 6): "⅙",
+    (5, 6): "⅚",
+    (1, 8): "⅛",
+    (3, 8): "⅜",
+    (5, 8): "⅝",
     (7, 8): "⅞",
-}  # fmt: skip
+}
 _RAISED = re.compile(rf"\s?[⁺⁻]?[{_HIGH}]+(?:\s*[,;–-]\s*[{_HIGH}]+)*")
 _WORD = re.compile(r"[^\W\d_]+$")
 _YEAR = re.compile(r"(?<![\d.,])(?:1[0-9]|20)\d\d$")
 _GROUPED = re.compile(r"\d[.,\s]\d{3}$")
 _UNITS = frozenset(
-    "m cm mm km dm nm µm μm um ft yd mi s ms min h hr kg g cd mol "
-    "м см мм км дм с 米 公里 厘米".split()
+    "m cm mm km dm nm µm μm um ft yd mi s ms min h hr kg g cd mol м см мм км дм с 米 公里 厘米".split()
 )
 # A word of the text without a number before it.
 _UNITS_AFTER_NUMBERS = frozenset(("in", "a", "ha"))

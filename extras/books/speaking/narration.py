@@ -104,9 +104,13 @@ class Narration:
     """
 
     def __init__(
-        self, book: Book, voice: BookVoice, takes: TakeFolder, settings: Settings,
+        self,
+        book: Book,
+        voice: BookVoice,
+        takes: TakeFolder,
+        settings: Settings,
         listener: Listener | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.book, self.voice, self.takes, self.settings = book, voice, takes, settings
         self.listener = listener
         self.tokenizer: Tokenizer = voice.voice.model.tokenizer
@@ -124,17 +128,20 @@ class Narration:
         speaker = self.settings.speakers.get(chapter, "")
         others = {
             piece.voice: self.voice.speaker_identity(_full(piece.voice, speaker))
-            for piece in read.pieces if piece.voice
-        }  # fmt: skip
-        return key_of({
-            "text": sentence.text,
-            "pieces": [[p.ids, p.before, p.after, p.voice] for p in read.pieces],
-            "speaker": self.voice.speaker_identity(speaker),
-            "others": others,
-            "language": self.settings.language,
-            "seed": self._seed(number),
-            "model": self.voice.model_identity,
-        })  # fmt: skip
+            for piece in read.pieces
+            if piece.voice
+        }
+        return key_of(
+            {
+                "text": sentence.text,
+                "pieces": [[p.ids, p.before, p.after, p.voice] for p in read.pieces],
+                "speaker": self.voice.speaker_identity(speaker),
+                "others": others,
+                "language": self.settings.language,
+                "seed": self._seed(number),
+                "model": self.voice.model_identity,
+            }
+        )
 
     def _seed(self, number: int) -> int:
         return (self.settings.seed + RETAKE_STRIDE * number) % _SEEDS
@@ -186,9 +193,8 @@ class Narration:
         return not one.take.faults and (one.errors or 0) <= MOST_MISHEARD * words
 
     def speak(
-        self, lines: Iterator[tuple[int, Sentence]],
-        settled: Callable[[int, Sentence, Chosen | None], None],
-    ) -> None:  # fmt: skip
+        self, lines: Iterator[tuple[int, Sentence]], settled: Callable[[int, Sentence, Chosen | None], None]
+    ) -> None:
         """Speaks (chapter, sentence) pairs and calls `settled` with the chosen take of each, or
         with None if it cannot be read.
 
@@ -230,9 +236,8 @@ class Narration:
     def _ask(self, line: _Line) -> Ask:
         assert line.read is not None
         request = SynthesisRequest(
-            line.sentence.text, self.settings.language, self._seed(line.number),
-            pieces=line.read.pieces,
-        )  # fmt: skip
+            line.sentence.text, self.settings.language, self._seed(line.number), pieces=line.read.pieces
+        )
         key = self.key(line.sentence, line.chapter, line.number, line.read)
         return Ask(key, request, self.settings.speakers.get(line.chapter, ""))
 
@@ -241,13 +246,18 @@ class Narration:
         words = words_of_speech(line.read.pieces, said.pieces) if said.pieces else None
         faults = [
             f"{one.ending.value}: {one.reason}" if one.reason else one.ending.value
-            for one in said.pieces if one.faulty
-        ]  # fmt: skip
+            for one in said.pieces
+            if one.faulty
+        ]
         take = Take(
-            said.ask.key, line.sentence.text, len(said.waveform),
+            said.ask.key,
+            line.sentence.text,
+            len(said.waveform),
             None if words is None else [(w.word, w.start_time, w.end_time) for w in words],
-            faults, max((one.attempts for one in said.pieces), default=1), line.read.left_out,
-        )  # fmt: skip
+            faults,
+            max((one.attempts for one in said.pieces), default=1),
+            line.read.left_out,
+        )
         self.takes.keep(take, said.waveform)
         self.spoken_seconds += take.seconds
 

@@ -44,9 +44,13 @@ _held: dict[str, BookVoice] = {}
 
 
 def say_one(
-    opened: Callable[[], LoadedVoice], at_once: int, wanted: tuple[dict[str, Any], str], ask: Ask,
-    takes: int = 1, recogniser: str = "auto",
-) -> Said:  # fmt: skip
+    opened: Callable[[], LoadedVoice],
+    at_once: int,
+    wanted: tuple[dict[str, Any], str],
+    ask: Ask,
+    takes: int = 1,
+    recogniser: str = "auto",
+) -> Said:
     """Speaks a sentence in a worker. wanted: the identities of the model and of the speaker; takes,
     recogniser: as in `BookVoice`.
 

@@ -53,9 +53,7 @@ def sentences_of(chapter: Chapter, language: str, *, footnotes: bool = False) ->
         for place, part in enumerate(parts):
             last = place == len(parts) - 1
             after = HEADING_SECONDS if heading else PARAGRAPH_SECONDS
-            yield Sentence(
-                tag_of(voice) + part, after if last else SENTENCE_SECONDS, number, paragraph.kind
-            )
+            yield Sentence(tag_of(voice) + part, after if last else SENTENCE_SECONDS, number, paragraph.kind)
             voice = voice_at_end(part, voice)
         if not parts:
             voice = voice_at_end(text, voice)
@@ -73,9 +71,10 @@ def divided(text: str, ends: SentenceEnds | None = None) -> list[str]:
     limits = Limits(LONGEST, 10**9, sentences=ends)
     return [
         piece.strip()
-        for part in parts if part
+        for part in parts
+        if part
         for piece in (cut(part, limits) if len(part) > LONGEST else [part])
-    ]  # fmt: skip
+    ]
 
 
 def _joined(parts: list[str]) -> list[str]:
@@ -84,11 +83,7 @@ def _joined(parts: list[str]) -> list[str]:
     for part in parts:
         short = bool(joined) and min(len(part), len(joined[-1])) < SHORTEST
         first = len(joined) == 1 and len(joined[0]) < SHORTEST
-        if (
-            short
-            and (len(part) < SHORTEST or first)
-            and (len(joined[-1]) + len(part) < LONGEST_JOINED)
-        ):
+        if short and (len(part) < SHORTEST or first) and (len(joined[-1]) + len(part) < LONGEST_JOINED):
             joined[-1] += " " + part
         else:
             joined.append(part)

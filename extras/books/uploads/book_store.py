@@ -87,10 +87,13 @@ class UploadedBook(WorkFolder):
         """The finished files: chapters, audiobook, captions, report."""
         with contextlib.suppress(OSError):
             return sorted(
-                one for one in self.spoken.iterdir()
-                if one.is_file() and one.name not in _OWN_FILES and not one.name.startswith(".")
+                one
+                for one in self.spoken.iterdir()
+                if one.is_file()
+                and one.name not in _OWN_FILES
+                and not one.name.startswith(".")
                 and not one.name.endswith(".sotaque-part")
-            )  # fmt: skip
+            )
         return []
 
     def file(self, name: str) -> Path:
@@ -121,10 +124,7 @@ class Books(NamedFolders[UploadedBook]):
 
     def add(self, name: str, arrived: Path) -> UploadedBook:
         """Adds a complete upload as a book. Raises APIError if there are too many."""
-        with (
-            shared_folder.changing(self.folder),
-            self._claimed(Path(name).stem, MOST_BOOKS) as identity,
-        ):
+        with shared_folder.changing(self.folder), self._claimed(Path(name).stem, MOST_BOOKS) as identity:
             book = UploadedBook(self.folder / identity, identity, name, now())
             arrived.rename(book.source)
             book.write()

@@ -19,9 +19,12 @@ class Library:
         assert isinstance(settings, BooksSettings)
         self.books = Books(settings.books_dir, settings.books_max_gb * 10**9)
         self.readings = BookQueue(
-            self.books, lambda book: state.events.tell("book", {"id": book}),
-            self._reader, self._somebody_speaks, check_room=self.books.check_room,
-        )  # fmt: skip
+            self.books,
+            lambda book: state.events.tell("book", {"id": book}),
+            self._reader,
+            self._somebody_speaks,
+            check_room=self.books.check_room,
+        )
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """The background task that reads queued books."""

@@ -12,12 +12,7 @@ from typing import Any
 
 from api.arriving import bytes_below
 from api.shared_folder import now
-from extras.books.uploads.book_store import (
-    BookJob,
-    Books,
-    UploadedBook,
-    changing,
-)
+from extras.books.uploads.book_store import BookJob, Books, UploadedBook, changing
 from extras.common.work_queue import WorkQueue, write_job
 from machine.process import module_command
 from machine.storage.atomic import replace_file
@@ -50,10 +45,14 @@ class BookQueue(WorkQueue[UploadedBook]):
     work_name, lock_name = "reading", ".reading.lock"
 
     def __init__(
-        self, books: Books, changed: Callable[[str], None], reader: Callable[[], Reader],
-        busy: Callable[[], bool], module: str = MODULE,
+        self,
+        books: Books,
+        changed: Callable[[str], None],
+        reader: Callable[[], Reader],
+        busy: Callable[[], bool],
+        module: str = MODULE,
         check_room: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(books, changed, module, busy, check_room)
         self._reader = reader
 
@@ -61,9 +60,17 @@ class BookQueue(WorkQueue[UploadedBook]):
         """Queues a reading (blocking). Raises APIError if the book is already queued."""
         with changing(book, unread=True):
             return write_job(
-                book.folder, book.job, state="queued", asked=now(), started=None, ended=None,
-                message="", wanted=dict(wanted), recording=recording, bytes=None,
-            )  # fmt: skip
+                book.folder,
+                book.job,
+                state="queued",
+                asked=now(),
+                started=None,
+                ended=None,
+                message="",
+                wanted=dict(wanted),
+                recording=recording,
+                bytes=None,
+            )
 
     def _repair(self) -> None:
         self._store.remove_rest()
@@ -81,10 +88,16 @@ class BookQueue(WorkQueue[UploadedBook]):
         if (said := _pronunciations(book, spec.get("pronunciations"))) is not None:
             spec["pronunciations"] = str(said)
         return module_command(
-            self.module, str(book.source.resolve()), "--to", str(book.spoken.resolve()),
-            "--spec", json.dumps(spec, default=str), *reader.compute.command_line(),
-            f"--called={book.name}", *options(job.wanted),
-        )  # fmt: skip
+            self.module,
+            str(book.source.resolve()),
+            "--to",
+            str(book.spoken.resolve()),
+            "--spec",
+            json.dumps(spec, default=str),
+            *reader.compute.command_line(),
+            f"--called={book.name}",
+            *options(job.wanted),
+        )
 
     def _keep(self, book: UploadedBook, state: str) -> None:
         (book.spoken / "progress.json").unlink(missing_ok=True)
@@ -94,10 +107,13 @@ class BookQueue(WorkQueue[UploadedBook]):
 def options(wanted: Mapping[str, Any]) -> list[str]:
     """A `extras.books.uploads.schemas.ReadingRequest` as arguments of `xtts read`."""
     given = {
-        "format": ",".join(wanted.get("formats", ())), "chapters": wanted.get("chapters", ""),
-        "captions": ",".join(wanted.get("captions", ())), "language": wanted.get("language", ""),
-        "seed": wanted.get("seed", 0), "retakes": wanted.get("retakes", 1),
-    }  # fmt: skip
+        "format": ",".join(wanted.get("formats", ())),
+        "chapters": wanted.get("chapters", ""),
+        "captions": ",".join(wanted.get("captions", ())),
+        "language": wanted.get("language", ""),
+        "seed": wanted.get("seed", 0),
+        "retakes": wanted.get("retakes", 1),
+    }
     words = [f"--{name}={value}" for name, value in given.items()]
     words += [f"--again={key}" for key in wanted.get("again", ())]
     switches = {"footnotes": "--footnotes", "plan_only": "--plan"}

@@ -21,14 +21,15 @@ class ReadingRequest(BaseModel):
     """The settings of a reading. The defaults are those of `xtts read`."""
 
     model_config = _STRICT
-    plan_only: Annotated[
-        bool, Field(description="Only make a plan, with five sample sentences.")
-    ] = False
+    plan_only: Annotated[bool, Field(description="Only make a plan, with five sample sentences.")] = False
     chapters: Annotated[
         str,
-        Field(max_length=20_000, pattern=r"^[0-9, -]*$",
-              description="Numbers from the plan, such as `1-3,5`; empty: all."),
-    ] = ""  # fmt: skip
+        Field(
+            max_length=20_000,
+            pattern=r"^[0-9, -]*$",
+            description="Numbers from the plan, such as `1-3,5`; empty: all.",
+        ),
+    ] = ""
     formats: Annotated[list[Form], Field(max_length=7)] = ["m4b", "mp3"]
     captions: Annotated[list[CaptionForm], Field(max_length=3)] = []
     footnotes: bool = False
@@ -37,9 +38,8 @@ class ReadingRequest(BaseModel):
     voice: Annotated[str, Field(max_length=128, description="As in /v1/audio/speech.")] = "default"
     seed: Annotated[int, Field(ge=0, le=2**53)] = 0
     again: Annotated[
-        list[TakeKey],
-        Field(max_length=100, description="Sentences of the report to speak again, by `key`."),
-    ] = []  # fmt: skip
+        list[TakeKey], Field(max_length=100, description="Sentences of the report to speak again, by `key`.")
+    ] = []
 
 
 class NamesRequest(BaseModel):

@@ -33,10 +33,15 @@ def write_audiobook(path: Path, book: Book, chapters: Sequence[BoundChapter]) ->
     with replacing(path) as file:
         container: Any = av.open(file, "w", format="mp4")
         container.metadata.update(
-            {"title": book.title, "album": book.title, "artist": book.author,
-             "album_artist": book.author, "genre": "Audiobook",
-             "comment": chapters[0].mark.text}
-        )  # fmt: skip
+            {
+                "title": book.title,
+                "album": book.title,
+                "artist": book.author,
+                "album_artist": book.author,
+                "genre": "Audiobook",
+                "comment": chapters[0].mark.text,
+            }
+        )
         stream = container.add_stream("aac", rate=RATE, layout="mono")
         stream.bit_rate = BITS_PER_SECOND
         picture = _add_picture(container, book.cover) if book.cover else None
@@ -59,10 +64,15 @@ def _marks(chapters: Sequence[BoundChapter]) -> list[dict[str, Any]]:
     marks, at = list[dict[str, Any]](), 0
     for number, chapter in enumerate(chapters):
         end = at + chapter.samples
-        marks.append({
-            "id": number, "start": at, "end": end, "time_base": Fraction(1, RATE),
-            "metadata": {"title": chapter.title},
-        })  # fmt: skip
+        marks.append(
+            {
+                "id": number,
+                "start": at,
+                "end": end,
+                "time_base": Fraction(1, RATE),
+                "metadata": {"title": chapter.title},
+            }
+        )
         at = end
     return marks
 

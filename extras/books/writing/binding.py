@@ -40,9 +40,7 @@ class BoundChapter:
     number: from 1; title: of the chapter; sentences: in order.
     """
 
-    def __init__(
-        self, number: int, title: str, sentences: Sequence[Chosen], takes: TakeFolder
-    ) -> None:
+    def __init__(self, number: int, title: str, sentences: Sequence[Chosen], takes: TakeFolder) -> None:
         self.number, self.title, self.sentences = number, title, list(sentences)
         self._takes = takes
         self._pauses = [round(one.sentence.pause * VOCODER_RATE) for one in self.sentences]
@@ -69,8 +67,7 @@ class BoundChapter:
     @property
     def fingerprint(self) -> str:
         """Identifies the sound, by the voice's name, the takes and the pauses between them."""
-        parts = [f"{one.take.key} {pause}" for one, pause in
-                 zip(self.sentences, self._pauses, strict=True)]  # fmt: skip
+        parts = [f"{one.take.key} {pause}" for one, pause in zip(self.sentences, self._pauses, strict=True)]
         return hashlib.sha256("\n".join([self.title, self.mark.voice, *parts]).encode()).hexdigest()
 
     def pcm(self) -> Iterator[bytes]:

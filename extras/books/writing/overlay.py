@@ -34,9 +34,7 @@ _TIME = (2000, 1, 1, 0, 0, 0)
 _MODIFIED = "2000-01-01T00:00:00Z"
 
 
-def write_overlay(
-    file: BinaryIO, book: Book, chapters: Sequence[BoundChapter], language: str
-) -> None:
+def write_overlay(file: BinaryIO, book: Book, chapters: Sequence[BoundChapter], language: str) -> None:
     """Writes the book with its sound, an MP3 for each chapter, into a seekable file. Holds one
     chapter in memory."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:
@@ -93,19 +91,15 @@ def _smil(name: str, spans: Sequence[Span]) -> str:
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<smil xmlns="http://www.w3.org/ns/SMIL" '
         f'xmlns:epub="http://www.idpf.org/2007/ops" version="3.0"><body>'
-        f'<seq id="all" epub:textref="{name}.xhtml#all">\n' + "\n".join(lines)
-        + "\n</seq></body></smil>\n"
-    )  # fmt: skip
+        f'<seq id="all" epub:textref="{name}.xhtml#all">\n' + "\n".join(lines) + "\n</seq></body></smil>\n"
+    )
 
 
 def _nav(book: Book, chapters: Sequence[BoundChapter], language: str) -> str:
-    lines = "\n".join(
-        f'<li><a href="c{one.number}.xhtml">{escape(one.title)}</a></li>' for one in chapters
-    )
+    lines = "\n".join(f'<li><a href="c{one.number}.xhtml">{escape(one.title)}</a></li>' for one in chapters)
     head = _HEAD.format(language=escape(language), title=escape(book.title))
     return (
-        f'{head}<nav epub:type="toc"><h1>{escape(book.title)}</h1><ol>\n{lines}\n</ol></nav>'
-        "</body></html>\n"
+        f'{head}<nav epub:type="toc"><h1>{escape(book.title)}</h1><ol>\n{lines}\n</ol></nav></body></html>\n'
     )
 
 
@@ -135,10 +129,12 @@ def _package(book: Book, chapters: Sequence[BoundChapter], language: str) -> str
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<package xmlns="http://www.idpf.org/2007/opf" '
         'version="3.0" unique-identifier="id"><metadata '
-        'xmlns:dc="http://purl.org/dc/elements/1.1/">\n' + "\n".join(metadata)
-        + "\n</metadata><manifest>\n" + "\n".join(_items(book, chapters))
+        'xmlns:dc="http://purl.org/dc/elements/1.1/">\n'
+        + "\n".join(metadata)
+        + "\n</metadata><manifest>\n"
+        + "\n".join(_items(book, chapters))
         + f"\n</manifest><spine>{order}</spine></package>\n"
-    )  # fmt: skip
+    )
 
 
 def _items(book: Book, chapters: Sequence[BoundChapter]) -> Iterator[str]:

@@ -54,13 +54,14 @@ class Worst:
     def told(self) -> dict[str, Any]:
         """The report as data, for `report.json`."""
         return {
-            "sentences": self.sentences, "faulty": self.faulty, "unread": len(self.unread),
+            "sentences": self.sentences,
+            "faulty": self.faulty,
+            "unread": len(self.unread),
             "worst": [
-                {"chapter": chapter, "text": one.take.text, "key": one.take.key,
-                 "noticed": _noticed(one)}
+                {"chapter": chapter, "text": one.take.text, "key": one.take.key, "noticed": _noticed(one)}
                 for chapter, one in self.worst()
             ],
-        }  # fmt: skip
+        }
 
     def write(self, path: Path, title: str, takes: TakeFolder, command: Sequence[str]) -> None:
         """Writes the report. command: the user's command, to which the report appends `--again
@@ -84,9 +85,7 @@ class Worst:
             f"{len(self.unread):,} could not be read. The worst {WORST} are below."
         )
         again = "<th>Speak it again with" if command else ""
-        page = _PAGE.format(
-            title=html.escape(title), summary=summary, again=again, rows="\n".join(rows)
-        )
+        page = _PAGE.format(title=html.escape(title), summary=summary, again=again, rows="\n".join(rows))
         replace_file(path, lambda file: file.write(page.encode()))
 
 

@@ -131,9 +131,7 @@ def trial(wish: ProviderRequest) -> Trial:
 def tried(provider: str, options: dict[str, str]) -> Trial:
     """Tries a provider in a child and keeps what it wrote to file descriptors 1 and 2."""
     request = {"provider": provider, "options": options}
-    reply = ask_once(
-        module_command("extras.common.onnxruntime.trial_child"), _LIMIT_SECONDS, request=request
-    )
+    reply = ask_once(module_command("extras.common.onnxruntime.trial_child"), _LIMIT_SECONDS, request=request)
     log = reply.errors.strip()[-_KEPT_CHARACTERS:]
     if reply.answer is None:
         return Trial(provider, log=log, ending=reply.last_error)

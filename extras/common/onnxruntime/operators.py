@@ -71,15 +71,11 @@ _PRODUCTS = ("Conv", "MatMul", "Gemm", "Attention", "LSTM", "MoE")
 
 def kind_of(operator: str, domain: str = "") -> OperatorKind:
     """The kind of an operator; an unknown one counts as elementwise."""
-    if domain in _TEXT_DOMAINS or operator.startswith(
-        ("String", "RegexFull", "TfIdf", "Tokenizer")
-    ):
+    if domain in _TEXT_DOMAINS or operator.startswith(("String", "RegexFull", "TfIdf", "Tokenizer")):
         return OperatorKind.TEXT
     return next((kind for kind, names in _KINDS.items() if operator in names), OperatorKind.PLAIN)
 
 
 def is_heavy(operator: str) -> bool:
     """Whether it is compute-heavy, in floating point or in integers."""
-    return operator in _HEAVY or (
-        operator in _QUANTISED and any(name in operator for name in _PRODUCTS)
-    )
+    return operator in _HEAVY or (operator in _QUANTISED and any(name in operator for name in _PRODUCTS))

@@ -52,14 +52,19 @@ def judge_trial(wish: ProviderRequest, seen: OnnxSurroundings, trial: Trial) -> 
     if trial.active[:1] != (trial.provider,) or trial.fault:
         return _refusal(wish, reasons.inactive(wish, seen, trial))
     if trial.distance is None or not trial.distance <= MOST_DISTANCE:
-        return _refusal(wish, (
-            "wrong_results",
-            f"Its results are wrong: a small product differs from the CPU's by {trial.distance}",
-            "Update the driver and this build; do not trust its results."))  # fmt: skip
+        return _refusal(
+            wish,
+            (
+                "wrong_results",
+                f"Its results are wrong: a small product differs from the CPU's by {trial.distance}",
+                "Update the driver and this build; do not trust its results.",
+            ),
+        )
     if trial.nodes and not trial.nodes.get(trial.provider):
-        return _refusal(wish, (
-            "nothing_placed", "It takes neither a convolution nor a matrix product",
-            "Update this build."))  # fmt: skip
+        return _refusal(
+            wish,
+            ("nothing_placed", "It takes neither a convolution nor a matrix product", "Update this build."),
+        )
     return None
 
 
@@ -78,9 +83,14 @@ def judge_auto(seen: OnnxSurroundings, refused: list[Refusal]) -> Refusal:
 def refused_model(wish: ProviderRequest, fault: str) -> Refusal:
     """The refusal of a working provider that does not accept this model."""
     message = reasons.last_words(fault) or fault[:300]
-    return _refusal(wish, (
-        "refused_model", f"It does not accept this model ({message})",
-        "Try a model with fixed shapes, or another build."))  # fmt: skip
+    return _refusal(
+        wish,
+        (
+            "refused_model",
+            f"It does not accept this model ({message})",
+            "Try a model with fixed shapes, or another build.",
+        ),
+    )
 
 
 def status(

@@ -25,33 +25,51 @@ _REBOOT = "Reboot; in a container, restart the container after the host."
 # cudaError_t as ONNX Runtime prints it ("CUDA failure 35: …") -> reason_code, meaning, fix.
 # docs.nvidia.com/cuda/cuda-runtime-api, group CUDART_TYPES.
 _FAILURES: dict[int, Reason] = {
-    2: ("out_of_memory", "The GPU has no memory left",
-        "Close other programs that use it; `nvidia-smi` lists them."),
-    46: ("gpu_busy", "Another process has exclusive use of the GPU",
-         "sudo nvidia-smi -c 0"),
-    100: ("no_gpu", "NVIDIA's driver shows no GPU to this process",
-          "Check CUDA_VISIBLE_DEVICES and `nvidia-smi`."),
+    2: (
+        "out_of_memory",
+        "The GPU has no memory left",
+        "Close other programs that use it; `nvidia-smi` lists them.",
+    ),
+    46: ("gpu_busy", "Another process has exclusive use of the GPU", "sudo nvidia-smi -c 0"),
+    100: (
+        "no_gpu",
+        "NVIDIA's driver shows no GPU to this process",
+        "Check CUDA_VISIBLE_DEVICES and `nvidia-smi`.",
+    ),
     101: ("no_gpu", "There is no GPU with this number", "Use cuda:0."),
-    209: ("gpu_not_supported", "This build has no code for this GPU",
-          "Install a build for another CUDA (12 for cards before the GTX 16 series)."),
-    802: ("driver_broken", "The GPU system is not initialised yet (on NVSwitch machines, by Fabric "
-          "Manager)", "sudo systemctl start nvidia-fabricmanager"),
-    803: ("driver_broken", "The driver's library and kernel module have different versions: the "
-          "driver was updated without a reboot", _REBOOT),
-    804: ("driver_broken", "A CUDA compatibility library comes before the driver's own, and this "
-          "GPU does not support it", "Remove its folder (cuda/compat) from LD_LIBRARY_PATH."),
-    999: ("driver_broken", "The driver reports an unknown error, as it does after a suspend",
-          _REBOOT),
-}  # fmt: skip
+    209: (
+        "gpu_not_supported",
+        "This build has no code for this GPU",
+        "Install a build for another CUDA (12 for cards before the GTX 16 series).",
+    ),
+    802: (
+        "driver_broken",
+        "The GPU system is not initialised yet (on NVSwitch machines, by Fabric Manager)",
+        "sudo systemctl start nvidia-fabricmanager",
+    ),
+    803: (
+        "driver_broken",
+        "The driver's library and kernel module have different versions: the "
+        "driver was updated without a reboot",
+        _REBOOT,
+    ),
+    804: (
+        "driver_broken",
+        "A CUDA compatibility library comes before the driver's own, and this GPU does not support it",
+        "Remove its folder (cuda/compat) from LD_LIBRARY_PATH.",
+    ),
+    999: ("driver_broken", "The driver reports an unknown error, as it does after a suspend", _REBOOT),
+}
 
 
 def not_in_build(wish: ProviderRequest, seen: OnnxSurroundings) -> Reason:
     """This ONNX Runtime was not built for the requested provider."""
     if wish.kind == "directml" and seen.system != "win32":
         return (
-            "wrong_platform", "DirectML exists only on Windows",
+            "wrong_platform",
+            "DirectML exists only on Windows",
             "Use cuda for an NVIDIA GPU, rocm for an AMD one, openvino for an Intel one.",
-        )  # fmt: skip
+        )
     wanted, installed = BUILDS[wish.kind], " ".join(seen.packages) or "onnxruntime"
     message = f"{_answering(seen)} is a build without {CALLED[wish.kind]}"
     if wanted in seen.packages and len(seen.packages) > 1:
@@ -86,9 +104,10 @@ def ended(wish: ProviderRequest, trial: Trial) -> Reason:
     """The child returned no result."""
     code = "hung" if "no answer" in trial.ending else "crashed"
     return (
-        code, f"The process that tried it returned no result ({trial.ending})",
+        code,
+        f"The process that tried it returned no result ({trial.ending})",
         _run_doctor() if wish.kind == "cuda" else "Update the driver of this GPU.",
-    )  # fmt: skip
+    )
 
 
 def _run_doctor() -> str:
@@ -111,14 +130,16 @@ def _library(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason 
             code, message = "no_gpu_in_container" if seen.in_container else "no_driver", seen.hint
             return code, f"NVIDIA's driver ({library}) cannot be loaded", message
         return (
-            "no_driver", f"NVIDIA's driver is missing: this machine has no {library}",
+            "no_driver",
+            f"NVIDIA's driver is missing: this machine has no {library}",
             get_driver(seen.distribution, seen.in_container),
-        )  # fmt: skip
+        )
     if wish.kind != "cuda":
         return (
-            "missing_library", f"{library} is missing, which {CALLED[wish.kind]} needs",
+            "missing_library",
+            f"{library} is missing, which {CALLED[wish.kind]} needs",
             f"Install {CALLED[wish.kind]}'s libraries, or add them to LD_LIBRARY_PATH.",
-        )  # fmt: skip
+        )
     return _cuda_library(seen, library)
 
 
@@ -139,9 +160,10 @@ def _cuda_library(seen: OnnxSurroundings, library: str) -> Reason:
     if seen.gpus or seen.driver:
         return code, message, install_libraries()
     return (
-        code, f"{message}, and this machine shows no NVIDIA GPU",
+        code,
+        f"{message}, and this machine shows no NVIDIA GPU",
         f"With a GPU: {install_libraries()}; without one, use the CPU.",
-    )  # fmt: skip
+    )
 
 
 def _failure(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason | None:
@@ -157,17 +179,14 @@ def _failure(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason 
         wants = f"; CUDA {seen.cuda} needs {needed} or newer" if needed else ""
         have = f" ({seen.driver})" if seen.driver else ""
         return (
-            "driver_too_old", f"NVIDIA's driver{have} is too old for this build{wants}",
+            "driver_too_old",
+            f"NVIDIA's driver{have} is too old for this build{wants}",
             get_driver(seen.distribution, seen.in_container),
-        )  # fmt: skip
+        )
     if number in _FAILURES:
         code, message, mend = _FAILURES[number]
         return code, f"{message} (CUDA failure {number}: {words})", mend
-    return (
-        "gpu_failed",
-        f"The GPU fails: CUDA failure {number}: {words}",
-        _run_doctor(),
-    )
+    return ("gpu_failed", f"The GPU fails: CUDA failure {number}: {words}", _run_doctor())
 
 
 def _symbol(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason | None:
@@ -183,9 +202,10 @@ def _symbol(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason |
 def _openvino(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason | None:
     if match := re.search(r"Device (\w+) is not available", log):
         return (
-            "no_gpu", f"OpenVINO finds no {match[1]} on this machine",
+            "no_gpu",
+            f"OpenVINO finds no {match[1]} on this machine",
             "Use openvino, which computes on the CPU, or install Intel's compute runtime.",
-        )  # fmt: skip
+        )
     return None
 
 

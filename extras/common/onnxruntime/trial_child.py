@@ -59,14 +59,10 @@ def _try(provider: str, options: dict[str, str], result: dict[str, Any]) -> None
         GRAPH, recording(onnxruntime), [(provider, options), _CPU], enable_fallback=0
     )
     result["active"] = session.get_providers()
-    result["nodes"] = {
-        name: sum(operators.values()) for name, operators in (placed(session) or {}).items()
-    }
+    result["nodes"] = {name: sum(operators.values()) for name, operators in (placed(session) or {}).items()}
     random = numpy.random.default_rng(0)
     shapes = {"x": (1, 4, 8, 8), "kernel": (4, 4, 3, 3), "matrix": (8, 8)}
-    inputs = {
-        name: random.standard_normal(shape).astype(numpy.float32) for name, shape in shapes.items()
-    }
+    inputs = {name: random.standard_normal(shape).astype(numpy.float32) for name, shape in shapes.items()}
     plain = onnxruntime.InferenceSession(GRAPH, providers=[_CPU])
     pair = [one.run(None, inputs)[0] for one in (session, plain)]
     result["distance"] = float(numpy.abs(pair[0] - pair[1]).max())

@@ -21,16 +21,38 @@ from machine.storage.facts import Facts
 from machine.storage.hashes import FileStamp, stamp_of
 
 KNOWN = (
-    "ffmpeg", "nvidia-smi", "prime-select", "envycontrol", "supergfxctl", "optimus-manager",
-    "docker", "nvidia-ctk", "nvidia-container-runtime", "nvidia-container-cli", "dmesg",
+    "ffmpeg",
+    "nvidia-smi",
+    "prime-select",
+    "envycontrol",
+    "supergfxctl",
+    "optimus-manager",
+    "docker",
+    "nvidia-ctk",
+    "nvidia-container-runtime",
+    "nvidia-container-cli",
+    "dmesg",
     "journalctl",
-)  # fmt: skip
+)
 _LIBRARIES_CHILD = (sys.executable, "-m", "extras.common.readings.libraries_child")
-_ONNX_PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-rocm", "onnxruntime-directml",
-                  "onnxruntime-migraphx", "onnxruntime-openvino",
-                  "onnxruntime-training")  # fmt: skip
-_SMI_FIELDS = ("index", "name", "utilization.gpu", "memory.used", "memory.total", "driver_version",
-               "compute_mode")  # fmt: skip
+_ONNX_PACKAGES = (
+    "onnxruntime",
+    "onnxruntime-gpu",
+    "onnxruntime-rocm",
+    "onnxruntime-directml",
+    "onnxruntime-migraphx",
+    "onnxruntime-openvino",
+    "onnxruntime-training",
+)
+_SMI_FIELDS = (
+    "index",
+    "name",
+    "utilization.gpu",
+    "memory.used",
+    "memory.total",
+    "driver_version",
+    "compute_mode",
+)
 _LIBCUDA = (
     "import ctypes; ctypes.CDLL('libcuda.so.1');"
     "print([line.split()[-1] for line in open('/proc/self/maps') if 'libcuda.so' in line][0])"
@@ -58,9 +80,7 @@ def libcuda() -> tuple[str, str]:
     return "", answer.last_error.removeprefix("OSError: ")
 
 
-def managed(
-    programs: Mapping[str, str], loaded: bool, limit_seconds: float = _QUICK_SECONDS
-) -> Managed:
+def managed(programs: Mapping[str, str], loaded: bool, limit_seconds: float = _QUICK_SECONDS) -> Managed:
     """The GPUs by nvidia-smi, or by NVML without it. loaded: whether a driver is loaded."""
     if program := programs.get("nvidia-smi"):
         gpus, answer = read_nvidia_smi(program, limit_seconds)
@@ -78,9 +98,7 @@ def managed(
     return Managed(tuple(states), "NVML", "" if states else "it lists no GPU")
 
 
-def read_nvidia_smi(
-    program: str, limit_seconds: float
-) -> tuple[tuple[GpuState, ...], ProcessResult]:
+def read_nvidia_smi(program: str, limit_seconds: float) -> tuple[tuple[GpuState, ...], ProcessResult]:
     """The GPUs that nvidia-smi lists, and the program's result, which says why there is none."""
     # Drivers before 510 do not know compute_cap and refuse the whole query.
     for fields in ((*_SMI_FIELDS, "compute_cap", "uuid"), _SMI_FIELDS):
@@ -178,9 +196,13 @@ def torch_build(variables: Mapping[str, str], remembered: Facts | None) -> Torch
             remembered.save()
     libraries = {str(name): tuple(paths) for name, paths in build["libraries"].items()}
     return TorchBuild(
-        str(build["version"]), str(build["cuda"]), int(build["cudnn"]),
-        tuple(build["architectures"]), libraries, tuple(build["folders"]),
-    )  # fmt: skip
+        str(build["version"]),
+        str(build["cuda"]),
+        int(build["cudnn"]),
+        tuple(build["architectures"]),
+        libraries,
+        tuple(build["folders"]),
+    )
 
 
 def onnx_runtime() -> OnnxRuntime:
@@ -268,9 +290,7 @@ def distance(path: Path, reference: Path) -> float | None:
     import numpy as np
 
     try:
-        one, other = (
-            np.fromfile(file, np.float32).astype(np.float64) for file in (path, reference)
-        )
+        one, other = (np.fromfile(file, np.float32).astype(np.float64) for file in (path, reference))
     except OSError:
         return None
     if one.shape != other.shape:

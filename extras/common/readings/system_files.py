@@ -9,13 +9,7 @@ import re
 import shutil
 from pathlib import Path
 
-from extras.common.readings.snapshot import (
-    Container,
-    Graphics,
-    GraphicsCard,
-    Nodes,
-    Storage,
-)
+from extras.common.readings.snapshot import Container, Graphics, GraphicsCard, Nodes, Storage
 from machine.devices.selection import inside_container
 from machine.storage.reading import read_json, read_text
 
@@ -29,9 +23,7 @@ _VERSION = re.compile(r"(?<![\w.])(\d{3}\.\d[\d.]*)(?!\w)")
 def driver_version(root: Path) -> str:
     """The version of the loaded kernel module; "" without one, "unknown" if it has no version."""
     version_file = read_text(root / "proc/driver/nvidia/version")
-    match = _VERSION.search(version_file) or _VERSION.search(
-        read_text(root / "sys/module/nvidia/version")
-    )
+    match = _VERSION.search(version_file) or _VERSION.search(read_text(root / "sys/module/nvidia/version"))
     if match:
         return match[1]
     return "unknown" if version_file or (root / "sys/module/nvidia").is_dir() else ""

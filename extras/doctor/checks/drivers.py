@@ -68,42 +68,52 @@ def driver(
     fault, evidence = managed.fault, f"{managed.source}: {managed.fault}" if managed.fault else ""
     if "version mismatch" in fault:
         return fail(
-            f"module {driver.version} is loaded, but the libraries have another version", expected,
-            "The driver was updated, and the kernel still runs the old one.", REBOOT, evidence,
-        )  # fmt: skip
+            f"module {driver.version} is loaded, but the libraries have another version",
+            expected,
+            "The driver was updated, and the kernel still runs the old one.",
+            REBOOT,
+            evidence,
+        )
     if not driver.libcuda:
         inside = "Add compute to NVIDIA_DRIVER_CAPABILITIES in .env, or set it to all."
         return fail(
-            f"module {driver.version} is loaded, but libcuda.so.1 cannot be loaded", expected,
+            f"module {driver.version} is loaded, but libcuda.so.1 cannot be loaded",
+            expected,
             "Part of the driver is missing: without this library no program can use the GPU.",
-            inside if container.inside else get_driver(driver.system, False), driver.libcuda_fault,
-        )  # fmt: skip
+            inside if container.inside else get_driver(driver.system, False),
+            driver.libcuda_fault,
+        )
     if fault and container.inside and "Unknown Error" in fault:
         return fail(
-            "the driver no longer responds in this container", expected,
+            "the driver no longer responds in this container",
+            expected,
             "The host has taken the GPU back, as after `systemctl daemon-reload`.",
-            "On the host: docker compose up -d --force-recreate", evidence,
-        )  # fmt: skip
+            "On the host: docker compose up -d --force-recreate",
+            evidence,
+        )
     if fault:
         return fail(
-            f"driver {driver.version} does not respond", expected,
-            "The driver or the card is in a state that only a reboot clears.", REBOOT, evidence,
-        )  # fmt: skip
+            f"driver {driver.version} does not respond",
+            expected,
+            "The driver or the card is in a state that only a reboot clears.",
+            REBOOT,
+            evidence,
+        )
     return ok(f"driver {driver.version}", evidence=driver.libcuda)
 
 
 def container(
-    container: Container, driver: Driver, graphics: Graphics, nodes: Nodes,
-    variables: Mapping[str, str],
-) -> Finding | None:  # fmt: skip
+    container: Container, driver: Driver, graphics: Graphics, nodes: Nodes, variables: Mapping[str, str]
+) -> Finding | None:
     """Whether a container has access to the GPU of its host."""
     if not container.inside:
         if container.docker and nodes.gpus and not container.toolkit:
             return ok(
-                "Docker is installed, but not NVIDIA's container toolkit", "",
+                "Docker is installed, but not NVIDIA's container toolkit",
+                "",
                 "Only containers need it: DOCKER_RUNTIME=nvidia does not start without it.",
                 container.docker,
-            )  # fmt: skip
+            )
         return None
     if nodes.gpus:
         return ok("in a container, with the GPU")
@@ -134,25 +144,29 @@ def device_nodes(driver: Driver, nodes: Nodes, container: Container) -> Finding 
     if missing:
         names = " and ".join(f"/dev/{name}" for name in missing)
         return fail(
-            f"{names} {'are' if len(missing) > 1 else 'is'} missing", expected,
+            f"{names} {'are' if len(missing) > 1 else 'is'} missing",
+            expected,
             "CUDA reports 'unknown error' (999) or no device, although nvidia-smi lists the GPU."
-            if nodes.gpus else "The driver is loaded but has created no device node.",
+            if nodes.gpus
+            else "The driver is loaded but has created no device node.",
             "On the host: sudo nvidia-modprobe -u -c 0, then start the container again"
-            if container.inside else "sudo nvidia-modprobe -u -c 0", seen,
-        )  # fmt: skip
+            if container.inside
+            else "sudo nvidia-modprobe -u -c 0",
+            seen,
+        )
     if nodes.closed:
         names = " ".join(f"/dev/{name}" for name in nodes.closed)
         return fail(
-            f"this user cannot open {names}", expected,
+            f"this user cannot open {names}",
+            expected,
             "CUDA reports that there is no device.",
-            "sudo usermod -aG video,render $USER, then log out and in", seen,
-        )  # fmt: skip
+            "sudo usermod -aG video,render $USER, then log out and in",
+            seen,
+        )
     return ok(seen)
 
 
-def _without_module(
-    driver: Driver, graphics: Graphics, nodes: Nodes, container: Container
-) -> Finding | None:
+def _without_module(driver: Driver, graphics: Graphics, nodes: Nodes, container: Container) -> Finding | None:
     if "dxg" in nodes.names:
         return ok("WSL uses the driver of Windows", evidence=driver.libcuda)
     if not graphics.nvidia:

@@ -4,13 +4,7 @@ import re
 from dataclasses import replace
 
 from extras.common.readings.snapshot import Container, Driver, MachineSettings, Managed, Nodes
-from extras.common.remedies import (
-    CPU_ONLY,
-    REBOOT,
-    fitting_backend,
-    get_driver,
-    use_backend,
-)
+from extras.common.remedies import CPU_ONLY, REBOOT, fitting_backend, get_driver, use_backend
 from extras.doctor.finding import Finding, could_not_run, fail, gigabytes, ok, warn
 from machine import commands
 from machine.devices.health import GpuHealth, Outcome
@@ -18,21 +12,24 @@ from machine.devices.selection import DeviceError, Environment, choose_device
 
 _XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)(.*)")
 # NVIDIA's catalogue, shortened: docs.nvidia.com/deploy/xid-errors
-_OF_A_PROGRAM = {13: "a program's kernel failed", 31: "a program accessed invalid memory",
-                 43: "a program's kernel was stopped", 45: "a program was ended"}  # fmt: skip
+_OF_A_PROGRAM = {
+    13: "a program's kernel failed",
+    31: "a program accessed invalid memory",
+    43: "a program's kernel was stopped",
+    45: "a program was ended",
+}
 _OF_THE_CARD = {
     48: ("the card's memory failed (double-bit error)", REBOOT),
     63: ("the card remapped a failing row of its memory", REBOOT),
     64: ("the card could not remap a failing row of its memory", "Have the card replaced."),
     74: ("an NVLink connection between cards failed", "Reseat the cards and bridges."),
-    79: ("the card fell off the bus (power or PCIe)",
-         "Check the card's power cables and seat, then reboot."),
+    79: ("the card fell off the bus (power or PCIe)", "Check the card's power cables and seat, then reboot."),
     94: ("a contained error in the card's memory", REBOOT),
     95: ("an uncontained error in the card's memory", REBOOT),
     109: ("the card could not switch between programs", REBOOT),
     119: ("the card's system processor did not respond", REBOOT),
     120: ("the card's system processor failed", REBOOT),
-}  # fmt: skip
+}
 _AFTER_SUSPEND = "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm"
 
 
@@ -51,8 +48,11 @@ def kernel_log(kernel_log: tuple[str, ...], driver: Driver, managed: Managed) ->
     judge = fail if managed.fault else warn
     return judge(
         f"last Xid {number}; {len(matches)} Xid line{'s' * (len(matches) > 1)} since boot",
-        "no Xid", f"NVIDIA's meaning of Xid {number}: {meaning}.", fix, line.strip(),
-    )  # fmt: skip
+        "no Xid",
+        f"NVIDIA's meaning of Xid {number}: {meaning}.",
+        fix,
+        line.strip(),
+    )
 
 
 def after_suspend(environment: Environment, nodes: Nodes) -> Finding | None:
@@ -64,8 +64,9 @@ def after_suspend(environment: Environment, nodes: Nodes) -> Finding | None:
                 "CUDA reports 'unknown error' (999), although all device nodes exist",
                 "a CUDA context",
                 "This happens after a suspend: one kernel module did not wake up.",
-                _AFTER_SUSPEND, gpu.reason,
-            )  # fmt: skip
+                _AFTER_SUSPEND,
+                gpu.reason,
+            )
     return None
 
 
@@ -86,29 +87,27 @@ def device(environment: Environment, settings: MachineSettings) -> Finding:
         choice = choose_device(environment, settings.device)
     except DeviceError as error:
         return fail(
-            f"{expected} is not available", expected, str(error),
-            "Set DEVICE=auto, or fix the faults above.",
-        )  # fmt: skip
+            f"{expected} is not available", expected, str(error), "Set DEVICE=auto, or fix the faults above."
+        )
     reason = choice.reason if choice.reason.endswith(".") else choice.reason + "."
     return ok(choice.value, expected, reason)
 
 
-def _judged(
-    gpu: GpuHealth, nodes: Nodes, driver: Driver, managed: Managed, container: Container
-) -> Finding:
+def _judged(gpu: GpuHealth, nodes: Nodes, driver: Driver, managed: Managed, container: Container) -> Finding:
     size = f", {gigabytes(gpu.total_bytes)}" if gpu.total_bytes else ""
     name = f"{gpu.name}{size}"
     expected = "every operation of XTTS runs and equals the CPU's result"
     evidence = _evidence(gpu)
     if gpu.outcome is Outcome.OK and not gpu.surprise:
-        return ok(
-            f"{name}: all {len(gpu.operations)} operations equal the CPU's", evidence=evidence
-        )
+        return ok(f"{name}: all {len(gpu.operations)} operations equal the CPU's", evidence=evidence)
     if gpu.outcome is Outcome.OK:
         return warn(
-            f"{name}: passes the check, but failed in a run", expected, gpu.surprise,
-            "If it happens again, set SAMPLE_DEVICE=cpu.", evidence,
-        )  # fmt: skip
+            f"{name}: passes the check, but failed in a run",
+            expected,
+            gpu.surprise,
+            "If it happens again, set SAMPLE_DEVICE=cpu.",
+            evidence,
+        )
     meaning, fix = _meant(gpu, nodes, driver, managed, container)
     seen = f"{name}: {gpu.reason or gpu.surprise}"
     if gpu.outcome is Outcome.COULD_NOT_RUN:
@@ -160,8 +159,7 @@ def _meant(
     }
     # Running the check by hand shows its own output.
     check = commands.program(f"machine.devices.probe_child --device cuda:{gpu.index}")
-    last = {Outcome.HANG: "Reboot; if it hangs again, set DEVICE=cpu.",
-            Outcome.COULD_NOT_RUN: check}  # fmt: skip
+    last = {Outcome.HANG: "Reboot; if it hangs again, set DEVICE=cpu.", Outcome.COULD_NOT_RUN: check}
     return meanings.get(outcome, ""), last.get(outcome, CPU_ONLY)
 
 

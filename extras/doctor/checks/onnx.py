@@ -6,21 +6,13 @@ the CUDA library itself, and the loader's text is the reason.
 """
 
 from extras.common.readings.snapshot import Container, Nodes, OnnxRuntime, TorchBuild
-from extras.common.remedies import (
-    install_libraries,
-    major_of,
-    missing_library,
-    replace_builds,
-    use_backend,
-)
+from extras.common.remedies import install_libraries, major_of, missing_library, replace_builds, use_backend
 from extras.doctor.finding import Finding, ok, warn
 
 _GPU_BUILD = "onnxruntime-gpu"
 
 
-def onnx_runtime(
-    onnx: OnnxRuntime, torch: TorchBuild, nodes: Nodes, container: Container
-) -> Finding:
+def onnx_runtime(onnx: OnnxRuntime, torch: TorchBuild, nodes: Nodes, container: Container) -> Finding:
     """Whether BACKEND=onnx would compute on the same device as torch."""
     if not onnx.packages:
         return ok("not installed; only BACKEND=onnx needs it")
@@ -29,30 +21,32 @@ def onnx_runtime(
     if len(onnx.packages) > 1:
         names = " ".join(onnx.packages)
         return warn(
-            f"{seen}: {len(onnx.packages)} builds in one folder", expected,
+            f"{seen}: {len(onnx.packages)} builds in one folder",
+            expected,
             "They overwrite each other's files, so it is undefined which one is imported.",
             replace_builds(names, _GPU_BUILD if nodes.gpus else "onnxruntime"),
-        )  # fmt: skip
+        )
     if not nodes.gpus:
         return ok(f"{seen}; on this machine it computes on the CPU")
     if not onnx.cuda:
         return warn(
-            f"{seen}, a build for the CPU", expected,
+            f"{seen}, a build for the CPU",
+            expected,
             "With BACKEND=onnx everything runs on the CPU and the GPU stays idle.",
             replace_builds(" ".join(onnx.packages), _GPU_BUILD),
-        )  # fmt: skip
+        )
     if torch.cuda and major_of(onnx.cuda) != major_of(torch.cuda):
         return warn(
-            f"{seen} for CUDA {onnx.cuda}, torch {torch.version} for CUDA {torch.cuda}", expected,
+            f"{seen} for CUDA {onnx.cuda}, torch {torch.version} for CUDA {torch.cuda}",
+            expected,
             "ONNX Runtime finds no CUDA libraries of its own major version. It computes on the CPU "
             "without a message, although it lists CUDA as available.",
             use_backend(f"cu{'130' if major_of(onnx.cuda) == 13 else '126'}", container.inside),
             onnx.provider_fault,
-        )  # fmt: skip
+        )
     if fault := onnx.provider_fault_with_torch:
         return _without_library(seen, expected, fault)
-    note = "torch must be imported first: it loads the CUDA libraries." if (
-        onnx.provider_fault) else ""  # fmt: skip
+    note = "torch must be imported first: it loads the CUDA libraries." if (onnx.provider_fault) else ""
     return ok(f"{seen} for CUDA {onnx.cuda}", expected, note, onnx.provider_fault)
 
 

@@ -3,12 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from extras.common.readings.snapshot import (
-    Container,
-    MachineSettings,
-    Storage,
-    TrialSpeech,
-)
+from extras.common.readings.snapshot import Container, MachineSettings, Storage, TrialSpeech
 from extras.doctor.finding import Finding, fail, gigabytes, ok, warn
 from machine import commands
 from machine.devices.selection import Environment
@@ -32,10 +27,11 @@ def settings(settings: MachineSettings, refused: tuple[tuple[str, str], ...]) ->
     if any(faults):
         who = " and ".join(dict(refused)) or "the programs"
         return fail(
-            f"the settings are invalid: {who} would not start", "valid settings",
+            f"the settings are invalid: {who} would not start",
+            "valid settings",
             "\n".join(dict.fromkeys(faults)),
             "Correct the setting in .env or in the environment; docs/settings.md lists them all.",
-        )  # fmt: skip
+        )
     return ok(f"BASE_MODEL={settings.base_model} OUTPUT_DIR={settings.output_dir}")
 
 
@@ -48,22 +44,28 @@ def disk(settings: MachineSettings, storage: Storage) -> Finding:
     evidence = f"{storage.place}: {gigabytes(storage.total_bytes)}"
     if storage.write_fault:
         return fail(
-            f"OUTPUT_DIR={settings.output_dir} is not writable", expected,
+            f"OUTPUT_DIR={settings.output_dir} is not writable",
+            expected,
             "Training does not start: no checkpoint could be saved.",
             "Make it writable for this user, or set OUTPUT_DIR to another folder.",
             f"{storage.place}: {storage.write_fault}",
-        )  # fmt: skip
+        )
     if storage.free_bytes < save:
         return fail(
-            seen, expected, "Not even one checkpoint fits: training would stop with exit code 74.",
-            "Free space on that disk, or set OUTPUT_DIR to a folder on another one.", evidence,
-        )  # fmt: skip
+            seen,
+            expected,
+            "Not even one checkpoint fits: training would stop with exit code 74.",
+            "Free space on that disk, or set OUTPUT_DIR to a folder on another one.",
+            evidence,
+        )
     if storage.free_bytes < run:
         return warn(
-            seen, expected, "Training would start, but may stop later with exit code 74.",
+            seen,
+            expected,
+            "Training would start, but may stop later with exit code 74.",
             "Free space on that disk, set KEEP_CHECKPOINTS=1, or move OUTPUT_DIR to another disk.",
             evidence,
-        )  # fmt: skip
+        )
     return ok(seen, expected, evidence=evidence)
 
 
@@ -75,9 +77,11 @@ def memory(settings: MachineSettings, environment: Environment) -> Finding:
     expected = f"{gigabytes(needed)} to train BASE_MODEL={settings.base_model} on the CPU"
     if environment.memory_bytes < needed and not any(gpu.trains for gpu in environment.gpus):
         return warn(
-            seen, expected, "The kernel may kill the trainer when memory runs out (signal 9).",
+            seen,
+            expected,
+            "The kernel may kill the trainer when memory runs out (signal 9).",
             "Close other programs, add swap, or raise the container's memory limit.",
-        )  # fmt: skip
+        )
     return ok(seen, expected)
 
 
@@ -86,12 +90,12 @@ def shared_memory(shared_memory: int, container: Container) -> Finding | None:
     seen = f"/dev/shm has {gigabytes(shared_memory)}"
     if container.inside and shared_memory < _SHM_BYTES:
         return warn(
-            seen, "1 GB or more",
+            seen,
+            "1 GB or more",
             "Sotaque loads data in threads and does not need it. Programs that load data in worker "
             "processes, or use several GPUs, fail here with 'Bus error'.",
-            "Start the container with shm_size: 1gb (docker run --shm-size 1g), as the compose "
-            "files do.",
-        )  # fmt: skip
+            "Start the container with shm_size: 1gb (docker run --shm-size 1g), as the compose files do.",
+        )
     return ok(seen)
 
 
@@ -100,9 +104,10 @@ def ffmpeg(programs: Mapping[str, str]) -> Finding:
     if path := programs.get("ffmpeg"):
         return ok("FFmpeg is installed; Sotaque does not need it", evidence=path)
     return ok(
-        "FFmpeg is not installed, and Sotaque does not need it", "",
+        "FFmpeg is not installed, and Sotaque does not need it",
+        "",
         "Sotaque reads WAV, FLAC, OGG and MP3 without it; convert other formats first.",
-    )  # fmt: skip
+    )
 
 
 def speech(spoken: tuple[TrialSpeech, ...]) -> tuple[Finding, ...]:
@@ -113,29 +118,29 @@ def speech(spoken: tuple[TrialSpeech, ...]) -> tuple[Finding, ...]:
 def _trial_finding(one: TrialSpeech) -> Finding:
     if one.fault:
         return fail(
-            f"the demo voice does not speak on {one.device}", "one sentence",
+            f"the demo voice does not speak on {one.device}",
+            "one sentence",
             "Samples and the API's answers would fail in the same way.",
-            commands.make("install") if one.device == "cpu"
-            else "Set SAMPLE_DEVICE=cpu and DEVICE=cpu.",
+            commands.make("install") if one.device == "cpu" else "Set SAMPLE_DEVICE=cpu and DEVICE=cpu.",
             one.fault,
-        )  # fmt: skip
-    seen = (
-        f"{one.audio_seconds:.1f} s of speech in {one.seconds:.1f} s, loudness {one.loudness:.3f}"
-    )
+        )
+    seen = f"{one.audio_seconds:.1f} s of speech in {one.seconds:.1f} s, loudness {one.loudness:.3f}"
     if one.audio_seconds < 0.3 or not 1e-4 < one.loudness < 1:
         return fail(
-            seen, "audible speech", "The output is silence or noise.",
-            commands.make("install") if one.device == "cpu"
-            else "Set SAMPLE_DEVICE=cpu and DEVICE=cpu.",
-        )  # fmt: skip
+            seen,
+            "audible speech",
+            "The output is silence or noise.",
+            commands.make("install") if one.device == "cpu" else "Set SAMPLE_DEVICE=cpu and DEVICE=cpu.",
+        )
     if one.device == "cpu":
         return ok(seen)
     if one.distance is None or one.distance > _SAME_SPEECH:
         difference = "another length" if one.distance is None else f"off by {one.distance:.2f}"
         return warn(
-            f"{seen}; {difference} than on the CPU", f"the CPU's waveform within {_SAME_SPEECH:g}",
+            f"{seen}; {difference} than on the CPU",
+            f"the CPU's waveform within {_SAME_SPEECH:g}",
             "A code was chosen differently on this GPU. A near tie can cause that; more often an "
             "operation is wrong.",
             "Listen to the next sample; if it is bad, set SAMPLE_DEVICE=cpu.",
-        )  # fmt: skip
+        )
     return ok(f"{seen}; equal to the CPU's within {one.distance:.1e}")

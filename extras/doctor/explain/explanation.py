@@ -18,9 +18,13 @@ _OPEN_SECONDS, _RUN_SECONDS = 300.0, 900.0
 
 
 def run(
-    model: Path, provider: str = "auto", *, runs: bool = False, shapes: Sequence[str] = (),
+    model: Path,
+    provider: str = "auto",
+    *,
+    runs: bool = False,
+    shapes: Sequence[str] = (),
     as_json: bool = False,
-) -> int:  # fmt: skip
+) -> int:
     """Explains a model and returns 0. shapes: "NAME=1,80,200". Raises SotaqueError."""
     wish = wish_of(provider)
     graph = read(model)
@@ -68,22 +72,16 @@ def _ask_child(
     graph: ModelGraph, provider: str, got: ProviderRequest, plans: list[Any]
 ) -> tuple[Mapping[str, Any], str]:
     """The child's answer and its stderr."""
-    request = {
-        "model": str(graph.path), "provider": provider, "options": got.options(), "plans": plans,
-    }  # fmt: skip
+    request = {"model": str(graph.path), "provider": provider, "options": got.options(), "plans": plans}
     limit_seconds = _RUN_SECONDS if plans else _OPEN_SECONDS
-    child = ask_once(
-        module_command("extras.doctor.explain.running_child"), limit_seconds, request=request
-    )
+    child = ask_once(module_command("extras.doctor.explain.running_child"), limit_seconds, request=request)
     answer = child.answer or {"fault": f"its process returned no result ({child.last_error})"}
     return answer, child.errors
 
 
 def _not_run(graph: ModelGraph, fault: str) -> str:
     names = ", ".join(
-        f"{one.name} {model_report.shape_of(one.shape)}"
-        for one in graph.inputs
-        if one.shape is not None
+        f"{one.name} {model_report.shape_of(one.shape)}" for one in graph.inputs if one.shape is not None
     )
     return (
         f"{graph.path} was opened, but accepts none of the generated inputs: {_line(fault)} Give "

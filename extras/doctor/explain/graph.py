@@ -62,8 +62,7 @@ def read(path: Path) -> ModelGraph:
         import onnx
     except ImportError as error:
         raise ExplainError(
-            f"Reading a model needs the package onnx ({error}). Install it: "
-            f"{commands.install('onnx')}"
+            f"Reading a model needs the package onnx ({error}). Install it: {commands.install('onnx')}"
         ) from error
     raw = _bytes(path)
     try:
@@ -91,9 +90,7 @@ def _graph(onnx: Any, path: Path, model: Any, file_bytes: int) -> ModelGraph:
         tuple(_value(onnx, one, tables) for one in model.graph.input if one.name not in constant),
         tuple(_value(onnx, one, {}) for one in model.graph.output),
         Counter(
-            (_word(one.domain), _word(one.op_type))
-            for inner in _graphs(model.graph)
-            for one in inner.node
+            (_word(one.domain), _word(one.op_type)) for inner in _graphs(model.graph) for one in inner.node
         ),
         {_word(one.domain) or "ai.onnx": one.version for one in model.opset_import},
         f"{_word(model.producer_name)} {_word(model.producer_version)}".strip(),
@@ -154,8 +151,7 @@ def _beside(path: Path, graph: Any) -> int:
             )
         if not file.is_file():
             raise ExplainError(
-                f"{path} keeps its weights in {name}, which is missing. Put both files into one "
-                "folder."
+                f"{path} keeps its weights in {name}, which is missing. Put both files into one folder."
             )
         if file.stat().st_size < end:
             raise ExplainError(
@@ -183,14 +179,10 @@ def _value(onnx: Any, value: Any, tables: dict[str, int]) -> GraphValue:
     shape = None
     if tensor.HasField("shape"):
         shape = tuple(
-            one.dim_value
-            if one.HasField("dim_value") and one.dim_value > 0
-            else _word(one.dim_param)
+            one.dim_value if one.HasField("dim_value") and one.dim_value > 0 else _word(one.dim_param)
             for one in tensor.shape.dim
         )
-    return GraphValue(
-        _word(value.name), _type(onnx, tensor.elem_type), shape, tables.get(value.name)
-    )
+    return GraphValue(_word(value.name), _type(onnx, tensor.elem_type), shape, tables.get(value.name))
 
 
 def _type(onnx: Any, number: int) -> str:

@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 
 from extras.doctor.explain.graph import ExplainError, GraphValue
 
-_TYPES = frozenset(
-    "float32 float64 float16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split()
-)
+_TYPES = frozenset("float32 float64 float16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split())
 _PAST = 8  # the length of a decoder's cache
 _MOST_VALUES = 250_000_000  # 1 GB of fp32
 
@@ -50,9 +48,7 @@ _MASK = re.compile(r"mask", re.IGNORECASE)
 Filling = dict[str, Any]
 
 
-def plans(
-    inputs: Sequence[GraphValue], wanted: Mapping[str, tuple[int, ...]]
-) -> list[list[Filling]]:
+def plans(inputs: Sequence[GraphValue], wanted: Mapping[str, tuple[int, ...]]) -> list[list[Filling]]:
     """The inputs to try, without repeats, as JSON values.
 
     Args:
@@ -115,14 +111,10 @@ def _check(one: GraphValue, wanted: tuple[int, ...] | None) -> None:
     if not fits:
         declared = "x".join(str(size) or "?" for size in one.shape)
         given = "x".join(map(str, wanted))
-        raise ExplainError(
-            f"--shape {one.name}={given} does not fit the declared shape {declared}."
-        )
+        raise ExplainError(f"--shape {one.name}={given} does not fit the declared shape {declared}.")
 
 
-def _plan(
-    inputs: Sequence[GraphValue], sizes: Sizes, wanted: Mapping[str, tuple[int, ...]]
-) -> list[Filling]:
+def _plan(inputs: Sequence[GraphValue], sizes: Sizes, wanted: Mapping[str, tuple[int, ...]]) -> list[Filling]:
     if any(_STATE.search(one.name) for one in inputs):
         sizes = sizes._replace(samples=min(sizes.samples, _PIECE))
     named: dict[str, int] = {}
@@ -132,18 +124,23 @@ def _plan(
                 guess = wanted[one.name][axis] if one.name in wanted else _size(one, axis, sizes)
                 named[size] = min(named.get(size, guess), guess)
     shapes = {
-        one.name: wanted.get(one.name) or tuple(
-            _known(size, named) or _size(one, axis, sizes)
-            for axis, size in enumerate(one.shape or ())
-        )
+        one.name: wanted.get(one.name)
+        or tuple(_known(size, named) or _size(one, axis, sizes) for axis, size in enumerate(one.shape or ()))
         for one in inputs
-    }  # fmt: skip
+    }
     longest = max((size for one in inputs for size in _open(one, shapes[one.name])), default=1)
     return [
-        {"name": one.name, "type": one.type, "shape": list(shapes[one.name]), "fill": "normal",
-         "value": 0.0, "values": []} | _filling(one, shapes[one.name], longest)
+        {
+            "name": one.name,
+            "type": one.type,
+            "shape": list(shapes[one.name]),
+            "fill": "normal",
+            "value": 0.0,
+            "values": [],
+        }
+        | _filling(one, shapes[one.name], longest)
         for one in inputs
-    ]  # fmt: skip
+    ]
 
 
 def _known(size: int | str, named: Mapping[str, int]) -> int:
@@ -178,9 +175,10 @@ def _size(one: GraphValue, axis: int, sizes: Sizes) -> int:
 def _open(one: GraphValue, shape: Sequence[int]) -> list[int]:
     """The sizes chosen for dynamic axes after the batch; a length input refers to one of them."""
     return [
-        size for axis, size in enumerate(shape)
+        size
+        for axis, size in enumerate(shape)
         if axis and isinstance((one.shape or ())[axis], str) and not _STATE.search(one.name)
-    ]  # fmt: skip
+    ]
 
 
 def _filling(one: GraphValue, shape: Sequence[int], longest: int) -> Filling:
@@ -195,8 +193,7 @@ def _filling(one: GraphValue, shape: Sequence[int], longest: int) -> Filling:
     if _STATE.search(one.name) or (whole and _CHOICE.search(one.name)):
         return {"fill": "value"}
     if whole:
-        return {"fill": "ids", "value": float(one.ids or 10)} if shape else {
-            "fill": "value", "value": 1.0}  # fmt: skip
+        return {"fill": "ids", "value": float(one.ids or 10)} if shape else {"fill": "value", "value": 1.0}
     if one.name == "scales":  # Piper: noise, length, noise in the lengths
         return {"fill": "values", "values": [0.667, 1.0, 0.8]}
     return {} if shape else {"fill": "value", "value": 0.5}

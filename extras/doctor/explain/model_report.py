@@ -21,9 +21,7 @@ _COPIES = re.compile(r"(\d+) Memcpy nodes are added to the graph")
 _FORCED = re.compile(r"Force fallback to CPU execution for node: (.*?) because")
 
 
-def facts(
-    graph: ModelGraph, status: SessionStatus, child: Mapping[str, Any], log: str
-) -> dict[str, Any]:
+def facts(graph: ModelGraph, status: SessionStatus, child: Mapping[str, Any], log: str) -> dict[str, Any]:
     """The whole report as JSON values: names are stable, texts may change.
 
     Args:
@@ -80,9 +78,7 @@ def copies(log: str, executed: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _judged(
-    graph: ModelGraph,
-    nodes: Mapping[str, Mapping[str, int]] | None,
-    executed: Sequence[Mapping[str, Any]],
+    graph: ModelGraph, nodes: Mapping[str, Mapping[str, int]] | None, executed: Sequence[Mapping[str, Any]]
 ) -> list[Judgement]:
     """Judges every operator on the CPU, abnormal ones first; [] if everything is on the CPU."""
     if not nodes or not nodes.keys() - {CPU}:
@@ -129,11 +125,15 @@ def _nodes(summary: Mapping[str, Any]) -> Iterator[str]:
     if summary["copies"]:
         yield from wrapped(
             f"{summary['copies']} copies between GPU memory and main memory: one wherever a GPU "
-            "node and a CPU node meet", "  ")  # fmt: skip
+            "node and a CPU node meet",
+            "  ",
+        )
     if forced := summary["forced_to_cpu"]:
         yield from wrapped(
             f"ONNX Runtime moved {len(forced)} of them to the CPU because they are faster there, "
-            "which is normal", "  ")  # fmt: skip
+            "which is normal",
+            "  ",
+        )
     if judged := summary["on_cpu"]:
         yield "On the CPU, and whether that is normal:"
         width = max(len(f"{one['operator']} ({one['nodes']})") for one in judged)
@@ -149,7 +149,9 @@ def _forecast(usual: Mapping[str, int], operators: Mapping[str, int]) -> Iterato
     yield from wrapped(
         f"With a GPU, {usual['gpu']} of them would usually run on it. The rest ({usual['either']}) "
         "computes shapes, moves values or controls the flow: some of it stays on the CPU even "
-        "with a GPU, which is normal.", "")  # fmt: skip
+        "with a GPU, which is normal.",
+        "",
+    )
     heavy = sorted(((n, name) for name, n in operators.items() if is_heavy(name)), reverse=True)
     if heavy:
         carry = ", ".join(f"{name} ({number})" for number, name in heavy[:6])
@@ -237,24 +239,39 @@ def refusal(name: str, fault: str, opset: int | None = None) -> str:
 
 
 _KNOWN = (
-    (r"Fatal error: ([\w.]+):(\w+)\(-?\d+\) is not a registered",
-     "has the operator {1} of {0}, which this ONNX Runtime does not know. Install the library or "
-     "the build that provides it."),
-    (r"No Op registered for (\w+) with domain_version of (\d+)",
-     "has the operator {0}, which opset {1} of ONNX does not have. Export it again, or: {newer}"),
-    (r"Could not find an implementation for (\w+)\((\d+)\)",
-     "has the operator {0} (opset {1}) with types for which this ONNX Runtime has no kernel. "
-     "Export it in fp32, or: {newer}"),
-    (r"Opset (\d+) is under development.*?till opset (\d+)",
-     "has opset {0}, and this ONNX Runtime reads up to {1}. Export it with an older opset, or: "
-     "{newer}"),
-    (r"Unsupported model IR version: (\d+), max supported IR version: (\d+)",
-     "has ONNX format {0}, and this ONNX Runtime reads up to {1}. Export it again, or: {newer}"),
-    (r"External data path escapes.*?\"([^\"]+)\"",
-     "keeps its weights in {0}, which is a link to another folder. ONNX Runtime reads weights only "
-     "from the model's own folder. Copy the file to the folder of the model."),
-    (r"External data path.*?\"([^\"]+)\"",
-     "keeps its weights in {0}, which cannot be used. Put both files into one folder."),
-    (r"(?:No graph was found|Protobuf parsing failed)",
-     "is not an ONNX model, or is truncated. Download it again."),
-)  # fmt: skip
+    (
+        r"Fatal error: ([\w.]+):(\w+)\(-?\d+\) is not a registered",
+        "has the operator {1} of {0}, which this ONNX Runtime does not know. Install the library or "
+        "the build that provides it.",
+    ),
+    (
+        r"No Op registered for (\w+) with domain_version of (\d+)",
+        "has the operator {0}, which opset {1} of ONNX does not have. Export it again, or: {newer}",
+    ),
+    (
+        r"Could not find an implementation for (\w+)\((\d+)\)",
+        "has the operator {0} (opset {1}) with types for which this ONNX Runtime has no kernel. "
+        "Export it in fp32, or: {newer}",
+    ),
+    (
+        r"Opset (\d+) is under development.*?till opset (\d+)",
+        "has opset {0}, and this ONNX Runtime reads up to {1}. Export it with an older opset, or: {newer}",
+    ),
+    (
+        r"Unsupported model IR version: (\d+), max supported IR version: (\d+)",
+        "has ONNX format {0}, and this ONNX Runtime reads up to {1}. Export it again, or: {newer}",
+    ),
+    (
+        r"External data path escapes.*?\"([^\"]+)\"",
+        "keeps its weights in {0}, which is a link to another folder. ONNX Runtime reads weights only "
+        "from the model's own folder. Copy the file to the folder of the model.",
+    ),
+    (
+        r"External data path.*?\"([^\"]+)\"",
+        "keeps its weights in {0}, which cannot be used. Put both files into one folder.",
+    ),
+    (
+        r"(?:No graph was found|Protobuf parsing failed)",
+        "is not an ONNX model, or is truncated. Download it again.",
+    ),
+)

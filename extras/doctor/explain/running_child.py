@@ -99,18 +99,19 @@ def _run(session: Any, plans: list[list[dict[str, Any]]]) -> dict[str, Any]:
         profile = Path(session.end_profiling()).read_text(encoding="utf-8")
         warm, activity = _watched(partial(_warm, session, inputs))
         return {
-            "plan": plan, "executed": executed(json.loads(profile)), "cold_seconds": cold,
-            "warm_seconds": statistics.median(warm), "runs": len(warm),
+            "plan": plan,
+            "executed": executed(json.loads(profile)),
+            "cold_seconds": cold,
+            "warm_seconds": statistics.median(warm),
+            "runs": len(warm),
             "activity": activity,
-        }  # fmt: skip
+        }
     return {"fault": faults[0]}
 
 
 def _warm(session: Any, inputs: dict[str, Any]) -> list[float]:
     seconds: list[float] = []
-    while not seconds or sum(seconds) < (
-        _WARM_SECONDS if len(seconds) < _MOST_RUNS else _LEAST_SECONDS
-    ):
+    while not seconds or sum(seconds) < (_WARM_SECONDS if len(seconds) < _MOST_RUNS else _LEAST_SECONDS):
         started = time.perf_counter()
         session.run(None, inputs)
         seconds.append(time.perf_counter() - started)

@@ -6,10 +6,7 @@ import sys
 SUMMARY = "check this machine and show how to fix it"
 EPILOG = "It reads the environment and .env like the programs; see docs/settings.md."
 # Each program, as messages name it, and the module that lists the settings it refuses.
-_PREFLIGHTS = {
-    "a run": "extras.common.training_preflight",
-    "the service": "extras.doctor.serving_preflight",
-}
+_PREFLIGHTS = {"a run": "extras.common.training_preflight", "the service": "extras.doctor.serving_preflight"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,11 +10,15 @@ USAGE = "MODEL.onnx "
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     parser.add_argument("model", type=Path, metavar="MODEL.onnx")
-    parser.add_argument("--run", action="store_true",
-                         help="also run the model, on generated inputs")  # fmt: skip
+    parser.add_argument("--run", action="store_true", help="also run the model, on generated inputs")
     parser.add_argument("--provider", default="auto", help="auto, cuda, rocm, openvino, cpu, …")
-    parser.add_argument("--shape", action="append", default=[], metavar="NAME=1,80,200",
-                         help="the shape of an input, for --run")  # fmt: skip
+    parser.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="NAME=1,80,200",
+        help="the shape of an input, for --run",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON with stable names")
 
 
@@ -23,6 +27,9 @@ def run(arguments: argparse.Namespace) -> int:
     from extras.doctor.explain import explanation
 
     return explanation.run(
-        arguments.model, arguments.provider, runs=arguments.run, shapes=arguments.shape,
+        arguments.model,
+        arguments.provider,
+        runs=arguments.run,
+        shapes=arguments.shape,
         as_json=arguments.json,
-    )  # fmt: skip
+    )

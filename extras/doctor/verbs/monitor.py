@@ -10,10 +10,8 @@ EPILOG = "It reads the environment and .env like the programs; see docs/settings
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     parser.add_argument("--log", type=Path, help="a CSV file to write or append to")
-    parser.add_argument("--duration", type=_seconds,
-                         help="how long, in seconds; until Ctrl-C by default")  # fmt: skip
-    parser.add_argument("--interval", type=_seconds, default=2.0,
-                         help="seconds between lines; 2 by default")  # fmt: skip
+    parser.add_argument("--duration", type=_seconds, help="how long, in seconds; until Ctrl-C by default")
+    parser.add_argument("--interval", type=_seconds, default=2.0, help="seconds between lines; 2 by default")
 
 
 def run(arguments: argparse.Namespace) -> int:

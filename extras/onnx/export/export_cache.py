@@ -29,9 +29,15 @@ Runs = Callable[[Sequence[str], float], ProcessResult]
 
 
 def kept_export(
-    exports: Path, source: Path, sha256: str, kind: str, checkpoint: Path | None = None,
-    run: Runs = run_with_timeout, *, decoder: Path | None = None,
-) -> Path:  # fmt: skip
+    exports: Path,
+    source: Path,
+    sha256: str,
+    kind: str,
+    checkpoint: Path | None = None,
+    run: Runs = run_with_timeout,
+    *,
+    decoder: Path | None = None,
+) -> Path:
     """The folder of an export of a model folder, created if it is missing or damaged.
 
     checkpoint: replaces the GPT; decoder: a learned vocoder, None for the folder's; sha256: of the

@@ -40,9 +40,7 @@ def source_of_folder(folder: Path) -> VoiceFiles:
     verified."""
     ModelConfig.read(folder)  # raises if the folder is damaged
     reference = folder / "reference.wav"
-    return VoiceFiles(
-        folder, folder / "model.pth", reference if reference.is_file() else None, None
-    )
+    return VoiceFiles(folder, folder / "model.pth", reference if reference.is_file() else None, None)
 
 
 def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = tuple(folders.GPT)) -> OnnxVoice:
@@ -56,10 +54,13 @@ def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = tuple(folders.GP
         spoken.vocoder = load_vocoder(learned_decoder.read_tensors(source.decoder), spoken.config)
     with whole_folder(to, _bytes(spoken, kinds)) as part, refused(to):
         onnx_voice = OnnxVoice(
-            _files(part, spoken, source, kinds), tuple(kinds), OPSET, sha256_of(source.weights),
+            _files(part, spoken, source, kinds),
+            tuple(kinds),
+            OPSET,
+            sha256_of(source.weights),
             source.licence or spoken.config.licence,
             datetime.now(UTC).isoformat(timespec="seconds"),
-        )  # fmt: skip
+        )
         folders.write(part, onnx_voice)
     return onnx_voice
 
@@ -92,9 +93,7 @@ def mapped(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.M
     )
 
 
-def _files(
-    part: Path, spoken: model.Model, source: VoiceFiles, kinds: Sequence[str]
-) -> dict[str, Written]:
+def _files(part: Path, spoken: model.Model, source: VoiceFiles, kinds: Sequence[str]) -> dict[str, Written]:
     files: dict[str, Written] = {}
     # One kind at a time, so that its quantised weights (0.4 GB) are freed before the next.
     step = traced(graphs.step_graph(spoken.gpt), folded=False)
@@ -113,8 +112,7 @@ def _files(
     for name in [name for name in files if name.endswith(".onnx")]:
         onnx.checker.check_model(str(part / name))
     gpt = spoken.gpt
-    parts = (gpt.text_embedding, gpt.text_pos_embedding.emb, gpt.mel_embedding,
-             gpt.mel_pos_embedding.emb)  # fmt: skip
+    parts = (gpt.text_embedding, gpt.text_pos_embedding.emb, gpt.mel_embedding, gpt.mel_pos_embedding.emb)
     tables = torch.cat([part.weight.detach() for part in parts])
     for name, array in ((folders.EMBEDDINGS, tables), (folders.MEL_STATS, spoken.mel_stats)):
         numbers = np.ascontiguousarray(array.numpy(), np.float32)

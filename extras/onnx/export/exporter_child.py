@@ -32,10 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             checkpoint = read_checkpoint(arguments.checkpoint)
             source = VoiceFiles(
-                arguments.folder, arguments.checkpoint,
-                reference_beside(arguments.checkpoint), None,
-                checkpoint.model, normalizer_of(checkpoint.provenance),
-            )  # fmt: skip
+                arguments.folder,
+                arguments.checkpoint,
+                reference_beside(arguments.checkpoint),
+                None,
+                checkpoint.model,
+                normalizer_of(checkpoint.provenance),
+            )
         exporter.export(replace(source, decoder=arguments.decoder), arguments.to, arguments.kinds)
     except SotaqueError as error:
         sys.stderr.write(f"{error}\n")

@@ -112,18 +112,22 @@ def step_graph(gpt: GPT) -> ExportGraph:
     names = [f"past_{part}_{layer}" for layer in range(shape.layers) for part in ("keys", "values")]
     turned = {0: "batch", 3: "places"}
     axes: dict[str, Mapping[int, str]] = {
-        "embedded": {0: "batch", 1: "time"}, "bias": {0: "batch", 1: "places"},
-        "latent": {0: "batch"}, "logits": {0: "batch"},
-        "keys": {1: "batch", 4: "time"}, "values": {1: "batch", 3: "time"},
+        "embedded": {0: "batch", 1: "time"},
+        "bias": {0: "batch", 1: "places"},
+        "latent": {0: "batch"},
+        "logits": {0: "batch"},
+        "keys": {1: "batch", 4: "time"},
+        "values": {1: "batch", 3: "time"},
         "queries": {1: "batch"},
-    }  # fmt: skip
+    }
     axes |= {name: turned if "keys" in name else {0: "batch", 2: "places"} for name in names}
     return ExportGraph(
         StepGraph(gpt),
-        (torch.zeros(batch, time, shape.width), torch.zeros(batch, places),
-         *(keys, values) * shape.layers),
-        ("embedded", "bias", *names), ("latent", "logits", "keys", "values", "queries"), axes,
-    )  # fmt: skip
+        (torch.zeros(batch, time, shape.width), torch.zeros(batch, places), *(keys, values) * shape.layers),
+        ("embedded", "bias", *names),
+        ("latent", "logits", "keys", "values", "queries"),
+        axes,
+    )
 
 
 def conditioning_graph(gpt: GPT) -> ExportGraph:
@@ -141,10 +145,7 @@ def vocoder_graph(vocoder: Vocoder) -> ExportGraph:
     [batch, 512, 1]; output `samples` [batch, samples]."""
     decoder = vocoder.waveform_decoder
     module = PartsGraph(lambda steps, speaker: decoder(steps, g=speaker)[:, 0], decoder=decoder)
-    axes = {
-        "steps": {0: "batch", 2: "steps"}, "speaker": {0: "batch"},
-        "samples": {0: "batch", 1: "samples"},
-    }  # fmt: skip
+    axes = {"steps": {0: "batch", 2: "steps"}, "speaker": {0: "batch"}, "samples": {0: "batch", 1: "samples"}}
     given = (torch.rand(2, vocoder.rows, 20), torch.randn(2, vocoder.speaker_width, 1))
     return ExportGraph(module, given, ("steps", "speaker"), ("samples",), axes)
 
@@ -152,9 +153,7 @@ def vocoder_graph(vocoder: Vocoder) -> ExportGraph:
 def source_graph(decoder: SourceFilter) -> ExportGraph:
     """Input `latents` [1, width, steps] of an utterance, and `speaker` [1, 512, 1] if its pitch
     follows the speaker; output `steps` [1, rows, steps]."""
-    module = PartsGraph(
-        lambda latents, speaker=None: decoder.excited(latents, speaker), decoder=decoder
-    )
+    module = PartsGraph(lambda latents, speaker=None: decoder.excited(latents, speaker), decoder=decoder)
     names: tuple[str, ...] = ("latents",)
     given: tuple[torch.Tensor, ...] = (torch.randn(1, decoder.width, 20),)
     if decoder.pitch.speaker is not None:

@@ -33,11 +33,17 @@ def traced(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, T
         # The warnings say that this exporter is the older one and that tracing has limits.
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            graph.module, graph.given, written, dynamo=False, opset_version=OPSET,
-            input_names=list(graph.inputs), output_names=list(graph.outputs),
+            graph.module,
+            graph.given,
+            written,
+            dynamo=False,
+            opset_version=OPSET,
+            input_names=list(graph.inputs),
+            output_names=list(graph.outputs),
             dynamic_axes={name: dict(axes) for name, axes in graph.axes.items()},
-            export_params=folded, do_constant_folding=folded,
-        )  # fmt: skip
+            export_params=folded,
+            do_constant_folding=folded,
+        )
     model = onnx.load_model_from_string(written.getvalue())
     weights = _weights(model, given)
     # Without stored parameters, the weights are inputs of the graph.
@@ -72,15 +78,14 @@ def _unread(module: nn.Module, given: Mapping[str, Tensor]) -> Iterator[None]:
 def _weights(model: ModelProto, given: dict[str, Tensor]) -> dict[str, Tensor]:
     """The values of the initializers; removes those in the graph."""
     inside = {
-        one.name: torch.from_numpy(numpy_helper.to_array(one).copy())
-        for one in model.graph.initializer
+        one.name: torch.from_numpy(numpy_helper.to_array(one).copy()) for one in model.graph.initializer
     }
     del model.graph.initializer[:]
     # The exporter merges equal tensors (such as zero biases). Here they are separated again.
-    replace_nodes(model, [
-        node for node in model.graph.node
-        if node.op_type != "Identity" or node.output[0] not in given
-    ])  # fmt: skip
+    replace_nodes(
+        model,
+        [node for node in model.graph.node if node.op_type != "Identity" or node.output[0] not in given],
+    )
     return {**inside, **given}
 
 

@@ -136,9 +136,17 @@ def _int4_product(node: NodeProto, bias: str, output: str, weights: dict[str, Te
     weights[names[2]] = _two_in_a_byte(zeros).flatten()
     columns, groups, _ = grouped.shape
     return helper.make_node(
-        "MatMulNBits", [rows, *names, "", bias], [output], name=node.name, domain=_CONTRIB,
-        K=groups * GROUP, N=columns, bits=4, block_size=GROUP, accuracy_level=_INT8_INPUTS,
-    )  # fmt: skip
+        "MatMulNBits",
+        [rows, *names, "", bias],
+        [output],
+        name=node.name,
+        domain=_CONTRIB,
+        K=groups * GROUP,
+        N=columns,
+        bits=4,
+        block_size=GROUP,
+        accuracy_level=_INT8_INPUTS,
+    )
 
 
 def _two_in_a_byte(numbers: Tensor) -> Tensor:

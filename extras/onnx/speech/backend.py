@@ -25,9 +25,15 @@ class OnnxUtterance(Utterance):
     """As `Utterance`."""
 
     def __init__(
-        self, model: OnnxModel, voice: Voice, ids: Sequence[int], rules: SamplingParams,
-        random: np.random.Generator, max_codes: int | None, heads: Sequence[Head],
-    ) -> None:  # fmt: skip
+        self,
+        model: OnnxModel,
+        voice: Voice,
+        ids: Sequence[int],
+        rules: SamplingParams,
+        random: np.random.Generator,
+        max_codes: int | None,
+        heads: Sequence[Head],
+    ) -> None:
         shape = model.config.gpt
         super().__init__(shape, rules, random, max_codes, heads, np.zeros(shape.audio_ids, bool))
         self._gpt, self._text_end = model.gpt, NUM_LATENTS + len(ids) + 2
@@ -69,9 +75,14 @@ class OnnxBackend:
         return np.random.default_rng(seed % 2**64)  # numpy rejects negative seeds
 
     def begin(
-        self, voice: Voice, ids: Sequence[int], rules: SamplingParams,
-        random: np.random.Generator, max_codes: int | None, heads: Sequence[Head],
-    ) -> OnnxUtterance:  # fmt: skip
+        self,
+        voice: Voice,
+        ids: Sequence[int],
+        rules: SamplingParams,
+        random: np.random.Generator,
+        max_codes: int | None,
+        heads: Sequence[Head],
+    ) -> OnnxUtterance:
         """As in `Backend`."""
         utterance = OnnxUtterance(self.model, voice, ids, rules, random, max_codes, heads)
         self._speaking.append(utterance)

@@ -51,10 +51,14 @@ def voice_of_recording(model: OnnxModel, recording: Reference, kept: Path | None
     with tempfile.TemporaryDirectory() as name:
         to = Path(name) / "voice.safetensors"
         request = {
-            "folder": str(model.folder), "weights": model.voice.weights, "wish": model.wish,
-            "options": asdict(model.options), "kept": None if kept is None else str(kept),
-            "recordings": [str(path) for path in recordings], "to": str(to),
-        }  # fmt: skip
+            "folder": str(model.folder),
+            "weights": model.voice.weights,
+            "wish": model.wish,
+            "options": asdict(model.options),
+            "kept": None if kept is None else str(kept),
+            "recordings": [str(path) for path in recordings],
+            "to": str(to),
+        }
         reply = ask_once(module_command(__name__), _LIMIT_SECONDS, request=request)
         if reply.answer is None:
             raise OnnxError(f"The recording could not be encoded: {reply.last_error}.")

@@ -34,16 +34,12 @@ class Past:
         self._queries: list[Array] = []
         self._allocate(places)
 
-    def attention(
-        self, heads: Sequence[tuple[int, int]], stop: int
-    ) -> dict[tuple[int, int], Array]:
+    def attention(self, heads: Sequence[tuple[int, int]], stop: int) -> dict[tuple[int, int], Array]:
         """The attention of each of these heads (layer, number) on the positions from the text's
         START to before `stop`: `[codes, positions]`."""
         queries, keys = np.stack(self._queries), self._keys[:, 0, :, :, NUM_LATENTS:stop]
         return {
-            (layer, head): attention(
-                queries[:, layer, 0, head, None], keys[layer, head].swapaxes(0, 1)[None]
-            )
+            (layer, head): attention(queries[:, layer, 0, head, None], keys[layer, head].swapaxes(0, 1)[None])
             for layer, head in heads
         }
 
@@ -98,9 +94,7 @@ class OnnxGPT:
                 f"{[sum(counts), shape.width]}. Export the voice again."
             )
         ends = np.cumsum(counts)[:-1]
-        self._text, self._text_positions, self._audio, self._audio_positions = np.split(
-            tables, ends
-        )
+        self._text, self._text_positions, self._audio, self._audio_positions = np.split(tables, ends)
 
     def begin(self, latents: Array, ids: Sequence[int]) -> tuple[Past, Array, Array]:
         """Prefills conditioning latents `[1, 32, width]`, text ids and START. Returns the past, and

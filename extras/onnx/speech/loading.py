@@ -26,9 +26,7 @@ from xtts.text.tokenizer import Tokenizer
 SHORT_SAMPLES = 48_000
 
 
-def gpt_kind(
-    precision: str, width: int, *, low: bool, kinds: Sequence[str] = tuple(folders.GPT)
-) -> str:
+def gpt_kind(precision: str, width: int, *, low: bool, kinds: Sequence[str] = tuple(folders.GPT)) -> str:
     """Resolves a precision to one of these kinds. Raises OnnxError if it is not among them."""
     kind = precision
     if precision == "auto":
@@ -88,11 +86,17 @@ def load_onnx_model(folder: Path, where: ComputeConfig, *, verify: bool = True) 
         source = sessions.open_session(folder / folders.SOURCE, wish, options).session
     most_samples = SHORT_SAMPLES if low else MOST_SAMPLES
     return OnnxModel(
-        config, folder, voice, Tokenizer(config, folder),
+        config,
+        folder,
+        voice,
+        Tokenizer(config, folder),
         OnnxGPT(gpt.session, folder, config.gpt),
         OnnxVocoder(vocoder.session, config.vocoder, most_samples, source),
-        kind, wish, options, gpt.status,
-    )  # fmt: skip
+        kind,
+        wish,
+        options,
+        gpt.status,
+    )
 
 
 def read_voice(path: Path, config: ModelConfig) -> Voice:

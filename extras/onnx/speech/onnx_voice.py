@@ -72,8 +72,9 @@ class LoadedOnnxVoice(LoadedVoice):
         log.warning(
             "%s was exported by an earlier version, whose graph does not return attention. The "
             "guard uses the length and repeated sound instead, and word times are not "
-            "available. Export it again.", self.model.folder,
-        )  # fmt: skip
+            "available. Export it again.",
+            self.model.folder,
+        )
         return ()
 
     def _base_weights(self) -> str:
@@ -126,6 +127,4 @@ def _exported(files: VoiceFiles, where: ComputeConfig) -> Path:
     kind = loading.gpt_kind(where.precision, width, low=where.low_memory)
     checkpoint = files.weights if files.state is not None else None
     exports = where.latents_folder.parent / "onnx"
-    return export_cache.kept_export(
-        exports, files.folder, sha256, kind, checkpoint, decoder=files.decoder
-    )
+    return export_cache.kept_export(exports, files.folder, sha256, kind, checkpoint, decoder=files.decoder)

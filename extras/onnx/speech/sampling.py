@@ -14,9 +14,7 @@ from xtts.inference.defaults import SamplingParams
 Array = np.ndarray[Any, Any]
 
 
-def sample(
-    logits: Array, seen: Array, decoding: SamplingParams, random: np.random.Generator
-) -> int:
+def sample(logits: Array, seen: Array, decoding: SamplingParams, random: np.random.Generator) -> int:
     """Draws the next code from logits `[audio_ids]`; `seen` [audio_ids] marks the codes so far.
 
     Raises NotFinite for non-finite logits.

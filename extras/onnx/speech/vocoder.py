@@ -19,9 +19,8 @@ class OnnxVocoder:
     widths = ()
 
     def __init__(
-        self, session: Any, shape: AnyVocoderShape, most_samples: int = MOST_SAMPLES,
-        source: Any = None,
-    ) -> None:  # fmt: skip
+        self, session: Any, shape: AnyVocoderShape, most_samples: int = MOST_SAMPLES, source: Any = None
+    ) -> None:
         """source: the session of `folder.SOURCE`, if the vocoder has an oscillator."""
         self.shape, self.most_samples = shape, most_samples
         self._session, self._source = session, source

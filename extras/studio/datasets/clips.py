@@ -75,16 +75,13 @@ def _index(stamp: FileStamp) -> Mapping[str, IndexedClip]:
                 key = f"{one['recording']} {one['start']:.2f} {one['sha256']}"
                 if _NAME.fullmatch(name := one["name"]):
                     clips[name] = IndexedClip(
-                        name, key, float(one["worst"]), str(one["text"]), float(one["seconds"]),
-                        offset,
-                    )  # fmt: skip
+                        name, key, float(one["worst"]), str(one["text"]), float(one["seconds"]), offset
+                    )
             offset += len(line)
     return clips
 
 
-def listing(
-    dataset: UploadedDataset, order: schemas.ClipOrder, offset: int, limit: int
-) -> schemas.ClipPage:
+def listing(dataset: UploadedDataset, order: schemas.ClipOrder, offset: int, limit: int) -> schemas.ClipPage:
     """A page of clips, as /v1/datasets returns it."""
     clips = list(index(dataset).values())
     if order == "worst":
@@ -124,9 +121,7 @@ def correct(
     with changing(dataset):
         clip = find(dataset, name)
         if sha256 is not None and clip.key.rpartition(" ")[2] != sha256:
-            refusal = (
-                "The dataset was cut again, so this is another clip now. Load the clips again."
-            )
+            refusal = "The dataset was cut again, so this is another clip now. Load the clips again."
             raise APIError(409, "other_clip", refusal, param="sha256")
         corrections = read_corrections(dataset)
         before = corrections.pop(clip.key, None)
@@ -188,11 +183,19 @@ def _row(dataset: UploadedDataset, clip: IndexedClip, made: Correction | None) -
         row = json.loads(file.readline())
     text, corrected, dropped = _corrected(clip, made)
     return schemas.ClipRow(
-        name=clip.name, recording=row.get("recording", ""), start=row.get("start", 0.0),
-        seconds=clip.seconds, text=text, cut_text=clip.text, corrected=corrected,
-        dropped=dropped, why=row.get("why", ""), levels=row.get("levels", []),
-        sha256=row.get("sha256", ""), sound=f"/v1/datasets/{dataset.id}/clips/{clip.name}.wav",
-    )  # fmt: skip
+        name=clip.name,
+        recording=row.get("recording", ""),
+        start=row.get("start", 0.0),
+        seconds=clip.seconds,
+        text=text,
+        cut_text=clip.text,
+        corrected=corrected,
+        dropped=dropped,
+        why=row.get("why", ""),
+        levels=row.get("levels", []),
+        sha256=row.get("sha256", ""),
+        sound=f"/v1/datasets/{dataset.id}/clips/{clip.name}.wav",
+    )
 
 
 def _corrected(clip: IndexedClip, made: Correction | None) -> tuple[str, bool, bool]:
@@ -223,9 +226,7 @@ def _account(dataset: UploadedDataset) -> dict[str, Any]:
     with contextlib.suppress(ValueError, TypeError, KeyError):
         unheard = account["unheard_sentences"]
         return {
-            "account": [
-                schemas.AccountOfRecording.model_validate(one) for one in account["recordings"]
-            ],
+            "account": [schemas.AccountOfRecording.model_validate(one) for one in account["recordings"]],
             "unheard": [str(one) for one in unheard[:_MOST_UNHEARD]],
             "num_unheard": len(unheard),
             "speech_by": str(account["speech_by"]),

@@ -13,12 +13,7 @@ from api.errors import APIError
 from api.shared_folder import now
 from extras.common.work_queue import WorkQueue, write_job
 from extras.studio.datasets import clips, recorded_takes, uploads
-from extras.studio.datasets.dataset_store import (
-    CutJob,
-    Datasets,
-    UploadedDataset,
-    changing,
-)
+from extras.studio.datasets.dataset_store import CutJob, Datasets, UploadedDataset, changing
 from extras.studio.datasets.prompts import refuse_read_aloud
 from machine.process import module_command
 from machine.threads import ONE_THREAD
@@ -40,9 +35,12 @@ class CutQueue(WorkQueue[UploadedDataset]):
     most_seconds = 12 * 3600.0
 
     def __init__(
-        self, datasets: Datasets, changed: Callable[[str], None],
-        module: str = MODULE, recogniser: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        datasets: Datasets,
+        changed: Callable[[str], None],
+        module: str = MODULE,
+        recogniser: str | None = None,
+    ) -> None:
         super().__init__(datasets, changed, module)
         self._recogniser = recogniser
 
@@ -54,9 +52,8 @@ class CutQueue(WorkQueue[UploadedDataset]):
                 text = "There is nothing to cut yet: upload a recording."
                 raise APIError(409, "no_recording", text)
             return write_job(
-                dataset.folder, dataset.job, state="queued", asked=now(), started=None, ended=None,
-                message="",
-            )  # fmt: skip
+                dataset.folder, dataset.job, state="queued", asked=now(), started=None, ended=None, message=""
+            )
 
     def _repair(self) -> None:
         self._store.remove_rest()

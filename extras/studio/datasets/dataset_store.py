@@ -69,10 +69,7 @@ class Datasets(NamedFolders[UploadedDataset]):
 
     def create(self, name: str, language: str) -> UploadedDataset:
         """An empty dataset. Raises APIError if there are too many, or it cannot be written."""
-        with (
-            shared_folder.changing(self.folder),
-            self._claimed(name, MOST_DATASETS) as identity,
-        ):
+        with shared_folder.changing(self.folder), self._claimed(name, MOST_DATASETS) as identity:
             made = UploadedDataset(self.folder / identity, identity, name, now(), language)
             make_folder(made.folder / "recordings")
             made.write()

@@ -45,10 +45,7 @@ def make_prompts(dataset: UploadedDataset, source: Source, texts: tuple[str, ...
     first take. Raises APIError."""
     with changing(dataset):
         if uploads.recordings(dataset) or (not is_read_aloud(dataset) and dataset.clips.exists()):
-            text = (
-                "The dataset has recordings to cut. Create another one for sentences that are read "
-                "aloud."
-            )
+            text = "The dataset has recordings to cut. Create another one for sentences that are read aloud."
             raise APIError(409, "has_recordings", text)
         if any(one.state == "kept" for one in read_takes(dataset).values()):
             text = (
@@ -80,9 +77,7 @@ def _take(row: dict[str, Any]) -> Take:
     return Take(**row | {"findings": found, "levels": tuple(row["levels"])})
 
 
-def keep(
-    datasets: Datasets, dataset: UploadedDataset, number: int, wav: bytes, found: CheckedTake
-) -> Take:
+def keep(datasets: Datasets, dataset: UploadedDataset, number: int, wav: bytes, found: CheckedTake) -> Take:
     """Keeps a take as the clip of its sentence and replaces the previous one.
 
     Args:
@@ -95,9 +90,8 @@ def keep(
     sha256 = hashlib.sha256(wav).hexdigest()
     findings = tuple((one.kind, one.sentence) for one in found.findings)
     made = Take(
-        "kept", now(), f"{number:04d}-{sha256[:8]}", sha256, found.seconds, findings,
-        tuple(found.levels),
-    )  # fmt: skip
+        "kept", now(), f"{number:04d}-{sha256[:8]}", sha256, found.seconds, findings, tuple(found.levels)
+    )
     with changing(dataset):
         read_prompts(dataset).text(number)
         uploads.check_room(datasets, len(wav))
@@ -168,7 +162,13 @@ def _publish(dataset: UploadedDataset, takes: Mapping[int, Take]) -> None:
 def _row(number: int, text: str, take: Take) -> dict[str, Any]:
     kinds = [kind.replace("_", " ") for kind, _ in take.findings]
     return {
-        "name": take.name, "recording": f"sentence-{number}", "start": 0.0,
-        "seconds": take.seconds, "text": text, "worst": float(len(kinds)), "why": ", ".join(kinds),
-        "levels": list(take.levels), "sha256": take.sha256,
-    }  # fmt: skip
+        "name": take.name,
+        "recording": f"sentence-{number}",
+        "start": 0.0,
+        "seconds": take.seconds,
+        "text": text,
+        "worst": float(len(kinds)),
+        "why": ", ".join(kinds),
+        "levels": list(take.levels),
+        "sha256": take.sha256,
+    }

@@ -33,8 +33,6 @@ class TakeChecker:
         key = hashlib.sha256(told + data).hexdigest()
         if key not in self._known:
             async with self._places:
-                wav, line = await recordings.in_child(
-                    data, (*COMMAND, language, text), WALL_SECONDS
-                )
+                wav, line = await recordings.in_child(data, (*COMMAND, language, text), WALL_SECONDS)
             self._known[key] = wav, CheckedTake.model_validate(json.loads(line))
         return self._known[key]

@@ -101,14 +101,25 @@ def _sound(measured: dict[str, Any]) -> list[Finding]:
     found = []
     level, noise = measured["level_db"], measured["snr_db"]
     if level < samples.GOOD_LEVEL_DB:
-        found.append(("quiet", f"It is quiet ({level:.0f} dB). Come closer to the microphone, or "
-                      "raise its level."))  # fmt: skip
+        found.append(
+            ("quiet", f"It is quiet ({level:.0f} dB). Come closer to the microphone, or raise its level.")
+        )
     if noise < samples.GOOD_SNR_DB:
-        found.append(("noisy", f"The voice is only {noise:.0f} dB over the noise; the trained "
-                      "voice would learn the noise too. Record in a quiet room."))  # fmt: skip
+        found.append(
+            (
+                "noisy",
+                f"The voice is only {noise:.0f} dB over the noise; the trained "
+                "voice would learn the noise too. Record in a quiet room.",
+            )
+        )
     if (clipped := measured["clipped_share"]) > samples.MOST_CLIPPED:
-        found.append(("clipped", f"It is clipped ({clipped:.1%} of its samples). Lower the level "
-                      "of the microphone, or move away from it."))  # fmt: skip
+        found.append(
+            (
+                "clipped",
+                f"It is clipped ({clipped:.1%} of its samples). Lower the level "
+                "of the microphone, or move away from it.",
+            )
+        )
     return found
 
 
@@ -118,11 +129,17 @@ def _edges(levels: Array) -> list[Finding]:
     active = levels > max(loud + EDGE_DB, quiet + OVER_NOISE_DB)
     found = []
     if _in_a_row(active[:count]):
-        found.append(("cut_start", "It begins in the middle of speech. Wait half a second between "
-                      "starting the recording and reading."))  # fmt: skip
+        found.append(
+            (
+                "cut_start",
+                "It begins in the middle of speech. Wait half a second between "
+                "starting the recording and reading.",
+            )
+        )
     if _in_a_row(active[-count:]):
-        found.append(("cut_end", "It ends in the middle of speech. Wait half a second before "
-                      "stopping the recording."))  # fmt: skip
+        found.append(
+            ("cut_end", "It ends in the middle of speech. Wait half a second before stopping the recording.")
+        )
     return found
 
 
@@ -137,8 +154,13 @@ def _words(text: str, heard: str, language: str) -> list[Finding]:
     if not wanted or errors / len(wanted) <= MOST_WRONG:
         return []
     what = f"heard “{heard}”" if said else "heard no words"
-    return [("words", f"These are probably not the words of the sentence: the recogniser {what}. "
-             "Read it again, or keep it if you read it correctly.")]  # fmt: skip
+    return [
+        (
+            "words",
+            f"These are probably not the words of the sentence: the recogniser {what}. "
+            "Read it again, or keep it if you read it correctly.",
+        )
+    ]
 
 
 def words_in(text: str, language: str) -> list[str]:

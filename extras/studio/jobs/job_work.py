@@ -16,14 +16,7 @@ from typing import BinaryIO
 
 from extras.common.answers import error_words
 from extras.studio.settings import StudioSettings
-from extras.studio.training_jobs import (
-    JobFolder,
-    TrainingJob,
-    check_base,
-    dataset_folder,
-    now,
-    run_folder_of,
-)
+from extras.studio.training_jobs import JobFolder, TrainingJob, check_base, dataset_folder, now, run_folder_of
 from machine.parallel_process import ChildProcess
 from machine.process import module_command
 from machine.settings.types import flag_of
@@ -143,9 +136,11 @@ class Training:
             self._end("failed", code, text)
             return False
         self.job.write_state(
-            code=code, deaths=deaths, epoch=epoch,
+            code=code,
+            deaths=deaths,
+            epoch=epoch,
             message=f"{what} It was started again and resumes from its newest checkpoint.",
-        )  # fmt: skip
+        )
         return True
 
     def _run(self, verb: str, *arguments: str) -> tuple[int, str]:
@@ -209,10 +204,13 @@ def flags_of(job: TrainingJob, settings: TrainSettings) -> list[str]:
     asked = [f"{flag_of(name)}={value}" for name, value in job.settings.items()]
     load(asked, {}, None)
     return [
-        *asked, f"--dataset-dir={data}", "--dataset-format=auto",
+        *asked,
+        f"--dataset-dir={data}",
+        "--dataset-format=auto",
         f"--output-dir={run_folder_of(settings.output_dir, job.run).absolute()}",
-        "--resume=auto", "--tensorboard=off",
-    ]  # fmt: skip
+        "--resume=auto",
+        "--tensorboard=off",
+    ]
 
 
 def sentence_of(code: int, stderr: str) -> str:

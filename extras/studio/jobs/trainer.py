@@ -117,8 +117,7 @@ def _told_to_stop() -> Iterator[threading.Event]:
     """An event that SIGTERM and SIGINT set while the block runs; only in the main thread."""
     stopping = threading.Event()
     before = {
-        number: signal.signal(number, lambda *_: stopping.set())
-        for number in (signal.SIGTERM, signal.SIGINT)
+        number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
         yield stopping

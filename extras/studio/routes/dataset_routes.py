@@ -47,16 +47,19 @@ def list_datasets(state: Shared) -> schemas.DatasetList:
     datasets = state.part(Studio).datasets
     rows = [
         schemas.DatasetRow(
-            id=one.id, name=one.name, language=one.language, created=one.created,
-            recordings=len(uploads.recordings(one)), state=one.job.state,
+            id=one.id,
+            name=one.name,
+            language=one.language,
+            created=one.created,
+            recordings=len(uploads.recordings(one)),
+            state=one.job.state,
             read_aloud=is_read_aloud(one),
         )
         for one in datasets.all()
-    ]  # fmt: skip
+    ]
     space = DiskSpace(
-        used=uploads.used_bytes(datasets), most=datasets.most_bytes,
-        free=free_bytes(datasets.folder),
-    )  # fmt: skip
+        used=uploads.used_bytes(datasets), most=datasets.most_bytes, free=free_bytes(datasets.folder)
+    )
     return schemas.DatasetList(datasets=rows, space=space)
 
 
@@ -97,10 +100,13 @@ async def upload_recording(
     state: Shared,
     name: Annotated[
         str,
-        Query(min_length=1, max_length=schemas.MOST_FILE_NAME,
-              description="The name of the file. Its ending names the format."),
+        Query(
+            min_length=1,
+            max_length=schemas.MOST_FILE_NAME,
+            description="The name of the file. Its ending names the format.",
+        ),
     ],
-) -> schemas.RecordingRow:  # fmt: skip
+) -> schemas.RecordingRow:
     """Uploads a recording: the body is the file."""
     datasets = state.part(Studio).datasets
     kept, plain = datasets.find(dataset), visible_name(name)
@@ -126,9 +132,7 @@ async def put_text(
     dataset: str,
     request: Request,
     state: Shared,
-    kind: Annotated[
-        uploads.TextKind, Query(description="The format of the text, as a file ending.")
-    ] = "txt",
+    kind: Annotated[uploads.TextKind, Query(description="The format of the text, as a file ending.")] = "txt",
 ) -> schemas.DatasetText:
     """Sets the text of all recordings, in the order of their names, with or without times; at most
     4 MiB."""
@@ -171,9 +175,7 @@ async def stop_cut(dataset: str, state: Shared) -> schemas.CutRow:
 def list_clips(
     dataset: str,
     state: Shared,
-    order: Annotated[
-        schemas.ClipOrder, Query(description="worst: the most doubtful clips first.")
-    ] = "worst",
+    order: Annotated[schemas.ClipOrder, Query(description="worst: the most doubtful clips first.")] = "worst",
     offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
     limit: Annotated[int, Query(ge=1, le=clips.MOST_CLIPS)] = 20,
 ) -> schemas.ClipPage:
@@ -182,9 +184,7 @@ def list_clips(
 
 
 @router.patch("/{dataset}/clips/{clip}")
-def correct_clip(
-    dataset: str, clip: str, wanted: schemas.ClipRequest, state: Shared
-) -> schemas.ClipRow:
+def correct_clip(dataset: str, clip: str, wanted: schemas.ClipRequest, state: Shared) -> schemas.ClipRow:
     """Corrects the text of a clip, drops the clip or restores it. Training uses the correction from
     then on, and so does a later cut that contains the same clip."""
     kept = state.part(Studio).datasets.find(dataset)
@@ -215,10 +215,7 @@ def _recorded_language(given: str, more: Sequence[str]) -> str:
     known = sorted({*NAMES, *(one.lower().partition("-")[0] for one in more)})
     language = tag_of(given).lower()
     if not re.fullmatch(schemas.LOCALE, given) or language.partition("-")[0] not in known:
-        text = (
-            f"language is {shown(given)}. Use {', '.join(known)}, also with a region, such "
-            "as pt-br."
-        )
+        text = f"language is {shown(given)}. Use {', '.join(known)}, also with a region, such as pt-br."
         raise APIError(422, "invalid_request", text, param="language")
     return language
 
@@ -227,14 +224,17 @@ def _details(state: AppState, dataset: UploadedDataset) -> schemas.DatasetDetail
     text = uploads.text_of(dataset)
     summary = clips.summary(dataset)
     return schemas.DatasetDetails(
-        id=dataset.id, name=dataset.name, language=dataset.language, created=dataset.created,
+        id=dataset.id,
+        name=dataset.name,
+        language=dataset.language,
+        created=dataset.created,
         read_aloud=is_read_aloud(dataset),
         recordings=uploads.recordings(dataset),
         text=schemas.DatasetText(kind=text.suffix[1:], bytes=text.stat().st_size) if text else None,
         cut=_cut_row(state, dataset),
         train=_training(state, dataset) if summary["clips"].kept else None,
         **summary,
-    )  # fmt: skip
+    )
 
 
 def _cut_row(state: AppState, dataset: UploadedDataset) -> schemas.CutRow:

@@ -42,9 +42,7 @@ def list_prompts(dataset: str, state: Shared) -> schemas.PromptSheet:
 
 
 @router.put("/{dataset}/prompts")
-async def put_prompts(
-    dataset: str, wanted: schemas.PromptsRequest, state: Shared
-) -> schemas.PromptSheet:
+async def put_prompts(dataset: str, wanted: schemas.PromptsRequest, state: Shared) -> schemas.PromptSheet:
     """Gives an empty dataset sentences to read aloud: the built-in ones of its language, or those
     of your text."""
     kept = state.part(Studio).datasets.find(dataset)
@@ -52,8 +50,7 @@ async def put_prompts(
         texts = prompts.built_in(kept.language)
         if not texts:
             text = (
-                f"There are no built-in sentences for the language {kept.language}. Send a text of "
-                "your own."
+                f"There are no built-in sentences for the language {kept.language}. Send a text of your own."
             )
             raise APIError(422, "no_built_in_sentences", text, param="text")
         await asyncio.to_thread(recorded_takes.make_prompts, kept, "built_in", texts)
@@ -118,18 +115,21 @@ def _keep(
 def _sheet(dataset: UploadedDataset) -> schemas.PromptSheet:
     sheet, known = prompts.read_prompts(dataset), recorded_takes.read_takes(dataset)
     rows = [
-        _row(dataset, number, text, known.get(number))
-        for number, text in enumerate(sheet.texts, start=1)
+        _row(dataset, number, text, known.get(number)) for number, text in enumerate(sheet.texts, start=1)
     ]
     kept = [row for row in rows if row.state == "kept"]
     seconds = sum(row.seconds for row in kept)
     return schemas.PromptSheet(
-        source=sheet.source, language=dataset.language, prompts=rows, kept=len(kept),
-        skipped=sum(row.state == "skipped" for row in rows), kept_seconds=round(seconds, 3),
+        source=sheet.source,
+        language=dataset.language,
+        prompts=rows,
+        kept=len(kept),
+        skipped=sum(row.state == "skipped" for row in rows),
+        kept_seconds=round(seconds, 3),
         next=next((row.number for row in rows if row.state == "open"), None),
         recogniser=dataset.language.partition("-")[0] == _HEARD_LANGUAGE and can_hear_english(),
         more=what_more_brings(len(kept), seconds, sum(row.state == "open" for row in rows)),
-    )  # fmt: skip
+    )
 
 
 def _row(
@@ -137,14 +137,16 @@ def _row(
 ) -> schemas.PromptRow:
     name = take.name if take else ""
     return schemas.PromptRow(
-        number=number, text=text, state=take.state if take else "open",
+        number=number,
+        text=text,
+        state=take.state if take else "open",
         seconds=take.seconds if take else 0.0,
         findings=[
             schemas.TakeFinding.model_validate({"kind": kind, "sentence": sentence})
             for kind, sentence in (take.findings if take else ())
         ],
         sound=f"/v1/datasets/{dataset.id}/clips/{name}.wav" if name else None,
-    )  # fmt: skip
+    )
 
 
 def what_more_brings(kept: int, seconds: float, left: int) -> str:

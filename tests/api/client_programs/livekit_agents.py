@@ -15,9 +15,8 @@ async def main() -> None:
     async with http_context.open():
         for form in ("pcm", "mp3"):
             tts = openai.TTS(
-                base_url=f"{address}/v1", api_key="none", model="sotaque", voice="demo",
-                response_format=form,
-            )  # fmt: skip
+                base_url=f"{address}/v1", api_key="none", model="sotaque", voice="demo", response_format=form
+            )
             sound = b""
             async with tts.synthesize(text) as stream:
                 async for event in stream:

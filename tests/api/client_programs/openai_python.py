@@ -11,9 +11,7 @@ address, _, text, folder = sys.argv[1:]
 asked = {"model": "tts-1", "voice": "alloy", "input": text}
 client = OpenAI(base_url=f"{address}/v1", api_key="none")
 for form in ("wav", "pcm", "mp3", "flac", "opus", "aac"):
-    client.audio.speech.create(**asked, response_format=form).write_to_file(
-        Path(folder, f"whole.{form}")
-    )
+    client.audio.speech.create(**asked, response_format=form).write_to_file(Path(folder, f"whole.{form}"))
 
 
 async def stream() -> None:

@@ -55,9 +55,8 @@ async def main() -> None:
     Path(folder, "openai.pcm").write_bytes(await spoken(openai))
     async with aiohttp.ClientSession() as session:
         xtts = XTTSService(
-            aiohttp_session=session, base_url=address,
-            settings=XTTSService.Settings(voice="demo"),
-        )  # fmt: skip
+            aiohttp_session=session, base_url=address, settings=XTTSService.Settings(voice="demo")
+        )
         Path(folder, "xtts.pcm").write_bytes(await spoken(xtts))
 
 

@@ -336,12 +336,15 @@ def test_an_input_that_kills_is_one_text_with_one_voice_recording_and_cast():
     """A damaged recording must not refuse its text for every other voice."""
     first = SpeechStream(MICRO, recording="a" * 64, target=VoiceTarget("epoch 1", {}))
     others = [
-        replace(first, recording="b" * 64), replace(first, recording=None),
-        replace(first, target=VoiceTarget("epoch 2", {})), replace(first, target=None),
-        replace(first, cast={"anna": None}), replace(first, cast={"anna": "b" * 64}),
+        replace(first, recording="b" * 64),
+        replace(first, recording=None),
+        replace(first, target=VoiceTarget("epoch 2", {})),
+        replace(first, target=None),
+        replace(first, cast={"anna": None}),
+        replace(first, cast={"anna": "b" * 64}),
         replace(first, ask=replace(MICRO, text="No.")),
         replace(first, ask=replace(MICRO, language="pt")),
-    ]  # fmt: skip
+    ]
     assert len({stream.digest for stream in (first, *others)}) == 1 + len(others)
     same = replace(MICRO, text="  yes", seed=7, speed=1.5)
     assert replace(first, ask=same, caller="other").digest == first.digest

@@ -5,12 +5,7 @@ from typing import Any
 
 import pytest
 
-from api.engine.supervision import (
-    EngineCondition,
-    RestartHistory,
-    back_off,
-    place,
-)
+from api.engine.supervision import EngineCondition, RestartHistory, back_off, place
 from machine.devices.cuda_errors import DeviceFault
 from machine.devices.health import GpuHealth, OperationVerdict, Outcome
 from machine.devices.selection import Environment, Place
@@ -24,9 +19,8 @@ FRESH = RestartHistory()
 
 
 def condition(
-    found: Place, asked: ComputeConfig = AUTO, placed: Any = None, problem: str = "",
-    once: bool = True,
-) -> EngineCondition:  # fmt: skip
+    found: Place, asked: ComputeConfig = AUTO, placed: Any = None, problem: str = "", once: bool = True
+) -> EngineCondition:
     """An engine condition.
 
     placed: ONNX Runtime's report of its device, {} for a voice in torch. problem: used as its code
@@ -66,32 +60,46 @@ HINT = "DOCKER_RUNTIME=nvidia"
         (with_gpu(), "auto", dead(4), 701.0, "cuda:0", "", ""),
         # Deaths on the CPU do not count against the GPU.
         (with_gpu(), "auto", dead(9, "cpu"), 200.0, "cuda:0", "", ""),
-        (with_gpu("matrix_product", Outcome.STICKY), "auto", FRESH, 0.0, "cpu",
-         "gpu_failed_check", "it is bad"),
+        (
+            with_gpu("matrix_product", Outcome.STICKY),
+            "auto",
+            FRESH,
+            0.0,
+            "cpu",
+            "gpu_failed_check",
+            "it is bad",
+        ),
         # Bad FFTs: only the mel moves to the CPU.
         (with_gpu("fft", Outcome.DEGRADED), "auto", FRESH, 0.0, "cuda:0", "", ""),
         (CPU, "auto", FRESH, 0.0, "cpu", "", ""),
         (CPU, "cuda", FRESH, 0.0, "cpu", "device_refused", ""),
         (CPU, "cuda:3", FRESH, 0.0, "cpu", "device_refused", ""),
         # A container without access to the GPU: the message gives the missing line.
-        (replace(CPU, gpu_hint=f"Write {HINT} into .env."), "auto", FRESH, 0.0, "cpu",
-         "gpu_out_of_reach", HINT),
+        (
+            replace(CPU, gpu_hint=f"Write {HINT} into .env."),
+            "auto",
+            FRESH,
+            0.0,
+            "cpu",
+            "gpu_out_of_reach",
+            HINT,
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_next_child_computes_on_a_good_gpu_and_elsewhere_with_the_reason(
     machine, wish, happened, now, device, code, told
 ):
     asked = ComputeConfig(wish)
     found = place(machine, wish, happened, now)
     assert (found.value, found.code) == (device, code)
-    assert found.mel_device == ("cpu" if machine == with_gpu("fft", Outcome.DEGRADED)
-                                        else device)  # fmt: skip
+    assert found.mel_device == ("cpu" if machine == with_gpu("fft", Outcome.DEGRADED) else device)
     speaks = condition(found, asked, {})
     assert speaks.message and told in speaks.message
     assert speaks.placement == {
-        "device": device, "execution_provider": f"torch:{device.partition(':')[0]}",
+        "device": device,
+        "execution_provider": f"torch:{device.partition(':')[0]}",
         "requested_provider": "torch:cuda" if code or device != "cpu" else "torch:cpu",
-    }  # fmt: skip
+    }
 
 
 def test_what_children_died_of_is_left_out_on_the_gpu():
@@ -124,10 +132,9 @@ def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that():
         ({}, True, "", "", "ready", ""),
         ({}, True, "", "gpu_fault", "degraded", "gpu_fault"),
         ({"reason_code": "missing_library"}, True, "", "gpu_fault", "degraded", "missing_library"),
-        ({"reason_code": "missing_library"}, True, "voice_refused", "gpu_fault", "degraded",
-         "voice_refused"),
+        ({"reason_code": "missing_library"}, True, "voice_refused", "gpu_fault", "degraded", "voice_refused"),
     ],
-)  # fmt: skip
+)
 def test_of_several_reasons_the_code_is_that_of_the_voice_then_of_the_library_then_of_the_gpu(
     placed, once, problem, of_place, state, code
 ):
@@ -144,9 +151,7 @@ def test_where_onnx_runtime_computes_is_told_with_its_reason_or_that_of_the_gpu(
     told = condition(found, placed={"device": "cpu", "message": ""}).message
     assert found.reason.rstrip(".") in told
     asked = ComputeConfig("auto", backend="onnx")
-    assert condition(place(CPU, "auto", FRESH, 0.0), asked).placement["requested_provider"] == (
-        "onnx:cpu"
-    )
+    assert condition(place(CPU, "auto", FRESH, 0.0), asked).placement["requested_provider"] == ("onnx:cpu")
 
 
 def test_an_error_of_ours_is_no_fault_of_the_gpu():

@@ -144,9 +144,7 @@ def test_a_hang_is_ended(tmp_path, stopped):
     assert not Path(f"/proc/{child}").exists()
 
 
-@pytest.mark.parametrize(
-    ("word", "told"), [("!nan", (503, "not_finite")), ("!internal", (500, "internal"))]
-)
+@pytest.mark.parametrize(("word", "told"), [("!nan", (503, "not_finite")), ("!internal", (500, "internal"))])
 def test_what_may_be_the_process_is_told_and_the_service_tries_itself_at_once(service, word, told):
     spoken = service.state.engine.last_spoken
     assert refused(service.say(word)) == told

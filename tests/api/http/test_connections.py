@@ -191,9 +191,7 @@ def test_a_stream_ends_with_the_figures_that_a_whole_answer_begins_with(strict):
 
     head, _, streamed = spoken("pcm").partition(b"\r\n\r\n")
     assert b"\r\ntrailer: x-cut-pieces, x-faulty-pieces, x-respoken-pieces" in head
-    assert streamed.endswith(
-        b"0\r\nx-cut-pieces: 0\r\nx-faulty-pieces: 0\r\nx-respoken-pieces: 0\r\n\r\n"
-    )
+    assert streamed.endswith(b"0\r\nx-cut-pieces: 0\r\nx-faulty-pieces: 0\r\nx-respoken-pieces: 0\r\n\r\n")
     assert b"x-faulty-pieces: 0" in spoken("wav").partition(b"\r\n\r\n")[0]
     assert b"x-faulty-pieces: 0" not in spoken("pcm", b"1.0")
 

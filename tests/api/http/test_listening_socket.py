@@ -40,15 +40,16 @@ def test_what_is_no_address_of_this_machine_is_said_so(monkeypatch):
 
 def program(port: int, folder: Path) -> "subprocess.Popen[str]":
     command = [
-        sys.executable, "-c",
+        sys.executable,
+        "-c",
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from api.__main__ import main; sys.exit(main(sys.argv[1:]))",
-        f"--api-port={port}", f"--output-dir={folder / 'output'}", f"--voices-dir={folder / 'v'}",
-    ]  # fmt: skip
+        f"--api-port={port}",
+        f"--output-dir={folder / 'output'}",
+        f"--voices-dir={folder / 'v'}",
+    ]
     environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    return subprocess.Popen(
-        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_port_that_is_taken_is_named_by_its_setting():

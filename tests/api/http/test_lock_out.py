@@ -87,9 +87,12 @@ def test_a_caller_with_the_key_is_answered_within_two_seconds(tmp_path: Path, ad
 
     # Each call on a new connection.
     client = httpx.Client(
-        base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {KEY}"},
-        limits=httpx.Limits(max_keepalive_connections=0), timeout=10, trust_env=False,
-    )  # fmt: skip
+        base_url=f"http://127.0.0.1:{port}",
+        headers={"Authorization": f"Bearer {KEY}"},
+        limits=httpx.Limits(max_keepalive_connections=0),
+        timeout=10,
+        trust_env=False,
+    )
     with client, process(*command, port=port, folder=tmp_path):
         before = [call(client) for _ in range(10)]
         took = []

@@ -8,16 +8,14 @@ from api.gate import OriginRules, refuse_origin
 OPEN = OriginRules(has_key=False)
 CHAT = "http://chat.example:3000"
 LISTED = OriginRules(
-    has_key=False, origins=frozenset({CHAT, "http://localhost:8000"}),
-    hosts=frozenset({"nas.lan"}),
-)  # fmt: skip
+    has_key=False, origins=frozenset({CHAT, "http://localhost:8000"}), hosts=frozenset({"nas.lan"})
+)
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/145.0"
 
 
 def code(
-    rules: OriginRules, method: str, path: str = "/api/tts", host: str = "localhost:8005",
-    **sent: str,
-) -> str | None:  # fmt: skip
+    rules: OriginRules, method: str, path: str = "/api/tts", host: str = "localhost:8005", **sent: str
+) -> str | None:
     headers = {name.replace("_", "-"): value for name, value in sent.items()}
     refusal = refuse_origin(Headers({"host": host, **headers}), method, path == "/api/tts", rules)
     return refusal.code if refusal else None
@@ -34,9 +32,17 @@ def test_only_pages_that_are_named_may_change_anything(method):
 
 @pytest.mark.parametrize(
     "origin",
-    ["null", "https://chat.example:3000", "http://chat.example", "http://chat.example:30000",
-     "http://evil.chat.example:3000", f"{CHAT}.evil", "http://localhost:8000@evil", ""],
-)  # fmt: skip
+    [
+        "null",
+        "https://chat.example:3000",
+        "http://chat.example",
+        "http://chat.example:30000",
+        "http://evil.chat.example:3000",
+        f"{CHAT}.evil",
+        "http://localhost:8000@evil",
+        "",
+    ],
+)
 def test_an_origin_is_named_exactly(origin):
     assert code(LISTED, "POST", origin=origin) == ("foreign_origin" if origin else None)
     assert code(LISTED, "GET", origin=origin, sec_fetch_site="cross-site") == "foreign_origin"

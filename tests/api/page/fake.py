@@ -41,7 +41,8 @@ class Answers(BaseHTTPRequestHandler):
         if self.refused():
             return None
         answers = {
-            "/status": self.world.status, "/v1/runs": self.world.runs,
+            "/status": self.world.status,
+            "/v1/runs": self.world.runs,
             "/v1/runs/current/evaluation": self.world.details,
             "/v1/voices": lambda: {"voices": self.world.voices},
             "/v1/datasets": lambda: {"datasets": [], "space": {"used": 0, "most": 1, "free": 1}},
@@ -49,7 +50,7 @@ class Answers(BaseHTTPRequestHandler):
             "/v1/runs/current": lambda: {"bytes": 2_500_000, "frees": 2_500_000, "why_kept": "."},
             "/v1/books": lambda: {"books": [], "space": {"used": 0, "most": 1, "free": 1}},
             "/v1/models": lambda: {"object": "list", "data": [{"id": "sotaque", "licence": "MIT"}]},
-        }  # fmt: skip
+        }
         if path in self.world.answers:
             return self.json(self.world.answers[path])
         if path in answers:
@@ -65,9 +66,7 @@ class Answers(BaseHTTPRequestHandler):
         return self.problem(404, f"There is no {path}.")
 
     def sound(self, path: str) -> None:
-        if found := re.fullmatch(
-            r"/v1/runs/current/candidates/(\w+[\d.]*)/sentences/(\d+)\.wav", path
-        ):
+        if found := re.fullmatch(r"/v1/runs/current/candidates/(\w+[\d.]*)/sentences/(\d+)\.wav", path):
             return self.body(wav(speech(*sentence_of(found[1], int(found[2])))), "audio/wav")
         if re.fullmatch(r"/v1/voices/[\w%]+/preview\.wav", path):
             return self.body(wav(speech(3.0, 205)), "audio/wav")
@@ -88,10 +87,15 @@ class Answers(BaseHTTPRequestHandler):
         if self.path == "/v1/voices":
             self.world.uploads.append(body)
             name = re.search(rb'name="name"\r\n\r\n(.*?)\r\n', body)[1].decode()
-            voice = {"id": f"v{len(self.world.voices)}", "name": name, "origin": "upload",
-                     "created": "2026-01-02T03:04:05Z", "duration_seconds": 7.25,
-                     "preview": f"/v1/voices/v{len(self.world.voices)}/preview.wav",
-                     "quality": {"word": "usable", "remarks": ["It is quiet."]}}  # fmt: skip
+            voice = {
+                "id": f"v{len(self.world.voices)}",
+                "name": name,
+                "origin": "upload",
+                "created": "2026-01-02T03:04:05Z",
+                "duration_seconds": 7.25,
+                "preview": f"/v1/voices/v{len(self.world.voices)}/preview.wav",
+                "quality": {"word": "usable", "remarks": ["It is quiet."]},
+            }
             self.world.voices.append(voice)
             return self.json(voice)
         return self.speak(json.loads(body))

@@ -12,10 +12,12 @@ def browser_hearing(chromium: Any, said: Path) -> Iterator[Any]:
     browser = chromium.browser_type.launch(
         executable_path=shutil.which("chromium"),
         args=[
-            "--no-sandbox", "--use-fake-device-for-media-stream",
-            "--use-fake-ui-for-media-stream", f"--use-file-for-fake-audio-capture={said}",
+            "--no-sandbox",
+            "--use-fake-device-for-media-stream",
+            "--use-fake-ui-for-media-stream",
+            f"--use-file-for-fake-audio-capture={said}",
             "--host-resolver-rules=MAP speech.test 127.0.0.1",
         ],
-    )  # fmt: skip
+    )
     yield browser
     browser.close()

@@ -22,7 +22,6 @@ def node_tests(tests: Path, folder: Path, extra: str = "") -> None:
     shutil.copy(tests, folder / extra)
     (folder / "package.json").write_text('{"type": "module"}')
     done = subprocess.run(
-        [node, "--test", tests.name], cwd=folder / extra, capture_output=True, text=True,
-        timeout=60,
-    )  # fmt: skip
+        [node, "--test", tests.name], cwd=folder / extra, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -25,13 +25,16 @@ FOCUSED = """(() => {
 def full(world: World, opened: Open, **options: Any) -> Any:
     """A page in which every section shows something."""
     world.epochs = [
-        epoch(1, checkpoint_state="pruned"), epoch(2), epoch(3, checkpoint_state="damaged"),
+        epoch(1, checkpoint_state="pruned"),
+        epoch(2),
+        epoch(3, checkpoint_state="damaged"),
         epoch(4),
-    ]  # fmt: skip
+    ]
     world.promoted, world.state = 2, "degraded"
     world.message = "Asked for CUDA; there is no GPU, so the CPU speaks."
-    world.voices.append({"id": "v1", "name": "Anna", "origin": "upload", "created": "2026-01-02",
-                         "duration_seconds": 7.25})  # fmt: skip
+    world.voices.append(
+        {"id": "v1", "name": "Anna", "origin": "upload", "created": "2026-01-02", "duration_seconds": 7.25}
+    )
     page = opened(ready=desk.DESK, **options)
     page.click("#numbers summary")
     page.click("#speak summary")
@@ -94,8 +97,9 @@ def rectangles(page: Any, chosen: str) -> list[tuple[str, float, float, float, f
 
 def test_a_phone_has_targets_for_fingers_and_nothing_over_them(world, opened):
     page = full(world, opened, viewport=desk.PHONE, has_touch=True)
-    targets = ("button, select, summary, .check, textarea, input[type=number], input[type=text], "
-               "input[type=file]")  # fmt: skip
+    targets = (
+        "button, select, summary, .check, textarea, input[type=number], input[type=text], input[type=file]"
+    )
     assert len(rectangles(page, targets)) > 20 and desk.too_small(page, targets) == []
     desk.play(page)
     page.click("#play-output")
@@ -119,11 +123,27 @@ def test_all_of_it_by_keyboard(page, world):
         assert outlined, f"the focus cannot be seen on {name}"
         seen.append(name)
     order = [
-        "Skip to listening", "Speak", "Books", "text", "voice", "language", "say",
+        "Skip to listening",
+        "Speak",
+        "Books",
+        "text",
+        "voice",
+        "language",
+        "say",
         "Listen to epoch 3",
-        "Listen to epoch 2", "Serve epoch 2", "play-output", "play-reference", "position",
-        "switch", "loop", "match", "scale", "keep-output", "file", "name",
-    ]  # fmt: skip
+        "Listen to epoch 2",
+        "Serve epoch 2",
+        "play-output",
+        "play-reference",
+        "position",
+        "switch",
+        "loop",
+        "match",
+        "scale",
+        "keep-output",
+        "file",
+        "name",
+    ]
     assert [name for name in seen if name in order] == order
 
 
@@ -170,8 +190,15 @@ def test_words_are_only_words(world, opened):
     one = epoch(1)
     one["sample"] |= {"text": desk.EVIL, "reason": desk.EVIL, "device": desk.EVIL}
     world.epochs, world.message, world.state = [one], desk.EVIL, "degraded"
-    world.voices = [{"id": desk.EVIL, "name": desk.EVIL, "origin": "upload", "created": desk.EVIL,
-                     "duration_seconds": None}]  # fmt: skip
+    world.voices = [
+        {
+            "id": desk.EVIL,
+            "name": desk.EVIL,
+            "origin": "upload",
+            "created": desk.EVIL,
+            "duration_seconds": None,
+        }
+    ]
     page = opened(ready=desk.DESK)
     page.wait_for_selector("#voice-list li")
     for place in ("#desk-text", "#message", "#voice-list .name"):
@@ -184,8 +211,15 @@ def test_the_page_sets_no_markup_and_asks_nobody_else():
     folder = Path(__file__).parents[3] / "api" / "page"
     files = sorted(folder.iterdir())
     assert len(files) > 15
-    forbidden = ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(",
-                 "http://", "https://"]  # fmt: skip
+    forbidden = [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "http://",
+        "https://",
+    ]
     of_html = ["<style", "style=", " onclick", " onload", "<script>"]
     for file in files:
         text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")

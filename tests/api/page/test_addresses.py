@@ -6,9 +6,7 @@ from api.parts import PAGE, page_folders
 
 # An address of this host that begins at its root.
 ABSOLUTE = re.compile(r"""(?:href|src|action)=["']/|url\(["']?/|from ["']/|import\(["'`]/""")
-ASKING = re.compile(
-    r"\bfetch\(|XMLHttpRequest|new EventSource|new WebSocket|sendBeacon|location\.origin"
-)
+ASKING = re.compile(r"\bfetch\(|XMLHttpRequest|new EventSource|new WebSocket|sendBeacon|location\.origin")
 
 
 def test_no_address_of_the_page_begins_at_the_root_of_the_host():
@@ -20,8 +18,6 @@ def test_no_address_of_the_page_begins_at_the_root_of_the_host():
     ]
     assert len(files) > 20
     texts = {path.name: path.read_text(encoding="utf-8") for path in files}
-    assert {
-        name: ABSOLUTE.findall(text) for name, text in texts.items() if ABSOLUTE.search(text)
-    } == {}
+    assert {name: ABSOLUTE.findall(text) for name, text in texts.items() if ABSOLUTE.search(text)} == {}
     # `request` alone asks the service, and completes its paths.
     assert [name for name, text in texts.items() if ASKING.search(text)] == ["server.js"]

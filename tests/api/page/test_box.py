@@ -21,10 +21,7 @@ def test_what_was_said_is_kept_in_this_browser_and_comes_back(page, world):
     page.reload()
     says(page, "history-title", "History (2 texts)")
     page.click("#history-title")
-    assert page.locator("#history-list button").all_inner_texts() == [
-        "Good night.",
-        "Good morning.",
-    ]
+    assert page.locator("#history-list button").all_inner_texts() == ["Good night.", "Good morning."]
     page.click("#history-list button >> nth=1")
     assert page.input_value("#text") == "Good morning."
     assert page.input_value("[name=speed]") == "1.5"
@@ -123,10 +120,15 @@ def test_the_characters_are_counted_and_a_text_that_is_too_long_is_not_sent(page
 
 def add_voices(world, count: int) -> None:
     world.voices += [
-        {"id": f"v{number}", "name": f"Voice {number}", "origin": "upload", "created": None,
-         "duration_seconds": 7.25}
+        {
+            "id": f"v{number}",
+            "name": f"Voice {number}",
+            "origin": "upload",
+            "created": None,
+            "duration_seconds": 7.25,
+        }
         for number in range(1, count + 1)
-    ]  # fmt: skip
+    ]
 
 
 def test_of_many_voices_ten_are_shown_at_a_time_and_one_is_found_by_its_name(world, opened):

@@ -10,13 +10,20 @@ from api.parts import PAGE, page_folders
 GROUNDS = ("ground", "surface")
 # (text or edge, ground, the least contrast)
 PAIRS = [
-    *((text, ground, 4.5) for text in ("ink", "soft", "accent", "alarm", "slate")
-      for ground in (*GROUNDS, "sheet")),
-    ("on-accent", "accent", 4.5), ("on-accent", "accent-hover", 4.5), ("surface", "slate", 4.5),
-    ("ink", "accent-wash", 4.5), ("accent", "accent-wash", 4.5),
-    ("ink", "alarm-wash", 4.5), ("alarm", "alarm-wash", 4.5),
+    *(
+        (text, ground, 4.5)
+        for text in ("ink", "soft", "accent", "alarm", "slate")
+        for ground in (*GROUNDS, "sheet")
+    ),
+    ("on-accent", "accent", 4.5),
+    ("on-accent", "accent-hover", 4.5),
+    ("surface", "slate", 4.5),
+    ("ink", "accent-wash", 4.5),
+    ("accent", "accent-wash", 4.5),
+    ("ink", "alarm-wash", 4.5),
+    ("alarm", "alarm-wash", 4.5),
     *(("edge", ground, 3.0) for ground in GROUNDS),
-]  # fmt: skip
+]
 
 
 def themes() -> dict[str, dict[str, str]]:

@@ -68,8 +68,10 @@ def test_the_base_is_first_and_the_best_says_why(page):
     assert any(one.startswith("Voice 0.50 (0.44 to 0.56). Against the base") for one in facts)
     page.click("tr[data-candidate='epoch_3'] .epoch")
     facts = page.locator("#candidate-facts li").all_text_contents()
-    assert facts[:2] == ["Cannot be the best: Two of three sentences never end.",
-                         "It speaks 8 % slower than the person."]  # fmt: skip
+    assert facts[:2] == [
+        "Cannot be the best: Two of three sentences never end.",
+        "It speaks 8 % slower than the person.",
+    ]
 
 
 def test_a_pitch_further_from_the_persons_is_worse_in_words_and_by_its_sign(world, opened):
@@ -120,8 +122,10 @@ def test_the_meaning_of_a_figure_comes_with_pointer_and_focus_and_stands_as_text
     words.hover()
     assert page.evaluate(shown) == "visible"
     told = page.text_content("#tip-words")
-    assert told == ("How much of the text the sound follows (share; higher is better). "
-                    "The smallest measurable difference is 0.05.")  # fmt: skip
+    assert told == (
+        "How much of the text the sound follows (share; higher is better). "
+        "The smallest measurable difference is 0.05."
+    )
     page.click("#figures summary")
     assert told in page.text_content("#meanings")
     assert "Not measured: no recogniser is installed" in page.text_content("#meanings")
@@ -242,9 +246,7 @@ def test_a_blind_comparison_by_keyboard_alone(world, opened, tmp_path):
 
 def cast(page: Any) -> list[str]:
     """The ids of the votes that are marked."""
-    return page.eval_on_selector_all(
-        "#judgement [aria-pressed=true]", "all => all.map((o) => o.id)"
-    )
+    return page.eval_on_selector_all("#judgement [aria-pressed=true]", "all => all.map((o) => o.id)")
 
 
 @pytest.mark.parametrize("vote", ["a", "b"])
@@ -359,15 +361,14 @@ def test_a_run_without_an_evaluation_has_its_epochs_alone(world, opened):
     assert all(page.is_hidden(gone) for gone in ("#judged", "#pair", "#judgement"))
     assert page.is_visible("#epochs-table")
     assert not page.evaluate("document.getElementById('main').classList.contains('judged')")
-    assert (
-        page.text_content("#served") == "Serving epoch 3. A newer epoch replaces it automatically."
-    )
+    assert page.text_content("#served") == "Serving epoch 3. A newer epoch replaces it automatically."
 
 
 @desk.LOOKS
 def test_names_contrast_and_width(world, opened, width, scheme):
-    page = opened(ready=READY, color_scheme=scheme, has_touch=width < 400,
-                     viewport={"width": width, "height": 844})  # fmt: skip
+    page = opened(
+        ready=READY, color_scheme=scheme, has_touch=width < 400, viewport={"width": width, "height": 844}
+    )
     until(page, desk.WORKS)
     page.click("#figures summary")
     page.click("#notes summary")

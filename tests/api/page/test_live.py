@@ -65,9 +65,7 @@ def test_a_recording_that_could_not_be_read_is_asked_for_again(page, world):
 
 
 def test_promoting_changes_what_is_served_and_can_be_taken_back(page, world):
-    assert (
-        page.text_content("#served") == "Serving epoch 3. A newer epoch replaces it automatically."
-    )
+    assert page.text_content("#served") == "Serving epoch 3. A newer epoch replaces it automatically."
     assert page.is_hidden("#follow")
     page.click("tr[data-epoch='1'] button:has-text('Serve')")
     shows_serving(page, 1)
@@ -80,9 +78,7 @@ def test_promoting_changes_what_is_served_and_can_be_taken_back(page, world):
 
 
 def test_what_cannot_be_served_has_no_button_and_says_why(world, opened):
-    world.epochs = [
-        epoch(1, checkpoint_state="pruned"), epoch(2, checkpoint_state="damaged"), epoch(3),
-    ]  # fmt: skip
+    world.epochs = [epoch(1, checkpoint_state="pruned"), epoch(2, checkpoint_state="damaged"), epoch(3)]
     page = opened(ready="#epochs-table")
     page.wait_for_selector("tr[data-epoch='3']")
     for number, reason in ((1, "pruned"), (2, "damaged")):
@@ -94,8 +90,12 @@ def test_what_cannot_be_served_has_no_button_and_says_why(world, opened):
 def test_the_strip_says_what_runs_where_and_why(world, opened):
     world.state, world.message = "degraded", "Asked for CUDA; there is no GPU, so the CPU speaks."
     page = opened(ready="#message:not([hidden])")
-    for place, told in (("state", "Ready, not as configured"), ("fact-device", "CPU"),
-                        ("fact-provider", "torch"), ("message", world.message)):  # fmt: skip
+    for place, told in (
+        ("state", "Ready, not as configured"),
+        ("fact-device", "CPU"),
+        ("fact-provider", "torch"),
+        ("message", world.message),
+    ):
         assert page.text_content(f"#{place}") == told
     world.state, world.message = "ready", ""
     world.tell("status")

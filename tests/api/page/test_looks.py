@@ -90,32 +90,40 @@ def test_what_is_worse_is_marked_alike_in_every_column(worst, opened):
     page = opened(ready=JUDGED, viewport=DESKTOP)
     row = page.locator("tr[data-candidate='epoch_2']")
     assert row.locator(".mark").all_inner_texts() == ["▼ worse"] * 5
-    colours = row.locator(".mark").evaluate_all(
-        "all => all.map((one) => getComputedStyle(one).color)"
-    )
+    colours = row.locator(".mark").evaluate_all("all => all.map((one) => getComputedStyle(one).color)")
     assert len(set(colours)) == 1
     # A figure that is neither better nor worse has a third colour.
     colour = "getComputedStyle(document.querySelector('tr[data-candidate=epoch_2] .mark')).color"
     page.evaluate("document.querySelector('tr[data-candidate=epoch_2] .mark').className = 'mark'")
     plain = page.evaluate(colour)
-    page.evaluate(
-        "document.querySelector('tr[data-candidate=epoch_2] .mark').className = 'mark better'"
-    )
+    page.evaluate("document.querySelector('tr[data-candidate=epoch_2] .mark').className = 'mark better'")
     assert len({plain, page.evaluate(colour), colours[0]}) == 3
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 @pytest.mark.parametrize("name", ["W" * 60, "Dona Maria da Silva dos Santos " * 2])
 def test_a_long_voice_name_stays_in_its_card(world, opened, size, name):
-    world.voices = [{"id": "v9", "name": name, "origin": "upload", "duration_seconds": 6.0,
-                     "preview": "/v1/voices/v9/preview.wav", "quality": None}]  # fmt: skip
+    world.voices = [
+        {
+            "id": "v9",
+            "name": name,
+            "origin": "upload",
+            "duration_seconds": 6.0,
+            "preview": "/v1/voices/v9/preview.wav",
+            "quality": None,
+        }
+    ]
     page = opened(ready=DESK, viewport=size)
     page.wait_for_selector("#voice-list li")
     for place in ("fact-voice", "speaks-with"):
         page.evaluate(f"name => (document.getElementById('{place}').textContent = name)", name)
-    for part, card in (("#voice-list .name", "#voice-list"), ("#voice", "#speak"),
-                       ("#say", "#speak"), ("#speaks-with", "#speak"),
-                       ("#fact-voice", ".strip")):  # fmt: skip
+    for part, card in (
+        ("#voice-list .name", "#voice-list"),
+        ("#voice", "#speak"),
+        ("#say", "#speak"),
+        ("#speaks-with", "#speak"),
+        ("#fact-voice", ".strip"),
+    ):
         assert page.evaluate(inside(part, card)), part
     assert desk.outside(page, size["width"], "button, select, dd, p") == []
     # Shortened elsewhere, the name is complete in the list of voices.
@@ -134,8 +142,11 @@ def inside(part: str, card: str) -> str:
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_what_opens_has_a_triangle(opened, size):
     page = opened(ready=DESK, viewport=size, has_touch=size is PHONE)
-    shown = page.eval_on_selector_all("summary", """all => all
+    shown = page.eval_on_selector_all(
+        "summary",
+        """all => all
       .filter((one) => one.checkVisibility())
       .map((one) => getComputedStyle(one))
-      .map((style) => `${style.display} ${style.listStyleType}`)""")  # fmt: skip
+      .map((style) => `${style.display} ${style.listStyleType}`)""",
+    )
     assert len(shown) >= 4 and set(shown) == {"list-item disclosure-closed"}

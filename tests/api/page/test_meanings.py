@@ -44,9 +44,14 @@ def test_a_run_of_an_earlier_version_has_no_progress(world, opened):
 
 @pytest.mark.parametrize(
     ("state", "code", "banner"),
-    [("ready", "", False), ("starting", "starting", False), ("starting", "out_of_memory", True),
-     ("degraded", "gpu_failed_check", True), ("restarting", "gpu_fault", True)],
-)  # fmt: skip
+    [
+        ("ready", "", False),
+        ("starting", "starting", False),
+        ("starting", "out_of_memory", True),
+        ("degraded", "gpu_failed_check", True),
+        ("restarting", "gpu_fault", True),
+    ],
+)
 def test_an_ordinary_cpu_is_no_warning_and_a_fault_is_one(world, opened, state, code, banner):
     world.state, world.reason_code, world.message = state, code, CPU
     page = opened(ready="#desk-works:not([hidden])")

@@ -49,10 +49,12 @@ def recorded(page: Any, seconds: float) -> None:
 
 
 def kept_seconds(page: Any) -> float:
-    return float(page.evaluate(
-        "document.getElementById('trim-end').valueAsNumber"
-        " - document.getElementById('trim-start').valueAsNumber"
-    ))  # fmt: skip
+    return float(
+        page.evaluate(
+            "document.getElementById('trim-end').valueAsNumber"
+            " - document.getElementById('trim-start').valueAsNumber"
+        )
+    )
 
 
 def uploaded(world: World) -> np.ndarray:

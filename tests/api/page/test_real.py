@@ -60,10 +60,7 @@ class Service:
 
     def train(self) -> "subprocess.Popen[bytes]":
         return self.started(
-            "train",
-            f"--runs-dir={self.folder / 'runs'}",
-            f"--num-epochs={EPOCHS}",
-            "--tensorboard=off",
+            "train", f"--runs-dir={self.folder / 'runs'}", f"--num-epochs={EPOCHS}", "--tensorboard=off"
         )
 
     def said(self, program: str) -> str:
@@ -217,8 +214,9 @@ def test_a_run_that_was_evaluated_is_compared_and_heard(evaluated, service, open
 
 @desk.LOOKS
 def test_an_evaluated_run_can_be_shown(evaluated, service, open_page, width, scheme, tmp_path):
-    page = open_page(service.address, ready=JUDGED, color_scheme=scheme,
-                     viewport={"width": width, "height": 900})  # fmt: skip
+    page = open_page(
+        service.address, ready=JUDGED, color_scheme=scheme, viewport={"width": width, "height": 900}
+    )
     until(page, desk.WORKS)
     page.wait_for_timeout(500)
     picture(page, tmp_path, "page-evaluation", "desk")
@@ -226,8 +224,9 @@ def test_an_evaluated_run_can_be_shown(evaluated, service, open_page, width, sch
 
 @desk.LOOKS
 def test_it_can_be_shown(trained, service, open_page, width, scheme, tmp_path):
-    page = open_page(service.address, ready=desk.DESK, color_scheme=scheme,
-                     viewport={"width": width, "height": 900})  # fmt: skip
+    page = open_page(
+        service.address, ready=desk.DESK, color_scheme=scheme, viewport={"width": width, "height": 900}
+    )
     desk.speak(page, "The rain has stopped, and the boats go out again.")
     desk.seek(page, 0.9)
     page.mouse.move(0, 0)

@@ -136,8 +136,13 @@ def test_two_runs_are_compared_blind(service, open_page):
 
 @LOOKS
 def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, width):
-    page = opened(service, open_page, color_scheme=scheme, has_touch=width < 400,
-                  viewport={"width": width, "height": 844})  # fmt: skip
+    page = opened(
+        service,
+        open_page,
+        color_scheme=scheme,
+        has_touch=width < 400,
+        viewport={"width": width, "height": 844},
+    )
     assert faults(page, width, 60) == []
     if width < 400:
         assert too_small(page, "#runs :is(button, input, select, summary)") == []

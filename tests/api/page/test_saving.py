@@ -62,8 +62,14 @@ def test_another_format_is_the_same_request_once_more(spoken, world, tmp_path, f
     samples, rate = soundfile.read(io.BytesIO(content))
     assert len(samples) / rate == pytest.approx(2.4, abs=0.15) and abs(samples).max() > 0.1
     heard, kept = world.said
-    assert kept == {"model": "sotaque", "input": "Good morning.", "voice": "default", "seed": 7,
-                    "response_format": form, "stream": False}  # fmt: skip
+    assert kept == {
+        "model": "sotaque",
+        "input": "Good morning.",
+        "voice": "default",
+        "seed": 7,
+        "response_format": form,
+        "stream": False,
+    }
     assert heard["seed"] == kept["seed"] and world.spoken_with[0] == world.spoken_with[1]
     until(spoken, "!document.getElementById('keep-spoken').disabled")
     assert spoken.is_hidden("#speak-fault")

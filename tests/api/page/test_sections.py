@@ -62,9 +62,12 @@ def test_a_tablet_shows_every_column_and_serves(world, opened, width, is_judged)
     world.evaluation = evaluation() if is_judged else None
     page = opened(ready=DESK, viewport={"width": width, "height": 900})
     row = "tr[data-candidate=epoch_1]" if is_judged else "tr[data-epoch='1']"
-    labels = page.eval_on_selector_all(f"{row} td[data-label]", """all => all
+    labels = page.eval_on_selector_all(
+        f"{row} td[data-label]",
+        """all => all
       .filter((one) => one.checkVisibility() && one.getBoundingClientRect().right <= innerWidth)
-      .map((one) => one.dataset.label)""")  # fmt: skip
+      .map((one) => one.dataset.label)""",
+    )
     wanted = ["Failed", "Words", "Voice", "Rate", "Pitch", "Audio loss"]
     assert labels == (wanted if is_judged else ["Audio loss", "Similarity"])
     serve = page.locator(f"{row} button:has-text('Serve')")

@@ -18,9 +18,14 @@ from xtts.encoding import MEDIA_TYPES, RATE
 from xtts.text.languages import NAMES
 
 JUDGES = [
-    judges.WORDS, judges.WORD_ERRORS, judges.VOICE, judges.NATURALNESS, judges.RATE_DRIFT,
-    judges.PITCH_DRIFT, judges.PITCH_SPREAD,
-]  # fmt: skip
+    judges.WORDS,
+    judges.WORD_ERRORS,
+    judges.VOICE,
+    judges.NATURALNESS,
+    judges.RATE_DRIFT,
+    judges.PITCH_DRIFT,
+    judges.PITCH_SPREAD,
+]
 
 
 def constant(script: str, name: str) -> str:
@@ -48,10 +53,7 @@ def test_the_page_plays_and_records_at_the_rate_of_the_service():
 
 @pytest.mark.parametrize(
     ("script", "name", "value"),
-    [
-        ("speak.js", "MOST_CHARACTERS", MOST_CHARACTERS),
-        ("voices.js", "MOST_RECORDINGS", MOST_RECORDINGS),
-    ],
+    [("speak.js", "MOST_CHARACTERS", MOST_CHARACTERS), ("voices.js", "MOST_RECORDINGS", MOST_RECORDINGS)],
 )
 def test_a_limit_of_the_page_is_that_of_the_service(script, name, value):
     assert int(constant(script, name)) == value

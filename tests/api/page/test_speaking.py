@@ -4,18 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.api.page.desk import (
-    DESK,
-    DONE,
-    PHONE,
-    SECONDS,
-    add_voice,
-    outside,
-    say,
-    says,
-    speak,
-    until,
-)
+from tests.api.page.desk import DESK, DONE, PHONE, SECONDS, add_voice, outside, say, says, speak, until
 from tests.api.page.world import speech, wav
 
 pytestmark = pytest.mark.system
@@ -33,9 +22,13 @@ def test_a_sentence_is_heard_while_it_is_still_spoken_and_again(page, world):
     assert page.evaluate(SECONDS) == pytest.approx(2.4, abs=0.05)
     (said,) = world.said
     assert said == {
-        "model": "sotaque", "input": "Good morning.", "voice": "default",
-        "response_format": "pcm", "stream_format": "sse", "timestamp_granularities": ["word"],
-    }  # fmt: skip
+        "model": "sotaque",
+        "input": "Good morning.",
+        "voice": "default",
+        "response_format": "pcm",
+        "stream_format": "sse",
+        "timestamp_granularities": ["word"],
+    }
     page.click("#again")
     until(page, f"{SECONDS} > 0.2 && {SECONDS} < 2.3")
 
@@ -254,14 +247,20 @@ def test_speakers_and_styles_stand_with_their_person_and_speak(page, world):
     tree = """(list) => [...list.children].map((item) => [item.querySelector(".name").textContent,
       [...item.querySelectorAll(":scope ul .name")].map((name) => name.textContent)])"""
     assert page.eval_on_selector("#voice-list", tree)[1:] == [
-        ["kim", ["kim:calm"]], ["ben", []], ["Anna", ["anna : whisper"]], ["Eve", []]
-    ]  # fmt: skip
+        ["kim", ["kim:calm"]],
+        ["ben", []],
+        ["Anna", ["anna : whisper"]],
+        ["Eve", []],
+    ]
     assert page.locator("ul[aria-label='Styles of kim'] li").count() == 1
     offered = """(select) => [...select.children].map((one) => one.tagName === "OPTGROUP"
       ? [one.label, ...[...one.children].map((of) => of.text)] : one.text)"""
     assert page.eval_on_selector("#voice", offered)[1:-1] == [
-        ["kim", "kim", "kim:calm"], "ben", ["Anna", "Anna", "anna : whisper"], "Eve"
-    ]  # fmt: skip
+        ["kim", "kim", "kim:calm"],
+        "ben",
+        ["Anna", "Anna", "anna : whisper"],
+        "Eve",
+    ]
     for who in ("kim:calm", "ben", "v6"):
         page.select_option("#voice", who)
         speak(page, "Good morning.")

@@ -36,21 +36,32 @@ def epoch(number: int, **more: Any) -> dict[str, Any]:
     """One row of /v1/runs after `number` epochs of a run that learns well."""
     where = f"/v1/runs/current/epochs/{number}"
     sample = {
-        "output": f"{where}/output.wav", "reference": f"{where}/reference.wav", "text": TEXT,
-        "mode": "cpu_subprocess", "reason": "no GPU on this machine", "device": "cpu",
-        "seconds": 2.1, "audio_seconds": 3.0, "similarity": 0.5 + 0.4 * (1 - 0.7**number),
+        "output": f"{where}/output.wav",
+        "reference": f"{where}/reference.wav",
+        "text": TEXT,
+        "mode": "cpu_subprocess",
+        "reason": "no GPU on this machine",
+        "device": "cpu",
+        "seconds": 2.1,
+        "audio_seconds": 3.0,
+        "similarity": 0.5 + 0.4 * (1 - 0.7**number),
         "ending": "good",
         "words": [
             {"word": word.strip("."), "start_time": 0.25 * place, "end_time": 0.25 * (place + 1)}
             for place, word in enumerate(TEXT.split())
         ],
-    }  # fmt: skip
+    }
     made = {
-        "epoch": number, "step": 40 * number, "checkpoint": True, "verified": True,
+        "epoch": number,
+        "step": 40 * number,
+        "checkpoint": True,
+        "verified": True,
         "checkpoint_state": "whole",
-        "sample": sample, "validation_loss": 2 + 2 * 0.7**number, "is_best": False,
+        "sample": sample,
+        "validation_loss": 2 + 2 * 0.7**number,
+        "is_best": False,
         "is_served": False,
-    }  # fmt: skip
+    }
     return made | more
 
 
@@ -60,25 +71,44 @@ SENTENCES = (
     "Seven grey geese flew over the frozen lake.",
 )
 JUDGES = {
-    "words": {"unit": "share", "better": "higher", "absent": None,
-              "meaning": "How much of the text the sound follows."},
-    "voice": {"unit": "0 another voice, 1 the person", "better": "higher", "absent": None,
-              "meaning": "How near it is to the person."},
-    "rate_drift_percent": {"unit": "%", "better": "zero", "absent": None,
-                           "meaning": "How much faster than the person it speaks."},
-    "pitch_drift_percent": {"unit": "%", "better": "zero", "absent": None,
-                            "meaning": "How much higher than the person it speaks."},
-    "word_errors": {"unit": "share", "better": "lower", "absent": "no recogniser is installed",
-                    "meaning": "Words that a recogniser hears wrong."},
-}  # fmt: skip
+    "words": {
+        "unit": "share",
+        "better": "higher",
+        "absent": None,
+        "meaning": "How much of the text the sound follows.",
+    },
+    "voice": {
+        "unit": "0 another voice, 1 the person",
+        "better": "higher",
+        "absent": None,
+        "meaning": "How near it is to the person.",
+    },
+    "rate_drift_percent": {
+        "unit": "%",
+        "better": "zero",
+        "absent": None,
+        "meaning": "How much faster than the person it speaks.",
+    },
+    "pitch_drift_percent": {
+        "unit": "%",
+        "better": "zero",
+        "absent": None,
+        "meaning": "How much higher than the person it speaks.",
+    },
+    "word_errors": {
+        "unit": "share",
+        "better": "lower",
+        "absent": "no recogniser is installed",
+        "meaning": "Words that a recogniser hears wrong.",
+    },
+}
 
 
 def figure_of(mean: float, base: float | None, half: float) -> dict[str, Any]:
     """A judge's mean, and its difference from the base."""
     by = None
     if base is not None:
-        by = {"mean": mean - base, "low": mean - base - half, "high": mean - base + half,
-              "count": 3}  # fmt: skip
+        by = {"mean": mean - base, "low": mean - base - half, "high": mean - base + half, "count": 3}
     return {"mean": mean, "low": mean - half, "high": mean + half, "count": 3, "against_base": by}
 
 
@@ -95,38 +125,64 @@ def judged(number: int, share: float = 1.0, **more: Any) -> dict[str, Any]:
         "pitch_drift_percent": figure_of(-6.0 + 2.0 * strength, base and -6.0, 2.2),
     }
     made = {
-        "id": name if share == 1.0 else f"{name}_share_{share:g}", "kind": kind,
+        "id": name if share == 1.0 else f"{name}_share_{share:g}",
+        "kind": kind,
         "name": name.replace("_", " "),
-        "epoch": number, "share": 0.0 if kind == "base" else share,
+        "epoch": number,
+        "share": 0.0 if kind == "base" else share,
         "checkpoint_sha256": "" if kind == "base" else f"{number}" * 64,
-        "unfinished": 0, "cut": 0, "babbling": 0, "judges": judges,
+        "unfinished": 0,
+        "cut": 0,
+        "babbling": 0,
+        "judges": judges,
         "validation_loss": 2 + 2 * 0.7**number if kind == "epoch" else None,
-        "indistinguishable_from_base": kind == "base", "ruled_out": None, "remarks": [],
-        "is_best": False, "is_served": False, "can_speak": True,
-    }  # fmt: skip
+        "indistinguishable_from_base": kind == "base",
+        "ruled_out": None,
+        "remarks": [],
+        "is_best": False,
+        "is_served": False,
+        "can_speak": True,
+    }
     return made | more
 
 
 def evaluation(best: str = "epoch_2", **more: Any) -> dict[str, Any]:
     """An evaluation of the base, three epochs and a blend. Two sentences of epoch 3 never end."""
     candidates = [
-        judged(0), judged(1, indistinguishable_from_base=True), judged(2),
-        judged(3, unfinished=2, ruled_out="Two of three sentences never end.",
-               remarks=["Two of three sentences never end.",
-                        "It speaks 8 % slower than the person."]),
+        judged(0),
+        judged(1, indistinguishable_from_base=True),
+        judged(2),
+        judged(
+            3,
+            unfinished=2,
+            ruled_out="Two of three sentences never end.",
+            remarks=["Two of three sentences never end.", "It speaks 8 % slower than the person."],
+        ),
         judged(2, 0.5, can_speak=False),
-    ]  # fmt: skip
+    ]
     for one in candidates:
         one["is_best"] = one["id"] == best
     found = next(one for one in candidates if one["id"] == best)
     reason = f"{found['name'].capitalize()} is the best: nearest to the person."
-    verdict = {"candidate": best, "kind": found["kind"], "epoch": found["epoch"],
-               "share": found["share"], "advice": "", "indistinguishable_from_base": False,
-               "reason": reason}  # fmt: skip
-    return {"made_at": "2026-01-02T03:04:05Z", "language": "en", "sentence_set": "5" * 64,
-            "sentences": len(SENTENCES), "judges": JUDGES, "verdict": verdict,
-            "smallest_difference": {"words": 0.05, "voice": 0.06},
-            "candidates": candidates} | more  # fmt: skip
+    verdict = {
+        "candidate": best,
+        "kind": found["kind"],
+        "epoch": found["epoch"],
+        "share": found["share"],
+        "advice": "",
+        "indistinguishable_from_base": False,
+        "reason": reason,
+    }
+    return {
+        "made_at": "2026-01-02T03:04:05Z",
+        "language": "en",
+        "sentence_set": "5" * 64,
+        "sentences": len(SENTENCES),
+        "judges": JUDGES,
+        "verdict": verdict,
+        "smallest_difference": {"words": 0.05, "voice": 0.06},
+        "candidates": candidates,
+    } | more
 
 
 @dataclass
@@ -168,16 +224,30 @@ class World:
         for one in self.epochs:
             self.learn(one, noise)
         self.voices.append(
-            {"id": "default", "name": "Reference of the epoch", "created": None,
-             "duration_seconds": 4.8, "origin": "served"}
-        )  # fmt: skip
+            {
+                "id": "default",
+                "name": "Reference of the epoch",
+                "created": None,
+                "duration_seconds": 4.8,
+                "origin": "served",
+            }
+        )
 
     def learn(self, one: dict[str, Any], noise: np.random.Generator) -> None:
         for step in range(one["step"] - 39, one["step"] + 1):
             loss = 1.9 + 2.4 * 0.7 ** (step / 40) + noise.normal(0, 0.15)
-            row = {"kind": "train", "epoch": one["epoch"], "step": step, "audio_loss": loss,
-                   "progress": {"epochs": 5, "epoch_step": (step - 1) % 40 + 1, "epoch_steps": 40,
-                                "seconds_left": 15.0 * (200 - step)}}  # fmt: skip
+            row = {
+                "kind": "train",
+                "epoch": one["epoch"],
+                "step": step,
+                "audio_loss": loss,
+                "progress": {
+                    "epochs": 5,
+                    "epoch_step": (step - 1) % 40 + 1,
+                    "epoch_steps": 40,
+                    "seconds_left": 15.0 * (200 - step),
+                },
+            }
             self.records.append(row)
         last = {"epoch": one["epoch"], "step": one["step"], "audio_loss": one["validation_loss"]}
         self.records.append({"kind": "validation", **last})
@@ -203,42 +273,64 @@ class World:
 
     def status(self) -> dict[str, Any]:
         return {
-            "device": "cpu", "execution_provider": "torch", "requested_provider": "auto",
-            "message": self.message, "reason_code": self.reason_code,
-            "voice_reason": "the newest epoch", "state": self.state, "ready": True,
+            "device": "cpu",
+            "execution_provider": "torch",
+            "requested_provider": "auto",
+            "message": self.message,
+            "reason_code": self.reason_code,
+            "voice_reason": "the newest epoch",
+            "state": self.state,
+            "ready": True,
             "voice": f"epoch {self.served['epoch']}" if self.served else "demo",
-            "queue": {"waiting": 0, "slots": 4, "speaking": self.speaking}, "licence": "MIT",
-            "version": "0.2.0", "languages": self.languages,
-            "formats": self.formats, "extras": self.extras,
-        }  # fmt: skip
+            "queue": {"waiting": 0, "slots": 4, "speaking": self.speaking},
+            "licence": "MIT",
+            "version": "0.2.0",
+            "languages": self.languages,
+            "formats": self.formats,
+            "extras": self.extras,
+        }
 
     def details(self) -> dict[str, Any]:
         """The answer of /v1/runs/current/evaluation."""
         told = []
         for one in self.evaluation["candidates"]:
             where = f"/v1/runs/current/candidates/{one['id']}/sentences"
-            told.append({"id": one["id"], "name": one["name"], "sentences": [
-                {"text": text, "source": "built_in", "seed": 0, "seconds": 2.0,
-                 "expected_seconds": 2.1, "outcome": "finished", "sound": f"{where}/{number}.wav",
-                 "judges": {"words": 0.6, "voice": None}}
-                for number, text in enumerate(SENTENCES)
-            ]})  # fmt: skip
+            told.append(
+                {
+                    "id": one["id"],
+                    "name": one["name"],
+                    "sentences": [
+                        {
+                            "text": text,
+                            "source": "built_in",
+                            "seed": 0,
+                            "seconds": 2.0,
+                            "expected_seconds": 2.1,
+                            "outcome": "finished",
+                            "sound": f"{where}/{number}.wav",
+                            "judges": {"words": 0.6, "voice": None},
+                        }
+                        for number, text in enumerate(SENTENCES)
+                    ],
+                }
+            )
         return {"made_at": self.evaluation["made_at"], "candidates": told}
 
     def runs(self) -> dict[str, Any]:
         served = self.served
         best = min(self.epochs, key=lambda one: one["validation_loss"], default=None)
         rows = [
-            one
-            | {
-                "is_best": one is best,
-                "is_served": bool(served and one["epoch"] == served["epoch"]),
-            }
+            one | {"is_best": one is best, "is_served": bool(served and one["epoch"] == served["epoch"])}
             for one in self.epochs
         ]
-        run = {"id": "current", "path_name": "output", "created": "2026-01-02T03:04:05Z",
-               "epochs": rows, "training": self.training,
-               "minutes": 3.5}  # fmt: skip
+        run = {
+            "id": "current",
+            "path_name": "output",
+            "created": "2026-01-02T03:04:05Z",
+            "epochs": rows,
+            "training": self.training,
+            "minutes": 3.5,
+        }
         found = {"runs": [run], "served": served, "promoted": self.promoted is not None}
         if self.evaluation is not None:
             for one in self.evaluation["candidates"]:

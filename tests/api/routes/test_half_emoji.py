@@ -47,26 +47,23 @@ def test_half_an_emoji_in_any_other_field_is_no_fault_of_the_service(shared_serv
 
 @pytest.mark.parametrize("name", ["\\ud83d", "Anna\\ud83d"])
 @pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("PATCH", "/v1/voices/default"),
-        ("PATCH", "/v1/voices/0123456789ab"),
-    ],
+    ("method", "path"), [("PATCH", "/v1/voices/default"), ("PATCH", "/v1/voices/0123456789ab")]
 )
 def test_half_an_emoji_in_a_name_is_no_fault_of_the_service(shared_service, method, path, name):
     answer = shared_service.client.request(
-        method, path, content=f'{{"name": "{name}"}}',
-        headers={"content-type": "application/json"},
-    )  # fmt: skip
+        method, path, content=f'{{"name": "{name}"}}', headers={"content-type": "application/json"}
+    )
     assert answer.status_code < 500, answer.text
 
 
 def test_half_an_emoji_as_the_name_of_a_field_is_no_fault_of_the_service(shared_service):
     for path in ("/v1/audio/speech", "/v1/voices/default"):
         answer = shared_service.client.request(
-            "PATCH" if "voices" in path else "POST", path, content='{"\\ud83d": "\\ud83d"}',
+            "PATCH" if "voices" in path else "POST",
+            path,
+            content='{"\\ud83d": "\\ud83d"}',
             headers={"content-type": "application/json"},
-        )  # fmt: skip
+        )
         assert 400 <= answer.status_code < 500, (path, answer.text)
 
 
@@ -91,8 +88,6 @@ def test_half_an_emoji_in_a_new_name_is_left_out(shared_service):
         path, content='{"name": "Hal\\ud83df"}', headers={"content-type": "application/json"}
     )
     assert renamed.json().get("name") == "Half", renamed.text
-    nobody = client.patch(
-        path, content='{"name": "\\ud83d"}', headers={"content-type": "application/json"}
-    )
+    nobody = client.patch(path, content='{"name": "\\ud83d"}', headers={"content-type": "application/json"})
     assert nobody.status_code == 422
     client.delete(path).raise_for_status()

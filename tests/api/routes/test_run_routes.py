@@ -189,9 +189,7 @@ def test_only_one_promotion_is_kept(service, output, tmp_path):
     assert kept.parents[1].stat().st_ino == folder
 
 
-def test_without_room_for_it_a_promotion_is_served_and_said_to_be_in_danger(
-    service, tmp_path, monkeypatch
-):
+def test_without_room_for_it_a_promotion_is_served_and_said_to_be_in_danger(service, tmp_path, monkeypatch):
     monkeypatch.setattr("api.runs.promotion.os.link", fail_with(errno.ENOSPC))
     monkeypatch.setattr("api.runs.promotion.replace_file", fail_with(errno.ENOSPC))
     answer = promoted(service, 1)
@@ -226,9 +224,8 @@ def test_samples_come_whole_and_in_ranges(service, output):
     answer = service.client.get(path)
     assert answer.content == data and answer.headers["content-type"] == "audio/wav"
     part, behind, nonsense = (
-        service.client.get(path, headers={"range": f"bytes={one}"}) for one in
-        ("10-19", "9999999-", "x")
-    )  # fmt: skip
+        service.client.get(path, headers={"range": f"bytes={one}"}) for one in ("10-19", "9999999-", "x")
+    )
     assert part.status_code == 206 and part.content == data[10:20]
     assert refusal(behind)[:2] == (416, "range_not_satisfiable")
     assert behind.headers["content-range"] == f"bytes */{len(data)}"
@@ -247,9 +244,12 @@ def test_a_wav_that_goes_while_it_is_asked_for_is_not_there(tmp_path):
 
 def test_what_is_not_there_is_404_without_a_path(service):
     for path in (
-        "/v1/runs/nothing/epochs/1/output.wav", "/v1/runs/current/epochs/99/output.wav",
-        "/v1/runs/nothing/metrics", "/v1/nothing", "/page/..%2f..%2fsettings.py",
-    ):  # fmt: skip
+        "/v1/runs/nothing/epochs/1/output.wav",
+        "/v1/runs/current/epochs/99/output.wav",
+        "/v1/runs/nothing/metrics",
+        "/v1/nothing",
+        "/page/..%2f..%2fsettings.py",
+    ):
         answer = service.client.get(path)
         assert refusal(answer)[0] == 404, path
         assert str(Path(__file__).parents[3]) not in answer.text and "Traceback" not in answer.text

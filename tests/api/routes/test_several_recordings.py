@@ -44,10 +44,15 @@ def heard(service: Running, voice: dict[str, Any]) -> tuple[np.ndarray, int]:
 
 def kept(service: Running) -> list[str]:
     folder = service.state.voices.folder
-    return sorted(
-        str(path.relative_to(folder)) for path in folder.rglob("*")
-        if path.is_file() and path.name != ".lock"
-    ) if folder.is_dir() else []  # fmt: skip
+    return (
+        sorted(
+            str(path.relative_to(folder))
+            for path in folder.rglob("*")
+            if path.is_file() and path.name != ".lock"
+        )
+        if folder.is_dir()
+        else []
+    )
 
 
 @pytest.fixture
@@ -80,12 +85,9 @@ def test_several_recordings_are_one_voice_in_which_each_is_heard(service, count)
     assert len(samples) / rate == pytest.approx(voice["duration_seconds"], abs=0.01)
     # Each recording has its turn in the first ten seconds.
     turn = (2.0 if count <= 5 else 1.0) * rate
-    loudest = [
-        float(np.abs(samples[int(n * turn) : int((n + 1) * turn)]).max()) for n in range(count)
-    ]
+    loudest = [float(np.abs(samples[int(n * turn) : int((n + 1) * turn)]).max()) for n in range(count)]
     whole = float(np.abs(speech(4.0)).max())
-    assert np.allclose([one / whole for one in loudest], [1 - 0.05 * n for n in range(count)],
-                       atol=0.03)  # fmt: skip
+    assert np.allclose([one / whole for one in loudest], [1 - 0.05 * n for n in range(count)], atol=0.03)
     assert len(kept(service)) == count + 2
     assert service.say("hello", voice="Anna").status_code == 200
     assert service.client.delete(f"/v1/voices/{voice['id']}").status_code == 204
@@ -112,8 +114,7 @@ def test_eleven_recordings_are_refused_also_with_those_that_are_there(service):
 def test_a_bad_third_refuses_all_and_is_named(service, bad, words):
     voice = upload(service, take(0)).json()
     before = kept(service)
-    for answer in (sent(service, take(1), take(2), bad),
-                   added(service, voice, take(1), take(2), bad)):  # fmt: skip
+    for answer in (sent(service, take(1), take(2), bad), added(service, voice, take(1), take(2), bad)):
         assert answer.status_code == 422
         detail = answer.json()["detail"]
         assert detail.startswith("Recording 3 ('3.wav'): ") and words in detail

@@ -32,12 +32,7 @@ INVALID, NO_VOICE = (422, "invalid_request"), (404, "no_voice")
     [
         ({}, INVALID, "input", "input is missing."),
         ({"input": ""}, INVALID, "input", "input should have at least 1 character, not 0."),
-        (
-            {"input": "x" * 4097},
-            INVALID,
-            "input",
-            "should have at most 4096 characters, not 4,097.",
-        ),
+        ({"input": "x" * 4097}, INVALID, "input", "should have at most 4096 characters, not 4,097."),
         ({"input": 5}, INVALID, "input", "input should be a valid string, not 5."),
         ({"input": None}, INVALID, "input", ""),
         ({"input": "!refuse"}, (422, "refused"), None, ""),
@@ -46,12 +41,7 @@ INVALID, NO_VOICE = (422, "invalid_request"), (404, "no_voice")
         ({"temperature": "hot"}, INVALID, "temperature", "should be a valid number, not 'hot'."),
         ({"seed": -1}, INVALID, "seed", "seed should be greater than or equal to 0, not -1."),
         ({"seed": 1.5}, INVALID, "seed", "seed should be a valid integer, not 1.5."),
-        (
-            {"response_format": "midi"},
-            INVALID,
-            "response_format",
-            f"should be {FORMATS}, not 'midi'.",
-        ),
+        ({"response_format": "midi"}, INVALID, "response_format", f"should be {FORMATS}, not 'midi'."),
         ({"language": "tlh"}, (400, "language_unsupported"), "language", "voice speaks en, pt."),
         ({"lang_code": "tlh"}, (400, "language_unsupported"), "lang_code", "is 'tlh'"),
         ({"model": 5}, INVALID, "model", ""),
@@ -108,8 +98,18 @@ def test_sixteen_at_once_and_none_is_mixed(tmp_path):
 
 
 def test_head_is_get_without_a_body(shared_service):
-    for path in ("/", "/livez", "/status", "/v1/voices", "/v1/models", "/v1/runs", "/nothing",
-                 "/openapi.json", "/page/page.js", "/v1/audio/speech"):  # fmt: skip
+    for path in (
+        "/",
+        "/livez",
+        "/status",
+        "/v1/voices",
+        "/v1/models",
+        "/v1/runs",
+        "/nothing",
+        "/openapi.json",
+        "/page/page.js",
+        "/v1/audio/speech",
+    ):
         head, got = shared_service.client.head(path), shared_service.client.get(path)
         assert (head.status_code, head.content) == (got.status_code, b""), path
         assert head.headers["content-type"] == got.headers["content-type"]
@@ -186,9 +186,7 @@ def test_a_client_that_takes_nothing_is_let_go_without_an_error(monkeypatch, cap
     """Its slot is freed, and the log has a line instead of a traceback."""
     monkeypatch.setattr("api.speech.speaking._SEND_SECONDS", 0.05)
     cancelled: list[SpeechStream] = []
-    state = SimpleNamespace(
-        engine=SimpleNamespace(cancel=cancelled.append), metrics=ServiceMetrics()
-    )
+    state = SimpleNamespace(engine=SimpleNamespace(cancel=cancelled.append), metrics=ServiceMetrics())
     spoken = SpeechStream(SynthesisRequest("x", "en"))
     spoken.put(b"\0\0")
 
@@ -200,7 +198,5 @@ def test_a_client_that_takes_nothing_is_let_go_without_an_error(monkeypatch, cap
         await asyncio.sleep(60)
         return {"type": "http.disconnect"}
 
-    asyncio.run(
-        SpeechResponse(spoken, SoundForm("pcm", "stream"), state)({"type": "http"}, receive, send)
-    )  # type: ignore[arg-type]
+    asyncio.run(SpeechResponse(spoken, SoundForm("pcm", "stream"), state)({"type": "http"}, receive, send))  # type: ignore[arg-type]
     assert cancelled == [spoken] and "read nothing for 0.05 s" in caplog.text

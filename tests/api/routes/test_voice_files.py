@@ -34,8 +34,10 @@ def sent(service: Running, path: Path, **query: object):
 
 def left(service: Running) -> set[str]:
     """The files in VOICES_DIR."""
-    return {str(one.relative_to(service.state.settings.voices_dir))
-            for one in files_in(service.state.settings.voices_dir)}  # fmt: skip
+    return {
+        str(one.relative_to(service.state.settings.voices_dir))
+        for one in files_in(service.state.settings.voices_dir)
+    }
 
 
 def spoken(service: Running, voice: str) -> bytes:
@@ -58,9 +60,7 @@ def test_an_imported_voice_is_listed_heard_and_deleted(service, tmp_path):
     assert sent(service, path).json()["id"] == "Anna-2"
     assert sent(service, path, name="Bea").json()["id"] == "Bea"
     assert sent(service, path, name="Bea", replace=True).json()["id"] == "Bea"
-    assert rows(service) == {
-        "default": "served", "Anna": "imported", "Anna-2": "imported", "Bea": "imported"
-    }  # fmt: skip
+    assert rows(service) == {"default": "served", "Anna": "imported", "Anna-2": "imported", "Bea": "imported"}
     assert service.client.get("/v1/voices/anna").json()["id"] == "Anna"
     assert service.client.get("/v1/voices/Anna/preview.wav").content[:4] == b"RIFF"
     assert service.client.patch("/v1/voices/Anna", json={"name": "x"}).status_code == 409
@@ -106,9 +106,7 @@ def test_a_run_is_sent_by_the_verb_that_exports_it(service, tmp_path):
     service.wait_until(lambda: "current" in service.state.follower.runs, 20)
     answer = service.client.get("/v1/runs/current/file?reference=false&adapter=true")
     assert answer.status_code == 200, answer.text
-    assert answer.text.split() == [
-        f"--output-dir={tmp_path / 'output'}", "--no-reference", "--adapter"
-    ]  # fmt: skip
+    assert answer.text.split() == [f"--output-dir={tmp_path / 'output'}", "--no-reference", "--adapter"]
     assert answer.headers["content-disposition"] == 'attachment; filename="current.sotaque"'
     assert "--adapter" not in service.client.get("/v1/runs/current/file").text
     assert service.client.get("/v1/runs/none/file").status_code == 404
@@ -192,9 +190,7 @@ def test_voice_names_a_file(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["nova", "default", "Alloy"])
 def test_a_file_with_a_reserved_name_gets_a_number(service, tmp_path, name):
-    path = voice_file(
-        tmp_path / "a.sotaque", replace(MADE, name=name, base=Base("demo", DEMO_SHA256))
-    )
+    path = voice_file(tmp_path / "a.sotaque", replace(MADE, name=name, base=Base("demo", DEMO_SHA256)))
     answer = sent(service, path)
     assert answer.status_code == 201 and answer.json()["name"] == f"{name}-2"
     assert service.client.delete(f"/v1/voices/{answer.json()['id']}").status_code == 204

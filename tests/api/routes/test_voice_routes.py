@@ -47,13 +47,14 @@ ID3 = b"ID3\x04\0\0\0\0\0\x14" + bytes(20)
 
 @pytest.mark.parametrize(
     "recording",
-    [*(stereo(format=form) for form in ("FLAC", "OGG", "MP3", "AIFF", "CAF", "RF64")),
-     *(stereo(format=form, subtype="PCM_16") for form in ("AU", "W64")),
-     *(stereo(subtype=form) for form in ("FLOAT", "PCM_24")),
-     lambda: ID3 + file_of(speech(), format="MP3")],
-    ids=["flac", "ogg", "mp3", "aiff", "caf", "rf64", "au", "w64", "float", "24 bit",
-         "mp3 with a tag"],
-)  # fmt: skip
+    [
+        *(stereo(format=form) for form in ("FLAC", "OGG", "MP3", "AIFF", "CAF", "RF64")),
+        *(stereo(format=form, subtype="PCM_16") for form in ("AU", "W64")),
+        *(stereo(subtype=form) for form in ("FLOAT", "PCM_24")),
+        lambda: ID3 + file_of(speech(), format="MP3"),
+    ],
+    ids=["flac", "ogg", "mp3", "aiff", "caf", "rf64", "au", "w64", "float", "24 bit", "mp3 with a tag"],
+)
 def test_other_forms_are_read_too(shared_service, recording):
     answer = upload(shared_service, recording())
     assert answer.status_code == 201, answer.text
@@ -123,10 +124,16 @@ def test_a_file_is_needed_and_not_more_than_is_allowed(shared_service):
 
 @settings(max_examples=150)
 @given(
-    st.sampled_from([b"RIFF", b"RIFX", b"RF64"]), st.integers(0, 2**32 - 1), st.integers(0, 65535),
-    st.integers(0, 65535), st.integers(0, 2**32 - 1), st.integers(0, 64), st.integers(0, 2**32 - 1),
-    st.binary(max_size=200), st.booleans(),
-)  # fmt: skip
+    st.sampled_from([b"RIFF", b"RIFX", b"RF64"]),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 65535),
+    st.integers(0, 65535),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 64),
+    st.integers(0, 2**32 - 1),
+    st.binary(max_size=200),
+    st.booleans(),
+)
 def test_a_wav_header_of_any_kind_is_a_recording_or_a_sentence(
     magic, riff, form, channels, rate, bits, size, rest, data_first
 ):
@@ -156,8 +163,9 @@ def test_deleting_a_voice_deletes_its_latents_of_every_model(tmp_path):
     gone, stays = voices.add("x", RECORDING), voices.add("y", OTHER)
     latents = [
         latents_file.path_of(voices.latents, weights, voice.sha256)
-        for voice in (gone, stays) for weights in ("a" * 64, "b" * 64)
-    ]  # fmt: skip
+        for voice in (gone, stays)
+        for weights in ("a" * 64, "b" * 64)
+    ]
     # An earlier version kept them side by side, without their owner.
     for path in (*latents, old := voices.latents / f"{'c' * 64}.safetensors"):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,11 +21,17 @@ def main() -> int:
         print("There is nothing in /some/where.", file=sys.stderr)
         return 2
     if given.verb == "check":
-        print(json.dumps({
-            "clips": 9, "minutes": 0.5, "validation_clips": 1,
-            "refused": [{"clip": "a", "seen": "0.1 s", "allowed": "0.5 to 11 s"}],
-            "suspects": [{"clip": "tape-0001", "severity": 2.5, "reasons": " ".join(rest)}],
-        }))  # fmt: skip
+        print(
+            json.dumps(
+                {
+                    "clips": 9,
+                    "minutes": 0.5,
+                    "validation_clips": 1,
+                    "refused": [{"clip": "a", "seen": "0.1 s", "allowed": "0.5 to 11 s"}],
+                    "suspects": [{"clip": "tape-0001", "severity": 2.5, "reasons": " ".join(rest)}],
+                }
+            )
+        )
         return 0
     if given.to.suffix == ".sotaque":
         given.to.write_text(" ".join(rest), encoding="utf-8")

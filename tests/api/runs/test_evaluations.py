@@ -95,13 +95,18 @@ def test_nothing_outside_the_run_is_served_whatever_its_evaluation_says(service,
     link = output / "samples" / "link.wav"
     link.symlink_to(secret)
     one = candidate(output, "epoch", 1, 1.0)
-    paths = ["../secret.wav", str(secret), "samples/link.wav", "evaluation.json", "a\0b.wav",
-             "x" * 5000 + ".wav", "samples/../samples/epoch_1_output.wav"]  # fmt: skip
+    paths = [
+        "../secret.wav",
+        str(secret),
+        "samples/link.wav",
+        "evaluation.json",
+        "a\0b.wav",
+        "x" * 5000 + ".wav",
+        "samples/../samples/epoch_1_output.wav",
+    ]
     said = [replace(one.sentences[0], wav=path) for path in paths]
     write_evaluated(output, None, replace(one, sentences=said))
-    service.wait_until(
-        lambda: service.state.follower.runs["current"].evaluation.verdict is None, 10
-    )
+    service.wait_until(lambda: service.state.follower.runs["current"].evaluation.verdict is None, 10)
     details = service.client.get("/v1/runs/current/evaluation").json()["candidates"][1]
     sounds = [one["sound"] for one in details["sentences"]]
     assert sounds == [None] * 6 + [f"{CANDIDATES}/epoch_1/sentences/6.wav"]

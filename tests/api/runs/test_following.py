@@ -77,9 +77,7 @@ def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(servic
     service.wait_until(lambda: "train evaluate` writes it" in service.state.follower.reason, 10)
     assert "speaks instead" in service.state.follower.reason
     with locked(RunFolder(output)):
-        reason = (
-            "epoch 2 at 50%, is written when the run ends. Epoch 2, which is part of that blend"
-        )
+        reason = "epoch 2 at 50%, is written when the run ends. Epoch 2, which is part of that blend"
         service.wait_until(lambda: reason in service.state.follower.reason, 10)
     assert served(service)["candidate"] == "epoch_2"
     assert not row(service, "epoch_2_share_0.5")["can_speak"]
@@ -145,18 +143,14 @@ def test_a_blend_is_promoted_and_stays_when_the_run_has_it_no_more(service, outp
     assert refused(promoting(service, "base")) == (409, "no_checkpoint")
     write_evaluated(output, blend, blend)
     name = "epoch_2_share_0.5"
-    service.wait_until(
-        lambda: any(one["id"] == name and one["can_speak"] for one in rows(service)), 10
-    )
+    service.wait_until(lambda: any(one["id"] == name and one["can_speak"] for one in rows(service)), 10)
     answer = promoting(service, name).raise_for_status().json()
     assert answer["served"] == {"run": "current", "epoch": 2, "candidate": name}
     assert service.status()["voice_reason"] == "Epoch 2 at 50% was promoted."
     voice = service.status()["voice"]
     RunFolder(output).best_blend.unlink()
     kept = service.state.settings.voices_dir / "promoted"
-    service.wait_until(
-        lambda: str(service.state.engine.wanted.wanted["name"]).startswith(str(kept)), 10
-    )
+    service.wait_until(lambda: str(service.state.engine.wanted.wanted["name"]).startswith(str(kept)), 10)
     assert service.status()["voice"] == voice
 
 

@@ -110,9 +110,7 @@ def test_a_candidate_that_cannot_be_opened_is_refused_without_its_path(service, 
     os.rename(output, output.with_name("bad"))
     (output.with_name("output")).symlink_to(output.with_name("bad"))
     service.state.follower.settings = settings_in(output.parent, output_dir=output.parent / "bad")
-    service.wait_until(
-        lambda: "bad" in str(service.state.follower.runs["current"].epochs[2].checkpoint), 10
-    )
+    service.wait_until(lambda: "bad" in str(service.state.follower.runs["current"].epochs[2].checkpoint), 10)
     answer = preview(service, "epoch_2", "hello")
     assert refused(answer) == (422, "refused") and "/secret" not in answer.text
     assert service.say("hello").status_code == 200

@@ -9,13 +9,7 @@ from api.app import build
 from api.runs import promotion
 from api.runs.promotion import Promotion
 from tests.api.conftest import fake_child, settings_in
-from tests.api.run_folders import (
-    candidate,
-    sha256_of_epoch,
-    write_blend,
-    write_epoch,
-    write_evaluated,
-)
+from tests.api.run_folders import candidate, sha256_of_epoch, write_blend, write_epoch, write_evaluated
 from xtts.__main__ import main
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.served_voice import served_voice

@@ -35,9 +35,7 @@ def run(tmp_path: Path) -> RunSummary:
 @pytest.mark.parametrize(
     ("base_model", "base"), [("demo", None), ("xtts_v2", None), ("/models/mine", "/models/mine")]
 )
-def test_an_epoch_is_opened_with_its_own_weights_and_a_folder_as_its_base(
-    tmp_path, run, base_model, base
-):
+def test_an_epoch_is_opened_with_its_own_weights_and_a_folder_as_its_base(tmp_path, run, base_model, base):
     settings = settings_in(tmp_path, base_model=base_model, pronunciations="p.tsv")
     found = targets.find_target(settings, run, "epoch_2")
     assert (found.run, found.candidate, found.epoch) == ("current", "epoch_2", 2)

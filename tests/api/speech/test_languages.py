@@ -6,25 +6,65 @@ from api.errors import APIError
 from api.speech.speaking import code_of, language_of
 from xtts.text.languages import NAMES
 
-XTTS = ("en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh-cn", "hu",
-        "ko", "ja", "hi")  # fmt: skip
+XTTS = (
+    "en",
+    "es",
+    "fr",
+    "de",
+    "it",
+    "pt",
+    "pl",
+    "tr",
+    "ru",
+    "nl",
+    "cs",
+    "ar",
+    "zh-cn",
+    "hu",
+    "ko",
+    "ja",
+    "hi",
+)
 
 
 @pytest.mark.parametrize(
     ("asked", "spoken"),
     [
-        ("en", "en"), ("EN", "en"), ("en-US", "en"), ("en_GB", "en"), ("English", "en"),
-        ("american english", "en"), ("eng", "en"), ("ger", "de"), ("deu-AT", "de"),
-        ("pt-br", "pt"), ("Brazilian Portuguese", "pt"),
-        ("zh", "zh-cn"), ("zh-cn", "zh-cn"), ("zh-TW", "zh-cn"), ("Chinese", "zh-cn"),
+        ("en", "en"),
+        ("EN", "en"),
+        ("en-US", "en"),
+        ("en_GB", "en"),
+        ("English", "en"),
+        ("american english", "en"),
+        ("eng", "en"),
+        ("ger", "de"),
+        ("deu-AT", "de"),
+        ("pt-br", "pt"),
+        ("Brazilian Portuguese", "pt"),
+        ("zh", "zh-cn"),
+        ("zh-cn", "zh-cn"),
+        ("zh-TW", "zh-cn"),
+        ("Chinese", "zh-cn"),
         # hexgrad/kokoro, kokoro/pipeline.py: LANG_CODES
-        ("a", "en"), ("b", "en"), ("e", "es"), ("f", "fr"), ("h", "hi"), ("i", "it"), ("j", "ja"),
-        ("p", "pt"), ("z", "zh-cn"),
+        ("a", "en"),
+        ("b", "en"),
+        ("e", "es"),
+        ("f", "fr"),
+        ("h", "hi"),
+        ("i", "it"),
+        ("j", "ja"),
+        ("p", "pt"),
+        ("z", "zh-cn"),
         # The client leaves the choice to the server: vLLM-omni's Auto, AllTalk's auto, Coqui's
         # empty field.
-        ("Auto", ""), ("auto", ""), ("", ""), (None, ""), ("  ", ""), ("und", ""),
+        ("Auto", ""),
+        ("auto", ""),
+        ("", ""),
+        (None, ""),
+        ("  ", ""),
+        ("und", ""),
     ],
-)  # fmt: skip
+)
 def test_what_is_asked_for_becomes_the_voices_own_word(asked, spoken):
     assert language_of(asked, XTTS) == spoken
 

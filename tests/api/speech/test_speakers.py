@@ -35,9 +35,7 @@ def cast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @pytest.fixture
-def orders(
-    monkeypatch: pytest.MonkeyPatch, cast: Running
-) -> list[tuple[str | None, dict[str, Any]]]:
+def orders(monkeypatch: pytest.MonkeyPatch, cast: Running) -> list[tuple[str | None, dict[str, Any]]]:
     """The recording and the speakers of every request in this context, as names."""
     found: list[tuple[str | None, dict[str, Any]]] = []
     speak = Engine.speak
@@ -57,9 +55,12 @@ def orders(
 @pytest.mark.parametrize(
     ("fields", "who"),
     [
-        ({}, None), ({"voice": "kim"}, None), ({"voice": "Ben"}, "ben"),
+        ({}, None),
+        ({"voice": "kim"}, None),
+        ({"voice": "Ben"}, "ben"),
         ({"voice": "ben.wav"}, "ben"),
-        ({"voice": "kim:calm"}, "kim:calm"), ({"style": "calm"}, "kim:calm"),
+        ({"voice": "kim:calm"}, "kim:calm"),
+        ({"style": "calm"}, "kim:calm"),
         ({"voice": "default", "style": "Calm"}, "kim:calm"),
         ({"voice": "anna", "style": "whisper"}, "Anna:whisper"),
         ({"voice": "anna:whisper"}, "Anna:whisper"),
@@ -67,7 +68,7 @@ def orders(
         ({"instructions": "Speak in a calm tone."}, "kim:calm"),
         ({"voice": "ben", "instructions": "Speak in a calm tone."}, "ben"),
     ],
-)  # fmt: skip
+)
 def test_a_speaker_and_a_style_are_asked_for_in_every_way(cast, orders, fields, who):
     answer = cast.say("hello", **fields)
     assert answer.status_code == 200 and orders == [(who, {})]
@@ -79,13 +80,12 @@ def test_a_speaker_and_a_style_are_asked_for_in_every_way(cast, orders, fields, 
     ("text", "voice", "others"),
     [
         ("a [voice:ben] b", "default", {"ben": "ben"}),
-        ("a [voice:anna:whisper] b [/style] c", "default",
-         {"anna:whisper": "Anna:whisper", "anna": "Anna"}),
+        ("a [voice:anna:whisper] b [/style] c", "default", {"anna:whisper": "Anna:whisper", "anna": "Anna"}),
         ("a [style:calm] b [/style] c", "default", {":calm": "kim:calm"}),
         ("a [style:whisper] b", "anna", {":whisper": "Anna:whisper"}),
         ("a [voice:kim] b", "ben", {"kim": None}),
     ],
-)  # fmt: skip
+)
 def test_a_text_changes_its_speaker(cast, orders, text, voice, others):
     assert cast.say(text, voice=voice).status_code == 200
     assert orders[0][1] == others
@@ -100,7 +100,7 @@ def test_a_text_changes_its_speaker(cast, orders, text, voice, others):
         ({"input": "a [voice:bob] b"}, (404, "no_voice", "text"), "/v1/voices"),
         ({"input": "a [style:loud] b"}, (404, "no_style", "text"), "It has calm."),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_there_is_refused_by_name(cast, fields, refused, told):
     answer = cast.client.post("/v1/audio/speech", json={"input": "hello", **fields})
     assert refusal(answer) == refused and told in answer.json()["detail"]
@@ -113,9 +113,7 @@ def test_the_list_has_the_speakers(cast):
     assert ("Anna:whisper", "upload") in listed
 
 
-@pytest.mark.parametrize(
-    "path", served("/v1/audio/voices", "/speakers_list", "/speakers", "/api/voices")
-)
+@pytest.mark.parametrize("path", served("/v1/audio/voices", "/speakers_list", "/speakers", "/api/voices"))
 def test_other_lists_have_them_too(cast, path):
     """Each by its quoted name, whatever the format of the list."""
     text = cast.client.get(path).text

@@ -58,18 +58,22 @@ def until(condition) -> None:
 
 def test_they_are_listed_and_asked_for_in_every_way(service, folder):
     assert names(service) == {
-        "default": "served", "anna": "adapter", "anna:whisper": "adapter", "Ben": "adapter",
-    }  # fmt: skip
+        "default": "served",
+        "anna": "adapter",
+        "anna:whisper": "adapter",
+        "Ben": "adapter",
+    }
     with asked() as found:
         for fields in (
-            {"voice": "anna"}, {"voice": "BEN"}, {"voice": "ben.wav"},
-            {"voice": "anna", "style": "whisper"}, {"voice": "default"},
-        ):  # fmt: skip
+            {"voice": "anna"},
+            {"voice": "BEN"},
+            {"voice": "ben.wav"},
+            {"voice": "anna", "style": "whisper"},
+            {"voice": "default"},
+        ):
             assert service.say("hello", **fields).status_code == 200
     wanted = [folder / "anna", folder / "Ben", folder / "Ben", folder / "anna:whisper", None]
-    assert [path for ask, path in found if ask.text == "hello"] == [
-        one and str(one) for one in wanted
-    ]
+    assert [path for ask, path in found if ask.text == "hello"] == [one and str(one) for one in wanted]
     heard = service.client.get("/v1/voices/Ben/preview.wav")
     assert heard.content == (folder / "Ben" / "reference.wav").read_bytes()
     for path in served("/v1/audio/voices", "/speakers_list"):

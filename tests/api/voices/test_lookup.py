@@ -17,15 +17,25 @@ VOICES = [ANNA, ELODIE]
 @pytest.mark.parametrize(
     ("asked", "found"),
     [
-        ("Anna", ANNA), ("anna", ANNA), (" ANNA ", ANNA), ("anna.wav", ANNA),
-        ("élodie du nord", ELODIE), ("ÉLODIE DU NORD", ELODIE),
-        ("default", None), ("Default.wav", None),
+        ("Anna", ANNA),
+        ("anna", ANNA),
+        (" ANNA ", ANNA),
+        ("anna.wav", ANNA),
+        ("élodie du nord", ELODIE),
+        ("ÉLODIE DU NORD", ELODIE),
+        ("default", None),
+        ("Default.wav", None),
         # Names that the served voice had before another epoch was served.
-        ("epoch 2 at 30% (905c8a39)", None), ("Epoch 12 (905c8a39).wav", None), ("demo", None),
+        ("epoch 2 at 30% (905c8a39)", None),
+        ("Epoch 12 (905c8a39).wav", None),
+        ("demo", None),
         ("base of the current run (905c8a39)", None),
-        ("epoch 3", None), ("Epoch 3.wav", None), ("nova.wav", None), ("default.wav", None),
+        ("epoch 3", None),
+        ("Epoch 3.wav", None),
+        ("nova.wav", None),
+        ("default.wav", None),
     ],
-)  # fmt: skip
+)
 def test_a_voice_is_found_by_its_name(asked, found):
     assert find_by_name(asked, "epoch 3", VOICES) == found
 

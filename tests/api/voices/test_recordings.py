@@ -111,9 +111,12 @@ def ended_with(memory_bytes: int, data: bytes) -> int:
         "sys.exit(child.main())"
     )
     return subprocess.run(
-        [sys.executable, "-c", program, "60", *([container] if container else [])], input=data,
-        capture_output=True, check=False, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-    ).returncode  # fmt: skip
+        [sys.executable, "-c", program, "60", *([container] if container else [])],
+        input=data,
+        capture_output=True,
+        check=False,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    ).returncode
 
 
 def test_a_recording_that_takes_too_much_memory_is_told_so():

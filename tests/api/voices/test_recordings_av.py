@@ -161,9 +161,11 @@ def test_nothing_is_imported_behind_the_limits():
     for kind in KINDS:
         data = made(kind, speech(2.0, RATE))
         done = subprocess.run(
-            [sys.executable, "-c", program, str(container_of(data))], input=data,
-            capture_output=True, check=False,
-        )  # fmt: skip
+            [sys.executable, "-c", program, str(container_of(data))],
+            input=data,
+            capture_output=True,
+            check=False,
+        )
         assert done.stdout.decode().strip() == "[]", done
 
 

@@ -121,9 +121,13 @@ def everything(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(
     ("point", "recordings"),
-    [("after replace:2.wav", 1), ("part opened:{id}.json", 1), ("after fsync:{id}.json", 1),
-     ("after replace:{id}.json", 3)],
-)  # fmt: skip
+    [
+        ("after replace:2.wav", 1),
+        ("part opened:{id}.json", 1),
+        ("after fsync:{id}.json", 1),
+        ("after replace:{id}.json", 3),
+    ],
+)
 def test_a_kill_while_a_voice_is_added_to_leaves_the_old_or_the_new(tmp_path, point, recordings):
     voices = Voices(tmp_path)
     voice = voices.add("Anna", take(0))
@@ -155,11 +159,13 @@ def hours_pass(folder: Path) -> None:
 def whole(voices: Voices) -> list[tuple[str, int, list[bytes]]]:
     """Each voice with all its recordings and its merged recording."""
     return [
-        (one.name, one.recordings, [
-            path.read_bytes() for path in (voices.recording(one), *voices.single_recordings(one))
-        ])
+        (
+            one.name,
+            one.recordings,
+            [path.read_bytes() for path in (voices.recording(one), *voices.single_recordings(one))],
+        )
         for one in voices.all()
-    ]  # fmt: skip
+    ]
 
 
 def test_every_recording_of_every_voice_stays_when_strays_go(tmp_path):

@@ -19,8 +19,14 @@ from xtts.encoding import whole
 # Few, so that two voices often share a name. None is an id or a name of OpenAI's.
 NAMES = st.sampled_from(["Anna", "anna", "Élodie", "a b", "x" * 100, "Anna.wav"])
 
-QUALITY = {"word": "good", "remarks": [], "speech_seconds": 0.1, "snr_db": 60.0,
-           "level_db": -20.0, "clipped_share": 0.0}  # fmt: skip
+QUALITY = {
+    "word": "good",
+    "remarks": [],
+    "speech_seconds": 0.1,
+    "snr_db": 60.0,
+    "level_db": -20.0,
+    "clipped_share": 0.0,
+}
 
 
 def sound_of(number: int) -> bytes:
@@ -49,8 +55,7 @@ class VoiceCalls(RuleBasedStateMachine):
 
     def is_taken(self, name: str, but: str = "") -> bool:
         return any(
-            one != but and other.casefold() == name.casefold()
-            for one, (other, _) in self.known.items()
+            one != but and other.casefold() == name.casefold() for one, (other, _) in self.known.items()
         )
 
     @rule(target=voices, name=NAMES, number=st.integers(0, 2**16 - 1))
@@ -98,9 +103,12 @@ class VoiceCalls(RuleBasedStateMachine):
         where = f"/v1/voices/{voice}"
         client = self.service.client
         answers = [
-            client.get(where), client.get(f"{where}/preview.wav"), client.delete(where),
-            client.patch(where, json={"name": "x"}), self.service.say("hi", voice=voice),
-        ]  # fmt: skip
+            client.get(where),
+            client.get(f"{where}/preview.wav"),
+            client.delete(where),
+            client.patch(where, json={"name": "x"}),
+            self.service.say("hi", voice=voice),
+        ]
         assert [one.status_code for one in answers] == [404] * 5
         self.done["gone"] += 1
 
@@ -124,10 +132,13 @@ def test_voices_are_what_was_made_of_them(tmp_path, monkeypatch):
         run_machine(
             VoiceCalls,
             settings=settings(
-                max_examples=8, stateful_step_count=30, deadline=None, derandomize=True,
+                max_examples=8,
+                stateful_step_count=30,
+                deadline=None,
+                derandomize=True,
                 suppress_health_check=list(HealthCheck),
             ),
-        )  # fmt: skip
+        )
         assert service.state.engine.happened.restarts == 0
         # Every kind of answer must occur.
         assert set(VoiceCalls.done) == {"by name 200", "taken", "gone"}

@@ -77,9 +77,7 @@ def write_epub(
     )
     cover = '<item id="pic" href="cover.png" media-type="image/png" properties="cover-image"/>'
     named = "".join(f"<dc:language>{one}</dc:language>" for one in languages)
-    references = "".join(
-        f'<reference type="{kind}" href="{href}"/>' for kind, href in (guide or {}).items()
-    )
+    references = "".join(f'<reference type="{kind}" href="{href}"/>' for kind, href in (guide or {}).items())
     opf = (
         f'<?xml version="1.0"?><package xmlns="http://www.idpf.org/2007/opf" version="{version}.0">'
         '<metadata xmlns:dc="http://purl.org/dc/elements/1.1/">'

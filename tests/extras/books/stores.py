@@ -7,9 +7,7 @@ from tests.api.stores import Store
 
 
 def add_book(service: Running, name: str) -> httpx.Response:
-    return service.client.post(
-        "/v1/books", params={"name": f"{name}.txt"}, content=b"One two three."
-    )
+    return service.client.post("/v1/books", params={"name": f"{name}.txt"}, content=b"One two three.")
 
 
 def planned(service: Running) -> list[str]:
@@ -21,7 +19,12 @@ def planned(service: Running) -> list[str]:
 
 STORES = [
     Store(
-        "/v1/books", "book", "books", add_book, most_bytes=(128 << 20) + 1,
-        grow=lambda service: add_book(service, "two"), changing=planned,
+        "/v1/books",
+        "book",
+        "books",
+        add_book,
+        most_bytes=(128 << 20) + 1,
+        grow=lambda service: add_book(service, "two"),
+        changing=planned,
     )
-]  # fmt: skip
+]

@@ -20,9 +20,7 @@ def of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(epub: Path, to: Path, voice: Path, *words: str) -> int:
-    return book_child.main(
-        [str(epub), "--to", str(to), "--spec", json.dumps({"name": str(voice)}), *words]
-    )
+    return book_child.main([str(epub), "--to", str(to), "--spec", json.dumps({"name": str(voice)}), *words])
 
 
 def test_it_reads_as_the_command_does_and_its_report_names_no_command(tmp_path):

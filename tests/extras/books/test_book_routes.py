@@ -89,8 +89,7 @@ def test_a_book_lives_from_upload_to_deletion(shared):
     assert "--called=A Small Book.txt" in one.given()["others"]
     names = {"Qxyz": "kicks us", "port": " "}
     assert one.ask("PUT", "/names", json={"names": names}).json() == {"names": {"Qxyz": "kicks us"}}
-    found = one.read(chapters="1-2", formats=["mp3", "m4b"], captions=["srt"], retakes=3, seed=7,
-                     again=[KEY])  # fmt: skip
+    found = one.read(chapters="1-2", formats=["mp3", "m4b"], captions=["srt"], retakes=3, seed=7, again=[KEY])
     assert found["reading"]["state"] == "done" and found["progress"] is None
     given = one.given()
     assert given["pronunciations"] == "Qxyz = kicks us\n" and given["spec"]["name"] == "demo"
@@ -140,12 +139,25 @@ def test_what_is_no_book_is_refused_and_leaves_nothing(shared, name, content, co
 def test_what_is_wrong_with_a_request_is_told(shared):
     one = Book(shared, "Wrong.md")
     one.ended()
-    for wanted in ({"chapters": "one"}, {"retakes": 10}, {"formats": ["ogg"]}, {"again": ["x"]},
-                   {"other": 1}):  # fmt: skip
+    for wanted in (
+        {"chapters": "one"},
+        {"retakes": 10},
+        {"formats": ["ogg"]},
+        {"again": ["x"]},
+        {"other": 1},
+    ):
         assert refused(one.ask("POST", "/reading", json=wanted)) == (422, "invalid_request")
     assert refused(one.ask("POST", "/reading", json={"voice": "nobody"})) == (404, "no_voice")
-    for names in ({"a=b": "c"}, {"a\nb": "c"}, {"a": "c\nd"}, {"a": "/NO SUCH/"}, {"[pt]": "x"},
-                  {"a\u2028b": "c"}, {"a": "c\x85d"}, {"a\x0bb": "c"}):  # fmt: skip
+    for names in (
+        {"a=b": "c"},
+        {"a\nb": "c"},
+        {"a": "c\nd"},
+        {"a": "/NO SUCH/"},
+        {"[pt]": "x"},
+        {"a\u2028b": "c"},
+        {"a": "c\x85d"},
+        {"a\x0bb": "c"},
+    ):
         answer = one.ask("PUT", "/names", json={"names": names})
         assert refused(answer) == (422, "invalid_request"), names
     # Every second chapter of the longest book.
@@ -209,8 +221,12 @@ def test_it_is_followed_stopped_and_continued(service):
     one = Book(service)
     one.hanging()
     told = one.details()
-    assert told["progress"] == {"chapter": 1, "share": 0.25, "seconds_left": 90.0,
-                                "audio_seconds_a_second": 2.5}  # fmt: skip
+    assert told["progress"] == {
+        "chapter": 1,
+        "share": 0.25,
+        "seconds_left": 90.0,
+        "audio_seconds_a_second": 2.5,
+    }
     assert refused(one.ask("PUT", "/names", json={"names": {}})) == (409, "being_read")
     assert refused(one.ask("POST", "/reading", json={})) == (409, "being_read")
     other = Book(service)

@@ -38,9 +38,7 @@ def test_the_time_is_the_speech_over_the_rate():
 
 
 def test_one_of_a_thing_is_no_plural():
-    told = plan_lines(
-        Book("B", "", "en", []), [ChapterPlan(1, "O", 1, 1, 1, 1)], Measured(1, 1), ()
-    )
+    told = plan_lines(Book("B", "", "en", []), [ChapterPlan(1, "O", 1, 1, 1, 1)], Measured(1, 1), ())
     assert "1 word in 1 chapter: about 0:00:01 of speech." in told
 
 

@@ -51,9 +51,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(voice: Path, epub: Path, to: Path, *words: str) -> int:
-    return main(
-        ["read", str(epub), "--voice", str(voice), "--to", str(to), "--retakes", "0", *words]
-    )
+    return main(["read", str(epub), "--voice", str(voice), "--to", str(to), "--retakes", "0", *words])
 
 
 def sounds(folder: Path) -> dict[str, bytes]:
@@ -78,14 +76,23 @@ def test_a_file_a_chapter_within_acx(spoken):
             assert rate == 24_000 and -23 <= rms <= -18 and peak <= -3, (form, peak, rms)
             assert np.abs(sound[: rate // 2]).max() < 0.001
     assert {path.suffix for path in spoken.glob("01 One.*")} == {
-        ".wav", ".flac", ".mp3", ".opus", ".m4a", ".srt", ".vtt", ".json"
-    }  # fmt: skip
+        ".wav",
+        ".flac",
+        ".mp3",
+        ".opus",
+        ".m4a",
+        ".srt",
+        ".vtt",
+        ".json",
+    }
 
 
 def test_every_file_is_marked(spoken, tiny):
-    marked = [path for path in spoken.rglob("*") if path.suffix in {
-        ".wav", ".flac", ".mp3", ".opus", ".m4a", ".m4b"
-    }]  # fmt: skip
+    marked = [
+        path
+        for path in spoken.rglob("*")
+        if path.suffix in {".wav", ".flac", ".mp3", ".opus", ".m4a", ".m4b"}
+    ]
     assert len(marked) > 11
     with zipfile.ZipFile(spoken / "A Small Book with sound.epub") as made:
         inside = [made.read(f"OPS/c{number}.mp3") for number in (1, 2)]
@@ -108,9 +115,7 @@ def test_the_audiobook_has_chapters_cover_title_and_author(spoken):
 @pytest.mark.skipif(shutil.which("ffprobe") is None, reason="ffprobe is not installed")
 def test_ffprobe_reads_the_audiobook(spoken):
     command = ["ffprobe", "-v", "error", "-of", "json", "-show_chapters", "-show_streams"]
-    done = subprocess.run(
-        [*command, str(spoken / "A Small Book.m4b")], capture_output=True, check=True
-    )
+    done = subprocess.run([*command, str(spoken / "A Small Book.m4b")], capture_output=True, check=True)
     told = json.loads(done.stdout)
     assert [one["tags"]["title"] for one in told["chapters"]] == ["One", "Two: a <B>"]
     assert float(told["chapters"][0]["end_time"]) == pytest.approx(
@@ -139,8 +144,11 @@ def test_the_epub_with_sound_is_read_back(spoken):
     clips = [one.attrib for one in smil.iter("{http://www.w3.org/ns/SMIL}audio")]
     times = [float(one[edge][:-1]) for one in clips for edge in ("clipBegin", "clipEnd")]
     assert times == sorted(times) and times[-1] <= length
-    assert all(f'href="{name[4:]}"' in package for name in names
-               if name.startswith("OPS/") and name != "OPS/book.opf")  # fmt: skip
+    assert all(
+        f'href="{name[4:]}"' in package
+        for name in names
+        if name.startswith("OPS/") and name != "OPS/book.opf"
+    )
 
 
 def test_captions_follow_the_sound(spoken):
@@ -210,8 +218,9 @@ def test_alone_a_sentence_has_the_bytes_of_speak(tiny, tmp_path):
     voice = load_voice(VoiceSpec(str(tiny)))
     sentence = "Nobody had seen the captain that day."
     wanted = voice.synthesize(SynthesisRequest(sentence, "en"))
-    (kept,) = [path for path in to.rglob("sentences/*/*.json")
-               if json.loads(path.read_text())["text"] == sentence]  # fmt: skip
+    (kept,) = [
+        path for path in to.rglob("sentences/*/*.json") if json.loads(path.read_text())["text"] == sentence
+    ]
     sound, _ = soundfile.read(kept.with_suffix(".wav"), dtype="int16")
     soundfile.write(tmp_path / "one.wav", np.clip(wanted, -1, 1), 24_000, subtype="PCM_16")
     assert (sound == soundfile.read(tmp_path / "one.wav", dtype="int16")[0]).all()
@@ -299,8 +308,21 @@ def test_killed_anywhere_it_goes_on_with_the_same_bytes(tiny, spoken, tmp_path):
     points = ["half written", "after fsync:01 One.flac", "after replace:chapters.json"]
     names = list(wanted)
     points += [f"after replace:{names[2]}", f"after replace:{names[4][:-4]}.json"]
-    command = [sys.executable, "-m", "xtts", "read", str(epub), "--voice", str(tiny),
-               "--to", str(tmp_path / "out"), "--retakes", "0", "--format", "m4b,flac"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "xtts",
+        "read",
+        str(epub),
+        "--voice",
+        str(tiny),
+        "--to",
+        str(tmp_path / "out"),
+        "--retakes",
+        "0",
+        "--format",
+        "m4b,flac",
+    ]
     for point in points:
         done = subprocess.run(
             command, env=os.environ | {"SOTAQUE_CRASH_AT": point}, capture_output=True, timeout=300
@@ -320,8 +342,22 @@ def test_ten_kills_at_random_leave_the_bytes_of_a_run_without_any(tiny, tmp_path
     things = ("ship", "house", "garden", "letter", "window", "mountain", "river", "captain")
     first = " ".join(f"The {one} was seen by all of them on the next morning." for one in things)
     epub = book(tmp_path / "book.epub", first, first.replace("seen", "found"))
-    command = [sys.executable, "-m", "xtts", "read", str(epub), "--voice", str(tiny), "--retakes",
-               "1", "--format", "m4b,epub,flac", "--captions", "json", "--to"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "xtts",
+        "read",
+        str(epub),
+        "--voice",
+        str(tiny),
+        "--retakes",
+        "1",
+        "--format",
+        "m4b,epub,flac",
+        "--captions",
+        "json",
+        "--to",
+    ]
     whole = tmp_path / "whole"
     with subprocess.Popen([*command, str(whole)], stdout=subprocess.PIPE) as run:
         assert run.stdout is not None and run.stdout.readline()
@@ -367,15 +403,29 @@ def test_without_ray_a_sentence_says_what_to_install(tiny, tmp_path, monkeypatch
 )
 def test_with_ray_it_has_the_bytes_of_one_process_also_if_a_worker_is_killed(tiny, tmp_path):
     epub = book(tmp_path / "book.epub", " ".join(f"{FIRST[:-1]}, he said {n}." for n in range(6)))
-    command = [sys.executable, "-m", "xtts", "read", str(epub), "--voice", str(tiny), "--retakes",
-               "0", "--format", "flac", "--to"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "xtts",
+        "read",
+        str(epub),
+        "--voice",
+        str(tiny),
+        "--retakes",
+        "0",
+        "--format",
+        "flac",
+        "--to",
+    ]
     alone = [*command, str(tmp_path / "alone"), "--at-once", "1"]
     environ = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run(alone, check=True, env=environ, capture_output=True, timeout=600)
     with subprocess.Popen(
-        [*command, str(tmp_path / "ray"), "--ray", "--workers", "2"], env=environ,
-        stdout=subprocess.PIPE, start_new_session=True,
-    ) as run:  # fmt: skip
+        [*command, str(tmp_path / "ray"), "--ray", "--workers", "2"],
+        env=environ,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as run:
         assert run.stdout is not None
         for line in run.stdout:
             if b"sample 5" in line:

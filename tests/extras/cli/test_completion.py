@@ -17,8 +17,10 @@ def completed(*words: str) -> list[str]:
     """The completions that bash offers for the last word."""
     done = subprocess.run(
         ["bash", "-c", completion.script("bash") + COMPLETE, "bash", "sotaque", *words],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stderr == ""
     return done.stdout.split()
 

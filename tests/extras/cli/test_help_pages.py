@@ -39,9 +39,7 @@ def test_the_help_lists_every_verb_in_a_group_with_three_examples(capsys):
     known = console.verbs()
     assert console.run(["--help"]) == 0
     told = capsys.readouterr().out
-    assert [
-        name for name, verb in known.items() if f"\n  {name:15}{verb.summary}" not in told
-    ] == []
+    assert [name for name, verb in known.items() if f"\n  {name:15}{verb.summary}" not in told] == []
     groups = help_pages.groups(known)
     assert "More" not in [group.title for group in groups]
     assert all(len(group.examples) >= 3 for group in groups)
@@ -51,9 +49,7 @@ def test_the_help_lists_every_verb_in_a_group_with_three_examples(capsys):
 def test_a_verb_without_its_extra_is_not_told(monkeypatch):
     monkeypatch.setattr(extras, "verbs", lambda _: {})
     groups = help_pages.groups(console.verbs())
-    told = " ".join(
-        [*(" ".join(one.verbs) for one in groups), *(" ".join(one.examples) for one in groups)]
-    )
+    told = " ".join([*(" ".join(one.verbs) for one in groups), *(" ".join(one.examples) for one in groups)])
     assert "speak" in told and "cut" not in told.split() and "studio" not in told.split()
 
 

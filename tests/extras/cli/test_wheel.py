@@ -26,8 +26,11 @@ def sotaque(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
             (folder / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -54,9 +57,14 @@ def environment(sotaque: Path, **settings: str) -> dict[str, str]:
 
 def run(sotaque: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["sotaque", *words], cwd=folder, env=environment(sotaque), capture_output=True, text=True,
-        timeout=600, check=False,
-    )  # fmt: skip
+        ["sotaque", *words],
+        cwd=folder,
+        env=environment(sotaque),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
 
 
 def test_the_embedded_voice_speaks(sotaque, tmp_path):
@@ -79,9 +87,12 @@ def test_the_service_speaks_shows_its_page_and_takes_a_training(sotaque, tmp_pat
     port = free_port()
     with (tmp_path / "log.txt").open("w") as log:
         service = subprocess.Popen(
-            ["sotaque", "serve"], cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT,
+            ["sotaque", "serve"],
+            cwd=tmp_path,
+            stdout=log,
+            stderr=subprocess.STDOUT,
             env=environment(sotaque, API_PORT=str(port)),
-        )  # fmt: skip
+        )
     try:
         wait_ready(service, port, tmp_path / "log.txt")
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:

@@ -22,10 +22,15 @@ def test_a_child_is_asked_once():
 
 @pytest.mark.parametrize(
     ("script", "reason"),
-    [("exec sleep 60", "no answer within 0.5 s"), ("kill -SEGV $$", "Segmentation"),
-     ("echo 1; echo why >&2; exit 3", "why"), ("exit 3", "exit status 3"),
-     ("echo hello", "no JSON"), ("true", "no JSON")],
-)  # fmt: skip
+    [
+        ("exec sleep 60", "no answer within 0.5 s"),
+        ("kill -SEGV $$", "Segmentation"),
+        ("echo 1; echo why >&2; exit 3", "why"),
+        ("exit 3", "exit status 3"),
+        ("echo hello", "no JSON"),
+        ("true", "no JSON"),
+    ],
+)
 def test_a_child_that_gives_no_answer_is_explained(script, reason):
     found = ask_once(("sh", "-c", script), 0.5 if "sleep" in script else 20)
     assert found.answer is None and reason in found.last_error
@@ -35,16 +40,17 @@ def test_a_child_that_gives_no_answer_is_explained(script, reason):
     ("code", "stderr", "words"),
     [
         # An exception that nothing caught: its last line.
-        (1, "note\nTraceback (most recent call last):\n  File \"x\", line 1\nValueError: x\n",
-         "ValueError: x"),
+        (1, 'note\nTraceback (most recent call last):\n  File "x", line 1\nValueError: x\n', "ValueError: x"),
         # A message of ours, whatever it quotes.
-        (2, "NUM_EPOCHS is 'many'.\nSEED is 'Traceback (most recent'.",
-         "NUM_EPOCHS is 'many'. SEED is 'Traceback (most recent'."),
-        (-11, "Fatal Python error: Segmentation fault\n\x1b[0m",
-         "Fatal Python error: Segmentation fault"),
+        (
+            2,
+            "NUM_EPOCHS is 'many'.\nSEED is 'Traceback (most recent'.",
+            "NUM_EPOCHS is 'many'. SEED is 'Traceback (most recent'.",
+        ),
+        (-11, "Fatal Python error: Segmentation fault\n\x1b[0m", "Fatal Python error: Segmentation fault"),
         (70, "x" * 900, "x" * 700),
         (1, "", ""),
     ],
-)  # fmt: skip
+)
 def test_the_words_of_a_child_that_failed(code, stderr, words):
     assert error_words(code, stderr) == words

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from extras.common.csv_table import csv_bytes, read_csv
 
-FORMULAS = (
-    '=HYPERLINK("http://x","y")', "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1+1",
-)  # fmt: skip
+FORMULAS = ('=HYPERLINK("http://x","y")', "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1+1")
 
 
 @pytest.mark.parametrize("text", [*FORMULAS, "'=1", "''=1"])

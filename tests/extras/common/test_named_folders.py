@@ -11,9 +11,7 @@ class Tape(NamedFolder):
     word = "tape"
 
 
-def test_a_deletion_is_done_although_a_queue_that_starts_removes_the_same_files(
-    tmp_path, monkeypatch
-):
+def test_a_deletion_is_done_although_a_queue_that_starts_removes_the_same_files(tmp_path, monkeypatch):
     tapes = NamedFolders(tmp_path, Tape, 1 << 30)
     tape = Tape(tmp_path / "anna", "anna", "Anna", "2026-01-02")
     tape.folder.mkdir()

@@ -13,8 +13,10 @@ ANNA = voice("aaaaaaaaaaaa", "Anna")
 
 def test_every_label_finds_its_voice_again():
     """Names with another meaning, or shared by several voices, are listed by id."""
-    odd = [voice(f"{number:012}", name) for number, name in
-           enumerate(["Nova", "default", "Anna", "demo", "x.wav", "Bea"])]  # fmt: skip
+    odd = [
+        voice(f"{number:012}", name)
+        for number, name in enumerate(["Nova", "default", "Anna", "demo", "x.wav", "Bea"])
+    ]
     found = labels_of([ANNA, *odd])
     assert next(iter(found.items())) == ("default", "default") and len(found) == 8
     by_id = {one.id: one for one in [ANNA, *odd]}

@@ -30,12 +30,19 @@ def test_a_job_of_another_version_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("code", "stderr", "said"),
     [
-        (-9, "", "The reading was killed, perhaps because memory ran out. What is done is kept: "
-         "start the reading again, and it continues from there."),
-        (1, "Traceback (most recent call last):\nZeroDivisionError: x", "What is done is kept: "
-         "start the reading again, and it continues from there."),
+        (
+            -9,
+            "",
+            "The reading was killed, perhaps because memory ran out. What is done is kept: "
+            "start the reading again, and it continues from there.",
+        ),
+        (
+            1,
+            "Traceback (most recent call last):\nZeroDivisionError: x",
+            "What is done is kept: start the reading again, and it continues from there.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_end_of_a_child_is_told_in_a_sentence(code, stderr, said):
     state, text = outcome(code, stderr, "reading")
     assert state == "failed" and text.endswith(said)

@@ -29,9 +29,7 @@ def base() -> ScoringBase:
     return ScoringBase.load(DEMO, "cpu")
 
 
-def recorded(
-    folder: Path, numbers: list[int], pause: float = 0.7
-) -> tuple[SourceRecording, list[Breath]]:
+def recorded(folder: Path, numbers: list[int], pause: float = 0.7) -> tuple[SourceRecording, list[Breath]]:
     spans = join_demo(folder / "tape.wav", numbers, pause)
     # The demo's clips begin and end with a tenth of a second of quiet.
     breaths = [Breath(start + 0.1, end - 0.1) for start, end in spans]
@@ -115,9 +113,13 @@ class KnowingScorer:
 
     def score(self, first: int, groups: Sequence[range]) -> list[list[SpanScore]]:
         self.asked += len(groups)
-        return [[self._score(first, last, group)
-                 for last in range(first + 1, min(first + 6, len(self.truth)) + 1)]
-                for group in groups]  # fmt: skip
+        return [
+            [
+                self._score(first, last, group)
+                for last in range(first + 1, min(first + 6, len(self.truth)) + 1)
+            ]
+            for group in groups
+        ]
 
     def _score(self, first: int, last: int, group: range) -> SpanScore:
         said = self.truth[first:last]

@@ -103,8 +103,7 @@ def test_half_a_sentence_is_kept_beside_its_other_half_only():
     pieces = [TextUnit(text, 0, 0, sentence, ends) for text, sentence, ends in written]
 
     def match(first: int, piece: int, nats: float = 50.0, weakest: float = 1.0) -> SpanMatch:
-        return SpanMatch(first, first + 1, piece, piece + 1,
-                         SpanScore(first + 1, nats, 20, weakest))  # fmt: skip
+        return SpanMatch(first, first + 1, piece, piece + 1, SpanScore(first + 1, nats, 20, weakest))
 
     both = [match(0, 0), match(1, 1), match(2, 2)]
     assert sure_matches(both, pieces) == both

@@ -19,9 +19,11 @@ from machine.storage.hashes import FileStamp
 
 NUM_WORDS, WORDS_A_CHUNK = 4000, 40
 SENTENCES = (
-    "The harbour was quiet today.", "Seven grey geese flew away.", "Nobody told the old baker.",
+    "The harbour was quiet today.",
+    "Seven grey geese flew away.",
+    "Nobody told the old baker.",
     "Yes.",
-)  # fmt: skip
+)
 
 
 def text_of(*sentences: str) -> Manuscript:
@@ -55,8 +57,7 @@ def test_what_is_heard_ahead_with_another_expectation_is_heard_again(tmp_path, m
         # The result depends on the expectation: it includes the first expected word.
         first = int(samples[0])
         said = [*words[first : first + WORDS_A_CHUNK], expected[0]]
-        return [HeardWord(word, start + number, start + number + 1)
-                for number, word in enumerate(said)]  # fmt: skip
+        return [HeardWord(word, start + number, start + number + 1) for number, word in enumerate(said)]
 
     monkeypatch.setattr(by_words, "heard_words", heard)
 

@@ -62,8 +62,11 @@ def test_captions_roll_and_name_who_speaks(tmp_path):
         "6\n00:00:09,500 --> 00:00:11,000\nno\n"
     )
     assert [cue.text for cue in read(rolling)] == [
-        "so today we talk about", "3 lamps &", "my dog no no", "no",
-    ]  # fmt: skip
+        "so today we talk about",
+        "3 lamps &",
+        "my dog no no",
+        "no",
+    ]
     named = tmp_path / "b.vtt"
     named.write_text(
         "WEBVTT\n\nSTYLE\n::cue { color: red }\n\nintro\n00:00.000 --> 00:02.000 align:start\n"
@@ -73,8 +76,11 @@ def test_captions_roll_and_name_who_speaks(tmp_path):
         "BEN (quietly): <ruby>Tokyo<rt>tow-kyow</rt></ruby> (not Kyoto).\n"
     )
     assert [cue.text for cue in read(named)] == [
-        "Good day, Ben.", "Hi! It's 5 < 6.", "Yes. No, really.", "Tokyo (not Kyoto).",
-    ]  # fmt: skip
+        "Good day, Ben.",
+        "Hi! It's 5 < 6.",
+        "Yes. No, really.",
+        "Tokyo (not Kyoto).",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -124,8 +130,7 @@ LINES = [
     "nobody had opened the letter from the bank",
 ]
 BEGINS = [0.5, 3.39, 4.4, 5.4, 9.9, 12.9]
-SPOKEN = [(line, start, end - 0.01)
-          for line, start, end in zip(LINES, BEGINS, BEGINS[1:])]  # fmt: skip
+SPOKEN = [(line, start, end - 0.01) for line, start, end in zip(LINES, BEGINS, BEGINS[1:])]
 
 
 def clock(seconds: float, comma: str = ".") -> str:
@@ -171,11 +176,10 @@ def growing() -> str:
         ("padded.vtt", youtube(" ", True)),
         ("bare.vtt", youtube("", True)),
         ("plain.vtt", youtube(" ", False)),
-        ("converted.srt", youtube("", False).replace(".", ",").replace("align:start position:0%",
-        "")),
+        ("converted.srt", youtube("", False).replace(".", ",").replace("align:start position:0%", "")),
         ("saved as.txt", youtube(" ", True)),
     ],
-)  # fmt: skip
+)
 def test_captions_that_roll_give_each_word_once_at_its_time(tmp_path, name, content, language):
     assert cues_of(tmp_path / name, content, language) == [
         (text, pytest.approx(start), pytest.approx(end)) for text, start, end in SPOKEN
@@ -192,8 +196,7 @@ def test_speech_that_repeats_itself_does_not_roll(tmp_path):
     said = ["No.", "No.", "No!", "The king is dead.", "The king is dead. Long live the king."]
     times = [f"{clock(2 * n, ',')} --> {clock(2 * n + 2, ',')}" for n in range(len(said) + 8)]
     more = [f"Sentence number {n}." for n in range(8)]
-    blocks = [f"{n}\n{time}\n{text}\n" for n, (time, text) in
-              enumerate(zip(times, said + more), 1)]  # fmt: skip
+    blocks = [f"{n}\n{time}\n{text}\n" for n, (time, text) in enumerate(zip(times, said + more), 1)]
     assert [text for text, _, _ in cues_of(tmp_path / "a.srt", "\n".join(blocks))] == said + more
 
 
@@ -205,52 +208,107 @@ TWO = [("Good morning.", 1.5, 3.25), ("How are you?", 4.0, 5.5)]
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("youtube.sbv",
-        "0:00:01.500,0:00:03.250\nGood morning.\n\n0:00:04.000,0:00:05.500\nHow are\n""you?\n"),
-        ("zoom.vtt", "WEBVTT\r\n\r\n1\r\n00:00:01.500 --> 00:00:03.250\r\n"
-        "Anna Smith: Good morning.\r\n\r\n"
-                     "2\r\n00:00:04.000 --> 00:00:05.500\r\nAnna Smith: How are you?\r\n"),
-        ("teams.vtt", "WEBVTT\n\nb4c1/12-0\n00:00:01.500 --> 00:00:03.250\n"
-        "<v Anna Smith>Good morning.</v>\n\n"
-                      "b4c1/12-1\n00:00:04.000 --> 00:00:05.500\n<v Ben>How are\nyou?</v>\n"),
-        ("premiere.srt", "\ufeff1\r\r\n00:00:01,500 --> 00:00:03,250\r\r\n"
-        "<font color=#FFFFFF>Good morning.</font>\r\r\n\r\r\n"
-                         "2\r\r\n00:00:04,000 --> 00:00:05,500\r\r\nHow are you?\r\r\n"),
-        ("no blank lines.srt", "1\n00:00:01,500 --> 00:00:03,250\nGood morning.\n2\n"
-        "00:00:04,000 --> 00:00:05,500\nHow are you?"),
-        ("otter.srt", "1\n00:00:01,500 --> 00:00:03,250\nSpeaker 1: Good morning.\n\n2\n"
-        "00:00:04,000 --> 00:00:05,500\nHow are you?\n"),
-        ("television.srt", "1\n00:00:01,500 --> 00:00:03,250\n{\\an8}ANNA: Good\nmorning.\n\n2\n"
-        "00:00:03,300 --> 00:00:03,900\n[SOFT\nMUSIC]\n\n"
-                           "3\n00:00:04,000 --> 00:00:05,500\n♪♪\n- (sighs) How are you? ♪\n"),
-        ("news.vtt",
-        "WEBVTT\nX-TIMESTAMP-MAP=LOCAL:00:00:00.000\n\nSTYLE\n::cue { color: red }\n\n"
-        "NOTE by\nhand\n\n00:01.500 --> 00:03.250\n"
-                     "&gt;&gt; BEN: Good morning.\n\nNOTE\nmore\n\n"
-                     "00:04.000 --> 00:05.500 line:0\n&gt;&gt;&gt; How are you?\n"),
-        ("whisper.json", json.dumps({"text": " Good morning. How are you?", "segments": [
-            {"id": 0, "start": 1.5, "end": 3.25, "text": " Good morning."},
-            {"id": 1, "start": 4, "end": 5.5, "text": " How are you?", "words": []}]})),
-        ("whisper.cpp.json", json.dumps({"systeminfo": "", "transcription": [
-            {"timestamps": {"from": "00:00:01,500", "to": "00:00:03,250"},
-             "offsets": {"from": 1500, "to": 3250}, "text": " Good morning."},
-            {"offsets": {"from": 4000, "to": 5500}, "text": " How are you?"}]})),
-        ("pipeline.json", json.dumps({"text": "", "chunks": [
-            {"timestamp": [1.5, 3.25], "text": " Good morning."},
-            {"timestamp": [4.0, 5.5], "text": " How are you?"}]})),
-        ("list.json", json.dumps([{"start": 1.5, "end": 3.25, "text": "Good morning.", "speaker":
-        "SPEAKER_00"},
-                                  {"start": 4.0, "end": 5.5, "text": "How are you?"}])),
+        ("youtube.sbv", "0:00:01.500,0:00:03.250\nGood morning.\n\n0:00:04.000,0:00:05.500\nHow are\nyou?\n"),
+        (
+            "zoom.vtt",
+            "WEBVTT\r\n\r\n1\r\n00:00:01.500 --> 00:00:03.250\r\n"
+            "Anna Smith: Good morning.\r\n\r\n"
+            "2\r\n00:00:04.000 --> 00:00:05.500\r\nAnna Smith: How are you?\r\n",
+        ),
+        (
+            "teams.vtt",
+            "WEBVTT\n\nb4c1/12-0\n00:00:01.500 --> 00:00:03.250\n"
+            "<v Anna Smith>Good morning.</v>\n\n"
+            "b4c1/12-1\n00:00:04.000 --> 00:00:05.500\n<v Ben>How are\nyou?</v>\n",
+        ),
+        (
+            "premiere.srt",
+            "\ufeff1\r\r\n00:00:01,500 --> 00:00:03,250\r\r\n"
+            "<font color=#FFFFFF>Good morning.</font>\r\r\n\r\r\n"
+            "2\r\r\n00:00:04,000 --> 00:00:05,500\r\r\nHow are you?\r\r\n",
+        ),
+        (
+            "no blank lines.srt",
+            "1\n00:00:01,500 --> 00:00:03,250\nGood morning.\n2\n00:00:04,000 --> 00:00:05,500\nHow are you?",
+        ),
+        (
+            "otter.srt",
+            "1\n00:00:01,500 --> 00:00:03,250\nSpeaker 1: Good morning.\n\n2\n"
+            "00:00:04,000 --> 00:00:05,500\nHow are you?\n",
+        ),
+        (
+            "television.srt",
+            "1\n00:00:01,500 --> 00:00:03,250\n{\\an8}ANNA: Good\nmorning.\n\n2\n"
+            "00:00:03,300 --> 00:00:03,900\n[SOFT\nMUSIC]\n\n"
+            "3\n00:00:04,000 --> 00:00:05,500\n♪♪\n- (sighs) How are you? ♪\n",
+        ),
+        (
+            "news.vtt",
+            "WEBVTT\nX-TIMESTAMP-MAP=LOCAL:00:00:00.000\n\nSTYLE\n::cue { color: red }\n\n"
+            "NOTE by\nhand\n\n00:01.500 --> 00:03.250\n"
+            "&gt;&gt; BEN: Good morning.\n\nNOTE\nmore\n\n"
+            "00:04.000 --> 00:05.500 line:0\n&gt;&gt;&gt; How are you?\n",
+        ),
+        (
+            "whisper.json",
+            json.dumps(
+                {
+                    "text": " Good morning. How are you?",
+                    "segments": [
+                        {"id": 0, "start": 1.5, "end": 3.25, "text": " Good morning."},
+                        {"id": 1, "start": 4, "end": 5.5, "text": " How are you?", "words": []},
+                    ],
+                }
+            ),
+        ),
+        (
+            "whisper.cpp.json",
+            json.dumps(
+                {
+                    "systeminfo": "",
+                    "transcription": [
+                        {
+                            "timestamps": {"from": "00:00:01,500", "to": "00:00:03,250"},
+                            "offsets": {"from": 1500, "to": 3250},
+                            "text": " Good morning.",
+                        },
+                        {"offsets": {"from": 4000, "to": 5500}, "text": " How are you?"},
+                    ],
+                }
+            ),
+        ),
+        (
+            "pipeline.json",
+            json.dumps(
+                {
+                    "text": "",
+                    "chunks": [
+                        {"timestamp": [1.5, 3.25], "text": " Good morning."},
+                        {"timestamp": [4.0, 5.5], "text": " How are you?"},
+                    ],
+                }
+            ),
+        ),
+        (
+            "list.json",
+            json.dumps(
+                [
+                    {"start": 1.5, "end": 3.25, "text": "Good morning.", "speaker": "SPEAKER_00"},
+                    {"start": 4.0, "end": 5.5, "text": "How are you?"},
+                ]
+            ),
+        ),
         ("whisper.tsv", "start\tend\ttext\n1500\t3250\tGood morning.\n4000\t5500\tHow are you?\n"),
-        ("seconds.tsv",
-        "start\tend\ttext\r\n1.50\t3.25\tGood morning.\r\n4.00\t5.50\tHow are you?\r\n"),
-        ("audacity.txt", "1.500000\t3.250000\tGood morning.\n\\\t100.000000\t4000.000000\n"
-        "4.000000\t5.500000\tHow are you?\n\\\t-1.0\t9.0\n"),
-        ("german audacity.txt",
-        "1,500000\t3,250000\tGood morning.\n4,000000\t5,500000\tHow are you?\n"),
+        ("seconds.tsv", "start\tend\ttext\r\n1.50\t3.25\tGood morning.\r\n4.00\t5.50\tHow are you?\r\n"),
+        (
+            "audacity.txt",
+            "1.500000\t3.250000\tGood morning.\n\\\t100.000000\t4000.000000\n"
+            "4.000000\t5.500000\tHow are you?\n\\\t-1.0\t9.0\n",
+        ),
+        ("german audacity.txt", "1,500000\t3,250000\tGood morning.\n4,000000\t5,500000\tHow are you?\n"),
         ("spectral.lab", "1.5\t3.25\tGood morning.\n\\\t100.0\t4000.0\n4.0\t5.5\tHow are you?\n"),
     ],
-)  # fmt: skip
+)
 def test_each_program_s_form(tmp_path, name, content):
     assert cues_of(tmp_path / name, content) == TWO
 
@@ -261,17 +319,23 @@ def test_each_program_s_form(tmp_path, name, content):
         "Speaker 1  0:00\nGood morning.\n\nAnna Smith  0:03\nHow are you?\n",
         "0:00\nGood morning.\n0:03\nHow are you?\n",
         "[00:00:01] Good morning.\n\n[00:00:04] How are you?\n",
-        "00:00:01.500 --> 00:00:03.250\nGood morning.\n\n00:00:04.000 --> 00:00:05.500\n"
-        "How are you?\n",
+        "00:00:01.500 --> 00:00:03.250\nGood morning.\n\n00:00:04.000 --> 00:00:05.500\nHow are you?\n",
         "ANNA: Good morning.\n\nBEN: How are you?\n",
         "[00:00:01] Anna: Good\nmorning.\n[00:00:04] Anna: How are you?\n[00:00:06] [laughs]\n",
         "Anna: Good morning.\nAnna: How are you?\n",
         "[Music]\n\n&quot;Good morning.&quot; [laughs]\n\nHow are you?\n",
     ],
-    ids=["otter", "copied from a page", "times before lines", "subtitles", "names",
-    "times and names",
-         "a name a line", "tags"],
-)  # fmt: skip
+    ids=[
+        "otter",
+        "copied from a page",
+        "times before lines",
+        "subtitles",
+        "names",
+        "times and names",
+        "a name a line",
+        "tags",
+    ],
+)
 def test_transcripts_of_programs_as_plain_text(tmp_path, content):
     found = cues_of(tmp_path / "a.txt", content)
     said = " ".join(text for text, _, _ in found).replace('"', "")
@@ -305,17 +369,29 @@ def test_what_is_left_out_is_named(tmp_path):
     ("lines", "language", "joined"),
     [
         (["still burn-", "ing and a nega-", "tive"], "en", "still burning and a negative"),
-        (["a well-", "known self-", "help book, one-to-", "one"], "en",
-         "a well-known self-help book, one-to-one"),
-        (["from 1914-", "1918, an Anglo-", "Saxon e-", "mail"], "en",
-         "from 1914-1918, an Anglo-Saxon e-mail"),
-        (["two- ", "and three-year-olds, some-", "thing -", "else --", "here"], "en",
-         "two- and three-year-olds, something - else -- here"),
-        (["der Don-", "ner, Vor-", "und Nachteile, Nord-", "Süd"], "de",
-         "der Donner, Vor- und Nachteile, Nord-Süd"),
+        (
+            ["a well-", "known self-", "help book, one-to-", "one"],
+            "en",
+            "a well-known self-help book, one-to-one",
+        ),
+        (
+            ["from 1914-", "1918, an Anglo-", "Saxon e-", "mail"],
+            "en",
+            "from 1914-1918, an Anglo-Saxon e-mail",
+        ),
+        (
+            ["two- ", "and three-year-olds, some-", "thing -", "else --", "here"],
+            "en",
+            "two- and three-year-olds, something - else -- here",
+        ),
+        (
+            ["der Don-", "ner, Vor-", "und Nachteile, Nord-", "Süd"],
+            "de",
+            "der Donner, Vor- und Nachteile, Nord-Süd",
+        ),
         (["la ca-", "sa blan-", "ca"], "es", "la casa blanca"),
         (["co\u00ad", "operate chil¬", "dren"], "en", "cooperate children"),
     ],
-)  # fmt: skip
+)
 def test_words_divided_at_the_ends_of_lines_are_whole(tmp_path, lines, language, joined):
     assert [one[0] for one in cues_of(tmp_path / "a.txt", "\n".join(lines), language)] == [joined]

@@ -10,17 +10,19 @@ from extras.cut.manuscript import manuscript_of
     ("cues", "language", "sentences"),
     [
         (
-            [Cue("今日は晴れです。「本当？」と聞いた。散歩に行こう！")], "ja",
+            [Cue("今日は晴れです。「本当？」と聞いた。散歩に行こう！")],
+            "ja",
             ("今日は晴れです。", "「本当？」と聞いた。", "散歩に行こう！"),
         ),
         ([Cue("Good. Morning.", 0.0, 1.0), Cue("Olá", 2.0, 3.0)], "pt", ("Good. Morning.", "Olá")),
         (
-            [Cue('"Where are you?" she asked. (He slept.) “Yes!”) «Non.» It ended.')], "en",
+            [Cue('"Where are you?" she asked. (He slept.) “Yes!”) «Non.» It ended.')],
+            "en",
             ('"Where are you?"', "she asked.", "(He slept.)", "“Yes!”)", "«Non.»", "It ended."),
         ),
     ],
     ids=["without spaces", "cues", "closing quotes"],
-)  # fmt: skip
+)
 def test_where_sentences_end(cues, language, sentences):
     text = manuscript_of(cues, language)
     assert text.sentences == sentences and text.is_timed is (len(cues) > 1)

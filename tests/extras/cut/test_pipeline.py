@@ -129,10 +129,7 @@ def test_the_text_of_another_recording_writes_nothing(tmp_path, capsys, text):
 
 @pytest.mark.parametrize(
     ("gain", "step", "cause"),
-    [
-        pytest.param(60.0, 1, "of the speech is clipped", marks=pytest.mark.slow),
-        (1.0, -1, "another order"),
-    ],
+    [pytest.param(60.0, 1, "of the speech is clipped", marks=pytest.mark.slow), (1.0, -1, "another order")],
 )
 def test_the_cause_is_named_where_the_text_is_the_right_one(tmp_path, capsys, gain, step, cause):
     tape, text = tmp_path / "tape.wav", tmp_path / "text.txt"
@@ -235,9 +232,7 @@ def test_english_subtitles_are_followed_by_their_words_and_not_their_times(tmp_p
     assert says_what_is_spoken(tmp_path / "out", NUMBERS[:3])
 
 
-def test_without_pocketsphinx_the_times_of_english_subtitles_are_taken(
-    ground, tmp_path, caplog, monkeypatch
-):
+def test_without_pocketsphinx_the_times_of_english_subtitles_are_taken(ground, tmp_path, caplog, monkeypatch):
     without(monkeypatch, "pocketsphinx")
     monkeypatch.setitem(sys.modules, "pocketsphinx", None)
     rows = [
@@ -356,9 +351,7 @@ def test_the_sound_of_a_film_is_cut(ground, tmp_path):
     to = tmp_path / "out"
     assert cut(film, to, "--text", ground.text) == 0
     assert says_what_is_spoken(to)
-    assert sorted(path.name for path in to.iterdir()) == sorted(
-        path.name for path in ground.folder.iterdir()
-    )
+    assert sorted(path.name for path in to.iterdir()) == sorted(path.name for path in ground.folder.iterdir())
 
 
 @pytest.mark.slow
@@ -375,9 +368,7 @@ def test_ten_kills_change_no_byte(tmp_path):
     seconds = time.monotonic() - begun
     generator, killed = random.Random(3), 0
     for _ in range(10):
-        child = subprocess.Popen(
-            command("killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        child = subprocess.Popen(command("killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             child.wait(generator.uniform(0.3, 0.8) * seconds)
         except subprocess.TimeoutExpired:
@@ -396,15 +387,25 @@ def test_a_cut_is_trained_on_as_it_stands(base_folder, tmp_path):
     assert cut(tape, tmp_path / "voice", "--text", text) == 0
     (tmp_path / "cache").mkdir()
     settings = {
-        "DATASET_DIR": tmp_path / "voice", "BASE_MODEL": base_folder,
-        "CACHE_DIR": tmp_path / "cache", "OUTPUT_DIR": tmp_path / "run",
-        "RUNS_DIR": tmp_path / "events", "NUM_EPOCHS": 1, "EVALUATE": "off",
-        "SAMPLE_DEVICE": "off", "TENSORBOARD": "off", "DEVICE": "cpu", "NUM_THREADS": 1,
-    }  # fmt: skip
+        "DATASET_DIR": tmp_path / "voice",
+        "BASE_MODEL": base_folder,
+        "CACHE_DIR": tmp_path / "cache",
+        "OUTPUT_DIR": tmp_path / "run",
+        "RUNS_DIR": tmp_path / "events",
+        "NUM_EPOCHS": 1,
+        "EVALUATE": "off",
+        "SAMPLE_DEVICE": "off",
+        "TENSORBOARD": "off",
+        "DEVICE": "cpu",
+        "NUM_THREADS": 1,
+    }
     done = subprocess.run(
-        [sys.executable, "-m", "train"], capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "train"],
+        capture_output=True,
+        text=True,
+        check=False,
         env=os.environ | {name: str(value) for name, value in settings.items()},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
     kinds = [json.loads(line)["kind"] for line in lines]

@@ -40,19 +40,21 @@ def profile_of(seconds: float, spoken: list[tuple[float, float]]) -> SoundProfil
     return SoundProfile(level, speech, np.zeros(len(level), bool))
 
 
-def units_of(
-    words: list[tuple[float, float]], ends: dict[int, int] | None = None
-) -> list[PlacedUnit]:
+def units_of(words: list[tuple[float, float]], ends: dict[int, int] | None = None) -> list[PlacedUnit]:
     """The words of one breath."""
     last = len(words) - 1
     return [
         PlacedUnit(
-            f"w{place}", start, end, (ends or {}).get(place, 2 if place == last else 0),
-            place < last, words[place - 1][1] if place else 0.0,
+            f"w{place}",
+            start,
+            end,
+            (ends or {}).get(place, 2 if place == last else 0),
+            place < last,
+            words[place - 1][1] if place else 0.0,
             words[place + 1][0] if place < last else 99.0,
         )
         for place, (start, end) in enumerate(words)
-    ]  # fmt: skip
+    ]
 
 
 def planned(units: list[PlacedUnit], profile: SoundProfile) -> tuple[list[str], list[str]]:
@@ -118,12 +120,13 @@ def test_a_word_on_its_own_is_given_more_quiet_and_a_syllable_is_left_out(length
         *(
             (
                 [(0.5, 1.0), (1.08, 3.0)],
-                PlacedUnit("one", 1.1, 3.0, 2, False, 1.0, 5.0, begins=begins), begins,
+                PlacedUnit("one", 1.1, 3.0, 2, False, 1.0, 5.0, begins=begins),
+                begins,
             )
             for begins in (True, False)
         ),
     ],
-)  # fmt: skip
+)
 def test_a_closure_before_an_unsure_word_is_no_pause(sounds, unit, kept):
     """At the end of a sentence 60 ms of quiet are enough: another word certainly follows."""
     assert planned([unit], profile_of(5, sounds))[0] == ["one"] * kept

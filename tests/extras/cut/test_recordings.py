@@ -43,8 +43,13 @@ def test_blocks_are_the_whole_recording_at_another_rate(recording):
 
 def test_a_stretch_is_what_is_there_also_across_blocks(recording):
     block = BLOCK_SECONDS * RATE
-    spans = [(0, 10), (5, block), (block - 7, block + 7), (block, 2 * block + 3),
-             (2 * block, recording.frames)]  # fmt: skip
+    spans = [
+        (0, 10),
+        (5, block),
+        (block - 7, block + 7),
+        (block, 2 * block + 3),
+        (2 * block, recording.frames),
+    ]
     found = dict(stretches(recording, spans))
     wave = read(recording)
     for place, (first, last) in enumerate(spans):

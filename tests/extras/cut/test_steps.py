@@ -49,9 +49,8 @@ def test_two_workers_give_the_bytes_of_one_process(tmp_path, killed):
 
     subprocess.run(command("own"), check=True, capture_output=True)
     child = subprocess.Popen(
-        command("ray", "--ray", "--workers", "2"),
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        command("ray", "--ray", "--workers", "2"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         if killed:
             kill_a_worker(child, tmp_path / "ray/.cutting/heard.jsonl")

@@ -8,21 +8,17 @@ import pytest
 from extras.cut.cues import Cue
 from extras.cut.manuscript import manuscript_of
 from extras.cut.recogniser import HeardWord
-from extras.cut.word_alignment import (
-    DoubtfulSentence,
-    TextFollower,
-    doubts,
-    matched,
-    place_units,
-    trusted,
-)
+from extras.cut.word_alignment import DoubtfulSentence, TextFollower, doubts, matched, place_units, trusted
 
 TEXT = manuscript_of([Cue("The king promised half.")], "en")
 # `the` was spoken by another person, six seconds before the rest.
 HEARD = [
-    HeardWord("the", 1.0, 1.2), HeardWord("come", 1.2, 1.6), HeardWord("king", 7.2, 7.5),
-    HeardWord("promised", 7.5, 8.0), HeardWord("half", 8.0, 8.4),
-]  # fmt: skip
+    HeardWord("the", 1.0, 1.2),
+    HeardWord("come", 1.2, 1.6),
+    HeardWord("king", 7.2, 7.5),
+    HeardWord("promised", 7.5, 8.0),
+    HeardWord("half", 8.0, 8.4),
+]
 PLACES = {0: 0, 1: 2, 2: 3, 3: 4}
 
 
@@ -101,9 +97,7 @@ def test_elsewhere_it_must_be_certain(certainty, sure):
         ("The train was full.", -1.9, -0.5, 3),  # three say less about the fourth than five
     ],
 )
-def test_a_single_doubtful_word_among_sure_ones_is_believed_more_easily(
-    said, certainty, others, sure
-):
+def test_a_single_doubtful_word_among_sure_ones_is_believed_more_easily(said, certainty, others, sure):
     text = manuscript_of([Cue(said)], "en")
     checked = {
         number: HeardWord(word, number / 2, number / 2 + 0.4, certainty if number == 3 else others)
@@ -116,9 +110,12 @@ def test_a_single_doubtful_word_among_sure_ones_is_believed_more_easily(
 def test_what_is_spread_over_half_a_minute_is_no_sentence(seconds, looked_at):
     """Its words come from other speech and match by chance; aligning them would take too long."""
     text = manuscript_of([Cue("The king sang.")], "en")
-    heard = [HeardWord("the", 1.0, 1.2), HeardWord("king", 9.0, 9.5),
-             HeardWord("sang", seconds, seconds + 0.3),
-             HeardWord("a", seconds + 0.3, seconds + 0.4)]  # fmt: skip
+    heard = [
+        HeardWord("the", 1.0, 1.2),
+        HeardWord("king", 9.0, 9.5),
+        HeardWord("sang", seconds, seconds + 0.3),
+        HeardWord("a", seconds + 0.3, seconds + 0.4),
+    ]
     in_part, with_a_fragment = {0: 0, 2: 2}, {0: 0, 1: 1, 2: 2}
     for places in (in_part, with_a_fragment):
         assert bool(doubts(text, places, heard, 100.0)) is looked_at

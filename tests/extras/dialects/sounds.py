@@ -57,12 +57,8 @@ SPOKEN = {
     ("GET", "/tts_stream"): sent("GET", "/tts_stream", body, params={"text": TEXT}),
     ("POST", "/tts_stream"): sent("POST", "/tts_stream", body, json=STREAM),
     ("POST", "/tts"): sent("POST", "/tts", in_string, json=STREAM),
-    ("POST", "/api/tts-generate"): sent(
-        "POST", "/api/tts-generate", elsewhere, data={"text_input": TEXT}
-    ),
-    ("POST", "/api/previewvoice/"): sent(
-        "POST", "/api/previewvoice/", elsewhere, data={"voice": "default"}
-    ),
+    ("POST", "/api/tts-generate"): sent("POST", "/api/tts-generate", elsewhere, data={"text_input": TEXT}),
+    ("POST", "/api/previewvoice/"): sent("POST", "/api/previewvoice/", elsewhere, data={"voice": "default"}),
     ("GET", "/api/tts-generate-streaming"): sent(
         "GET", "/api/tts-generate-streaming", body, params={"text": TEXT}
     ),
@@ -70,8 +66,6 @@ SPOKEN = {
     ("GET", "/audiocache/{name}"): kept("output_cache_url"),
     ("GET", "/api/tts"): sent("GET", "/api/tts", body, params={"text": TEXT}),
     ("POST", "/api/tts"): sent("POST", "/api/tts", body, data={"text": TEXT}),
-    ("POST", "/dev/captioned_speech"): sent(
-        "POST", "/dev/captioned_speech", in_lines, json={"input": TEXT}
-    ),
+    ("POST", "/dev/captioned_speech"): sent("POST", "/dev/captioned_speech", in_lines, json={"input": TEXT}),
 }
 RECORDED: dict[tuple[str, str], Callable[[Running], Iterator[Sound]]] = {}

@@ -62,17 +62,22 @@ def open_webui(talk: Talk) -> bytes:
 
 
 def sillytavern_openai(talk: Talk) -> bytes:
-    return talk.speech(
-        voice=f" {talk.voice}", model="tts-1", response_format="mp3", speed=1
-    ).content
+    return talk.speech(voice=f" {talk.voice}", model="tts-1", response_format="mp3", speed=1).content
 
 
 def sillytavern_xtts(talk: Talk) -> bytes:
     voices = {one["name"]: one["voice_id"] for one in talk.get("/speakers").json()}
     # Its sliders become texts once they are moved.
-    sliders = {"temperature": "0.75", "speed": 1, "length_penalty": 1.0, "repetition_penalty": 5.0,
-               "top_p": "0.85", "top_k": 50, "enable_text_splitting": True,
-               "stream_chunk_size": "100"}  # fmt: skip
+    sliders = {
+        "temperature": "0.75",
+        "speed": 1,
+        "length_penalty": 1.0,
+        "repetition_penalty": 5.0,
+        "top_p": "0.85",
+        "top_k": 50,
+        "enable_text_splitting": True,
+        "stream_chunk_size": "100",
+    }
     talk.post("/set_tts_settings", sliders, headers={"Cache-Control": "no-cache"})
     body = {"text": TEXT, "speaker_wav": voices[talk.voice], "language": "en"}
     return talk.post("/tts_to_audio/", body, headers={"Cache-Control": "no-cache"}).content
@@ -87,20 +92,24 @@ def sillytavern_xtts_streaming(talk: Talk) -> bytes:
 
 
 ALLTALK_FORM = {
-    "text_input": TEXT, "text_filtering": "standard", "narrator_enabled": "false",
-    "narrator_voice_gen": "female_01.wav", "text_not_inside": "narrator", "language": "en",
-    "output_file_name": "st_output", "output_file_timestamp": "true", "autoplay": "false",
+    "text_input": TEXT,
+    "text_filtering": "standard",
+    "narrator_enabled": "false",
+    "narrator_voice_gen": "female_01.wav",
+    "text_not_inside": "narrator",
+    "language": "en",
+    "output_file_name": "st_output",
+    "output_file_timestamp": "true",
+    "autoplay": "false",
     "autoplay_volume": "0.8",
-}  # fmt: skip
+}
 
 
 def sillytavern_alltalk(talk: Talk) -> bytes:
     assert talk.get("/api/ready").text == "Ready"
     settings = talk.get("/api/currentsettings").json()
     assert settings["current_model_loaded"] in [one["name"] for one in settings["models_available"]]
-    assert talk.voice in [
-        one.replace(".wav", "") for one in talk.get("/api/voices").json()["voices"]
-    ]
+    assert talk.voice in [one.replace(".wav", "") for one in talk.get("/api/voices").json()["voices"]]
     voice = {"character_voice_gen": f"{talk.voice}.wav"}
     told = talk.form("/api/tts-generate", **ALLTALK_FORM, **voice).json()
     assert told["output_file_url"].startswith(str(talk.http.base_url))
@@ -108,8 +117,7 @@ def sillytavern_alltalk(talk: Talk) -> bytes:
 
 
 def sillytavern_alltalk_streaming(talk: Talk) -> bytes:
-    query = {"text": TEXT, "voice": f"{talk.voice}.wav", "language": "en",
-             "output_file": "stream_output.wav"}  # fmt: skip
+    query = {"text": TEXT, "voice": f"{talk.voice}.wav", "language": "en", "output_file": "stream_output.wav"}
     return talk.get(f"/api/tts-generate-streaming?{urlencode(query)}").content
 
 
@@ -129,9 +137,14 @@ def xtts_api_server_curl(talk: Talk) -> bytes:
 
 def pipecat_xtts(talk: Talk) -> bytes:
     latents = talk.get("/studio_speakers").json()[talk.voice]
-    body = {"text": TEXT, "language": "en", "speaker_embedding": latents["speaker_embedding"],
-            "gpt_cond_latent": latents["gpt_cond_latent"], "add_wav_header": False,
-            "stream_chunk_size": 20}  # fmt: skip
+    body = {
+        "text": TEXT,
+        "language": "en",
+        "speaker_embedding": latents["speaker_embedding"],
+        "gpt_cond_latent": latents["gpt_cond_latent"],
+        "add_wav_header": False,
+        "stream_chunk_size": 20,
+    }
     return talk.post("/tts_stream", body).content
 
 
@@ -149,46 +162,75 @@ def coqui_streaming_demo(talk: Talk) -> bytes:
 
 
 def coqui_page(talk: Talk) -> bytes:
-    query = {"text": TEXT, "speaker_id": talk.voice, "style_wav": "", "language_id": "",
-             "speaker_wav": ""}  # fmt: skip
+    query = {"text": TEXT, "speaker_id": talk.voice, "style_wav": "", "language_id": "", "speaker_wav": ""}
     return talk.get(f"/api/tts?{urlencode(query)}").content
 
 
 def coqui_headers(talk: Talk) -> bytes:
-    answer = talk.http.post(
-        "/api/tts", headers={"text": TEXT, "speaker-id": talk.voice, "language-id": "en"}
-    )
+    answer = talk.http.post("/api/tts", headers={"text": TEXT, "speaker-id": talk.voice, "language-id": "en"})
     return answer.raise_for_status().content
 
 
 def kokoro(talk: Talk) -> bytes:
     return talk.speech(
-        model="kokoro", voice=talk.voice, response_format="wav", download_format=None, speed=1.0,
-        stream=True, return_download_link=False, lang_code="a", volume_multiplier=1.0,
+        model="kokoro",
+        voice=talk.voice,
+        response_format="wav",
+        download_format=None,
+        speed=1.0,
+        stream=True,
+        return_download_link=False,
+        lang_code="a",
+        volume_multiplier=1.0,
         normalization_options={"normalize": True},
-    ).content  # fmt: skip
+    ).content
 
 
 def vllm_omni(talk: Talk) -> bytes:
     return talk.speech(
-        model=None, voice=talk.voice, instructions=None, response_format="pcm", speed=1.0,
+        model=None,
+        voice=talk.voice,
+        instructions=None,
+        response_format="pcm",
+        speed=1.0,
         stream_format="audio",
-    ).content  # fmt: skip
+    ).content
 
 
 def sglang_omni(talk: Talk) -> bytes:
     return talk.speech(
-        model=None, voice=talk.voice, response_format="wav", speed=1.0, stream=False,
-        task_type=None, language="English", instructions=None, ref_audio=None, ref_text=None,
-        references=None, max_new_tokens=None, temperature=None, top_p=None, top_k=None,
-        repetition_penalty=None, seed=None, stage_params=None,
-    ).content  # fmt: skip
+        model=None,
+        voice=talk.voice,
+        response_format="wav",
+        speed=1.0,
+        stream=False,
+        task_type=None,
+        language="English",
+        instructions=None,
+        ref_audio=None,
+        ref_text=None,
+        references=None,
+        max_new_tokens=None,
+        temperature=None,
+        top_p=None,
+        top_k=None,
+        repetition_penalty=None,
+        seed=None,
+        stage_params=None,
+    ).content
 
 
 def home_assistant_openai_tts(talk: Talk) -> bytes:
     headers = {"User-Agent": "HomeAssistant-OpenAI-TTS", "Authorization": "Bearer x"}
-    body = {"model": "tts-1", "input": TEXT, "voice": talk.voice, "response_format": "mp3",
-            "speed": 1.0, "instructions": "Speak calmly.", "extra_of_the_backend": 1}  # fmt: skip
+    body = {
+        "model": "tts-1",
+        "input": TEXT,
+        "voice": talk.voice,
+        "response_format": "mp3",
+        "speed": 1.0,
+        "instructions": "Speak calmly.",
+        "extra_of_the_backend": 1,
+    }
     return talk.post("/v1/audio/speech", body, headers=headers).content
 
 
@@ -199,8 +241,14 @@ def wyoming_openai(talk: Talk) -> bytes:
 
 
 def livekit(talk: Talk) -> bytes:
-    body = {"input": TEXT, "model": "gpt-4o-mini-tts", "voice": talk.voice,
-            "response_format": "pcm", "speed": 1.0, "stream_format": "sse"}  # fmt: skip
+    body = {
+        "input": TEXT,
+        "model": "gpt-4o-mini-tts",
+        "voice": talk.voice,
+        "response_format": "pcm",
+        "speed": 1.0,
+        "stream_format": "sse",
+    }
     sound, lines = b"", talk.post("/v1/audio/speech", body).text.splitlines()
     events = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
     for event in events[:-1]:
@@ -235,52 +283,86 @@ STREAMING_SERVER = "coqui-ai/xtts-streaming-server 99286c10 {}"
 COQUI = "idiap/coqui-ai-TTS 7cde79ec TTS/server/server.py"
 ANYTHING_LLM = "Mintplex-Labs/anything-llm 72aabbd1 server/utils/TextToSpeech/{}/index.js"
 TABLE = [
-    TableRow("Open WebUI", "open-webui/open-webui 6adde203 backend/open_webui/routers/audio.py",
-             open_webui, "mp3"),
-    TableRow("SillyTavern, OpenAI Compatible",
-             SILLYTAVERN.format("414e28b2", "openai-compatible"), sillytavern_openai, "mp3"),
+    TableRow(
+        "Open WebUI", "open-webui/open-webui 6adde203 backend/open_webui/routers/audio.py", open_webui, "mp3"
+    ),
+    TableRow(
+        "SillyTavern, OpenAI Compatible",
+        SILLYTAVERN.format("414e28b2", "openai-compatible"),
+        sillytavern_openai,
+        "mp3",
+    ),
     TableRow("SillyTavern, XTTS", SILLYTAVERN.format("d72b5125", "xtts"), sillytavern_xtts),
-    TableRow("SillyTavern, XTTS, Streaming", SILLYTAVERN.format("d72b5125", "xtts"),
-             sillytavern_xtts_streaming),
-    TableRow("SillyTavern, AllTalk", SILLYTAVERN.format("b5887960", "alltalk"),
-             sillytavern_alltalk),
-    TableRow("SillyTavern, AllTalk, streaming", SILLYTAVERN.format("b5887960", "alltalk"),
-             sillytavern_alltalk_streaming),
+    TableRow(
+        "SillyTavern, XTTS, Streaming", SILLYTAVERN.format("d72b5125", "xtts"), sillytavern_xtts_streaming
+    ),
+    TableRow("SillyTavern, AllTalk", SILLYTAVERN.format("b5887960", "alltalk"), sillytavern_alltalk),
+    TableRow(
+        "SillyTavern, AllTalk, streaming",
+        SILLYTAVERN.format("b5887960", "alltalk"),
+        sillytavern_alltalk_streaming,
+    ),
     TableRow("AllTalk 2's API", "erew123/alltalk_tts 7a59e9c2 tts_server.py", alltalk_2),
     TableRow("xtts-api-server's API", XTTS_API_SERVER, xtts_api_server_curl),
-    TableRow("pipecat, XTTSService", "pipecat-ai/pipecat acead050 src/pipecat/services/xtts/tts.py",
-             pipecat_xtts, "pcm"),
-    TableRow("pipecat, OpenAITTSService",
-             "pipecat-ai/pipecat acead050 src/pipecat/services/openai/tts.py", pipecat_openai,
-             "pcm", named=False),
-    TableRow("XTTS streaming server, its test", STREAMING_SERVER.format("test/test_streaming.py"),
-             coqui_streaming_test),
-    TableRow("XTTS streaming server, /tts", STREAMING_SERVER.format("server/main.py"),
-             coqui_streaming_demo),
+    TableRow(
+        "pipecat, XTTSService",
+        "pipecat-ai/pipecat acead050 src/pipecat/services/xtts/tts.py",
+        pipecat_xtts,
+        "pcm",
+    ),
+    TableRow(
+        "pipecat, OpenAITTSService",
+        "pipecat-ai/pipecat acead050 src/pipecat/services/openai/tts.py",
+        pipecat_openai,
+        "pcm",
+        named=False,
+    ),
+    TableRow(
+        "XTTS streaming server, its test",
+        STREAMING_SERVER.format("test/test_streaming.py"),
+        coqui_streaming_test,
+    ),
+    TableRow("XTTS streaming server, /tts", STREAMING_SERVER.format("server/main.py"), coqui_streaming_demo),
     TableRow("Coqui's server, its page", COQUI, coqui_page),
     TableRow("Coqui's server, by headers", COQUI, coqui_headers),
-    TableRow("Kokoro-FastAPI's clients",
-             "remsky/Kokoro-FastAPI 26eec068 api/src/structures/schemas.py", kokoro),
-    TableRow("vLLM-omni's clients",
-             "vllm-project/vllm-omni be81443c vllm_omni/entrypoints/openai/protocol/audio.py",
-             vllm_omni, "pcm"),
-    TableRow("SGLang-omni's clients",
-             "sgl-project/sglang-omni 2489a10e sglang_omni/serve/protocol.py",
-             sglang_omni),
-    TableRow("Home Assistant, openai_tts",
-             "sfortis/openai_tts 5c8b3beb custom_components/openai_tts/openaitts_engine.py",
-             home_assistant_openai_tts, "mp3"),
-    TableRow("Home Assistant, wyoming_openai",
-             "roryeckel/wyoming_openai 614b6dfa src/wyoming_openai/handler.py", wyoming_openai),
-    TableRow("LiveKit Agents", "livekit/agents da6af86a livekit-plugins/livekit-plugins-openai/"
-             "livekit/plugins/openai/tts.py", livekit, "pcm"),
-    TableRow("AnythingLLM, OpenAI compatible", ANYTHING_LLM.format("openAiGeneric"), anything_llm,
-             "mp3"),
-    TableRow("LibreChat",
-             "danny-avila/LibreChat 00b3bc32 api/server/services/Files/Audio/TTSService.js",
-             librechat, "mp3"),
+    TableRow(
+        "Kokoro-FastAPI's clients", "remsky/Kokoro-FastAPI 26eec068 api/src/structures/schemas.py", kokoro
+    ),
+    TableRow(
+        "vLLM-omni's clients",
+        "vllm-project/vllm-omni be81443c vllm_omni/entrypoints/openai/protocol/audio.py",
+        vllm_omni,
+        "pcm",
+    ),
+    TableRow(
+        "SGLang-omni's clients", "sgl-project/sglang-omni 2489a10e sglang_omni/serve/protocol.py", sglang_omni
+    ),
+    TableRow(
+        "Home Assistant, openai_tts",
+        "sfortis/openai_tts 5c8b3beb custom_components/openai_tts/openaitts_engine.py",
+        home_assistant_openai_tts,
+        "mp3",
+    ),
+    TableRow(
+        "Home Assistant, wyoming_openai",
+        "roryeckel/wyoming_openai 614b6dfa src/wyoming_openai/handler.py",
+        wyoming_openai,
+    ),
+    TableRow(
+        "LiveKit Agents",
+        "livekit/agents da6af86a livekit-plugins/livekit-plugins-openai/livekit/plugins/openai/tts.py",
+        livekit,
+        "pcm",
+    ),
+    TableRow("AnythingLLM, OpenAI compatible", ANYTHING_LLM.format("openAiGeneric"), anything_llm, "mp3"),
+    TableRow(
+        "LibreChat",
+        "danny-avila/LibreChat 00b3bc32 api/server/services/Files/Audio/TTSService.js",
+        librechat,
+        "mp3",
+    ),
     TableRow("AnythingLLM, Kokoro", ANYTHING_LLM.format("kokoro"), anything_llm_kokoro, "mp3"),
-]  # fmt: skip
+]
 
 
 def by_name(row: TableRow) -> str:

@@ -18,7 +18,7 @@ from tests.api.sounds import file_of, speech
         {"headers": {"text": b"hello"}, "data": {"text": "no", "speaker_id": "Élodie"}},
         {"params": {"text": "hello"}, "data": {"text": "no", "speaker_id": "Élodie"}},
     ],
-)  # fmt: skip
+)
 def test_a_text_stands_in_a_header_in_the_address_or_in_a_form(dialect, sent):
     """In this order: idiap/coqui-ai-TTS 7cde79ec TTS/server/server.py, tts()."""
     with asked() as orders:
@@ -46,9 +46,8 @@ def test_a_handle_outlives_json_and_half_precision(voice):
 
 @pytest.mark.parametrize(
     "numbers",
-    [[], [0.0] * 512, [1e300], [1e308], [-0.5], [0.1, 0.2], list(np.linspace(-3, 3, 512)),
-     [0.5] * 100],
-)  # fmt: skip
+    [[], [0.0] * 512, [1e300], [1e308], [-0.5], [0.1, 0.2], list(np.linspace(-3, 3, 512)), [0.5] * 100],
+)
 def test_latents_of_another_server_are_refused(dialect, numbers):
     body = {"text": "x", "language": "en", "speaker_embedding": numbers, "gpt_cond_latent": [[0.1]]}
     for path in ("/tts_stream", "/tts"):
@@ -67,8 +66,7 @@ def test_a_speaker_is_cloned_once_and_kept(dialect):
     """coqui-ai/xtts-streaming-server 99286c10 test/test_streaming.py, get_speaker()"""
     files = {"wav_file": ("../bea.wav", file_of(speech(3.0)))}
     first, again = (
-        dialect.client.post("/clone_speaker", files=files).raise_for_status().json()
-        for _ in range(2)
+        dialect.client.post("/clone_speaker", files=files).raise_for_status().json() for _ in range(2)
     )
     assert first == again
     names = [voice["name"] for voice in dialect.client.get("/v1/voices").json()["voices"]]

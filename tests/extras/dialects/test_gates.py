@@ -36,9 +36,11 @@ def test_the_table_has_every_route_of_a_dialect_that_speaks(tmp_path):
     """A new route must be added to the table, and so passes the gates."""
     routes = [one for one in build(settings_in(tmp_path)).state.routes if "speech" in one.tags]
     found = {
-        (method, route.path) for route in routes for method in route.methods
+        (method, route.path)
+        for route in routes
+        for method in route.methods
         if route.endpoint.__module__.startswith("extras.dialects.")
-    }  # fmt: skip
+    }
     assert set(SPEAKING) == found
 
 

@@ -48,11 +48,15 @@ def test_a_voice_is_asked_for_by_name(dialect, anna, voice):
 
 @pytest.mark.parametrize(
     ("fields", "language"),
-    [({"language": "English"}, "en"), ({"language": "Portuguese"}, "pt"),
-     ({"lang_code": "p"}, "pt"),
-     ({"language": "pt-BR", "lang_code": "a"}, "pt"), ({"language": "Auto"}, ""),
-     ({"language": None, "lang_code": None}, "")],
-)  # fmt: skip
+    [
+        ({"language": "English"}, "en"),
+        ({"language": "Portuguese"}, "pt"),
+        ({"lang_code": "p"}, "pt"),
+        ({"language": "pt-BR", "lang_code": "a"}, "pt"),
+        ({"language": "Auto"}, ""),
+        ({"language": None, "lang_code": None}, ""),
+    ],
+)
 def test_a_language_is_asked_for_in_every_clients_way(dialect, fields, language):
     with asked() as orders:
         assert dialect.say("hello", **fields).status_code == 200
@@ -67,8 +71,19 @@ def test_a_text_may_be_plain(dialect, fields, plain):
 
 
 def test_null_counts_as_left_out(dialect):
-    names = ("model", "voice", "response_format", "speed", "stream", "stream_format", "language",
-             "lang_code", "temperature", "seed", "instructions")  # fmt: skip
+    names = (
+        "model",
+        "voice",
+        "response_format",
+        "speed",
+        "stream",
+        "stream_format",
+        "language",
+        "lang_code",
+        "temperature",
+        "seed",
+        "instructions",
+    )
     nulls = dict.fromkeys(names) | {"input": "hello"}
     bodies: list[dict[str, Any]] = [{"input": "hello"}, nulls]
     with asked() as orders:

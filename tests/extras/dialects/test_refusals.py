@@ -22,33 +22,41 @@ def invalid(field: str) -> tuple[int, str, str]:
         (GENERATE, {"text_input": "x", "streaming": "off"}, invalid("streaming")),
         (GENERATE, {"text_input": "x", "speed": "9"}, invalid("speed")),
         (GENERATE, {"text_input": "x", "temperature": "nan"}, invalid("temperature")),
-        (GENERATE, {"text_input": "x", "character_voice_gen": "nobody"},
-         (404, "no_voice", "character_voice_gen")),
-        (GENERATE, {"text_input": "x", "language": "tlh"},
-         (400, "language_unsupported", "language")),
+        (
+            GENERATE,
+            {"text_input": "x", "character_voice_gen": "nobody"},
+            (404, "no_voice", "character_voice_gen"),
+        ),
+        (GENERATE, {"text_input": "x", "language": "tlh"}, (400, "language_unsupported", "language")),
         (GENERATE, {"text_input": "!refuse"}, (422, "refused", None)),
         (TO_AUDIO, {"text": ""}, invalid("text")),
         (TO_AUDIO, {"text": LONG}, invalid("text")),
         (TO_AUDIO, {}, invalid("text")),
         (TO_AUDIO, {"text": "x", "speaker_wav": "nobody.wav"}, (404, "no_voice", "speaker_wav")),
-        (TO_AUDIO, {"text": "x", "speaker_wav": "../../etc/passwd"},
-         (404, "no_voice", "speaker_wav")),
+        (TO_AUDIO, {"text": "x", "speaker_wav": "../../etc/passwd"}, (404, "no_voice", "speaker_wav")),
         (TO_AUDIO, {"text": "x", "language": "tlh"}, (400, "language_unsupported", "language")),
         (COQUI, {}, invalid("text")),
         (COQUI, {"text": " "}, invalid("text")),
         (COQUI, {"text": LONG}, invalid("text")),
         (COQUI, {"text": "x", "speaker_id": "nobody"}, (404, "no_voice", "speaker_id")),
-        (COQUI, {"text": "x", "language_id": "tlh"},
-         (400, "language_unsupported", "language_id")),
+        (COQUI, {"text": "x", "language_id": "tlh"}, (400, "language_unsupported", "language_id")),
         (COQUI, {"text": "x", "speaker_wav": "/etc/passwd"}, (400, "unsupported", "speaker_wav")),
         (COQUI, {"text": "x", "style_wav": "{}"}, (400, "unsupported", "speaker_wav")),
-        *((SETTINGS, {name: value}, invalid(name)) for name, value in (
-            ("temperature", 0), ("temperature", "warm"), ("speed", 3), ("speed", None),
-            ("top_k", 101), ("top_k", False), ("stream_chunk_size", 5),
-            ("enable_text_splitting", 7),
-        )),
+        *(
+            (SETTINGS, {name: value}, invalid(name))
+            for name, value in (
+                ("temperature", 0),
+                ("temperature", "warm"),
+                ("speed", 3),
+                ("speed", None),
+                ("top_k", 101),
+                ("top_k", False),
+                ("stream_chunk_size", 5),
+                ("enable_text_splitting", 7),
+            )
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused_and_how(dialect, ways, fields, found):
     for way in ways:
         method, path, place = way.split()

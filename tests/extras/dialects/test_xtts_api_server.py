@@ -6,9 +6,15 @@ from tests.api.heard import asked, refusal
 
 # SillyTavern's defaults: SillyTavern/SillyTavern d72b5125 public/scripts/extensions/tts/xtts.js
 SLIDERS = {
-    "temperature": 0.75, "speed": 1, "length_penalty": 1.0, "repetition_penalty": 5.0,
-    "top_p": 0.85, "top_k": 50, "enable_text_splitting": True, "stream_chunk_size": 100,
-}  # fmt: skip
+    "temperature": 0.75,
+    "speed": 1,
+    "length_penalty": 1.0,
+    "repetition_penalty": 5.0,
+    "top_p": 0.85,
+    "top_k": 50,
+    "enable_text_splitting": True,
+    "stream_chunk_size": 100,
+}
 
 
 def test_settings_count_for_the_callers_later_requests_to_this_dialect(dialect):

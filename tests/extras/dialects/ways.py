@@ -37,17 +37,16 @@ def api_server(doors: Doors, one: Asked) -> Answer:
     try:
         return answer_of(client.post("/tts_to_audio/", json=body))
     finally:
-        client.post(
-            "/set_tts_settings", json={**client.get("/get_tts_settings").json(), "speed": 1}
-        )
+        client.post("/set_tts_settings", json={**client.get("/get_tts_settings").json(), "speed": 1})
 
 
 WAYS = [
     # The text of a GET is in the address.
-    Way("alltalk", alltalk, fastest=4.0), Way("alltalk_stream", alltalk_stream, longest="x"),
+    Way("alltalk", alltalk, fastest=4.0),
+    Way("alltalk_stream", alltalk_stream, longest="x"),
     Way("coqui", coqui),
     # Its clients identify a voice by the data that the server returned for it.
     Way("streaming_server", streaming_server, by_name=False),
     # It has another limit of speed.
     Way("api_server", api_server, fastest=2.0),
-]  # fmt: skip
+]

@@ -6,14 +6,7 @@ import pytest
 import torch
 
 from extras.distil.student import new_student
-from tests.peers.test_export import (
-    SMALL,
-    check_spoken,
-    coquis_base,
-    files_of,
-    loaded_by_coqui,
-    perturbed,
-)
+from tests.peers.test_export import SMALL, check_spoken, coquis_base, files_of, loaded_by_coqui, perturbed
 from train.export import exported
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import GPT, from_coqui, to_coqui

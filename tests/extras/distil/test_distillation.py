@@ -61,8 +61,10 @@ def test_a_student_that_may_be_served_is_a_voice(workshop, tmp_path, monkeypatch
     assert config.gpt.width == ModelConfig.read(workshop.base).gpt.width
     small, large = (read_tensors(one / "model.pth") for one in (to, workshop.base))
     assert "gpt.gpt.h.0.ln_1.weight" in small and "gpt.gpt.h.1.ln_1.weight" not in small
-    assert torch.equal(small["hifigan_decoder.waveform_decoder.conv_pre.bias"],
-                       large["hifigan_decoder.waveform_decoder.conv_pre.bias"])  # fmt: skip
+    assert torch.equal(
+        small["hifigan_decoder.waveform_decoder.conv_pre.bias"],
+        large["hifigan_decoder.waveform_decoder.conv_pre.bias"],
+    )
     loaded = load_voice(VoiceSpec(str(to)), ComputeConfig(precision="fp32"))
     assert len(loaded.synthesize(SynthesisRequest("one two.", "en", max_codes=12))) > 1_000
     kept = workshop.folder / "run" / "distillation"
@@ -132,9 +134,7 @@ def test_its_voice_becomes_one_of_onnx_models(workshop, tmp_path, monkeypatch, c
 
 
 @pytest.mark.slow
-def test_every_speaker_is_taught_and_judged_from_their_own_recording(
-    workshop, tmp_path, monkeypatch
-):
+def test_every_speaker_is_taught_and_judged_from_their_own_recording(workshop, tmp_path, monkeypatch):
     """The first speaker's is the recording that the voice opens with."""
     heard, compared = list[tuple[str, Path]](), list[str]()
     real = distillation.judged
@@ -155,8 +155,10 @@ def test_every_speaker_is_taught_and_judged_from_their_own_recording(
     several.dataset = make_dataset(tmp_path / "two", clips=12, seconds=1.5)
     rows = (several.dataset / "metadata.csv").read_text().splitlines()
     named = [f"{row}|{'anna' if number % 2 else 'ben'}" for number, row in enumerate(rows)]
-    table = ["file_name|text|speaker", *(f"{row.partition('|')[0]}.wav|{row.partition('|')[2]}"
-             for row in named)]  # fmt: skip
+    table = [
+        "file_name|text|speaker",
+        *(f"{row.partition('|')[0]}.wav|{row.partition('|')[2]}" for row in named),
+    ]
     (several.dataset / "metadata.csv").write_text("\n".join(table) + "\n")
     run = several.run("run", 1, SAMPLE_DEVICE="cpu", BLEND="off")
     known = speakers.read(run.folder)
@@ -219,9 +221,7 @@ def test_an_adapter_is_no_voice_for_onnx_models(tmp_path, capsys, base_folder):
 
 
 @pytest.mark.slow
-def test_a_sentence_that_nobody_can_say_is_named_before_anything_is_said(
-    workshop, tmp_path, capsys
-):
+def test_a_sentence_that_nobody_can_say_is_named_before_anything_is_said(workshop, tmp_path, capsys):
     (tmp_path / "own.txt").write_text("One two.\n***\n")
     assert distil(workshop, tmp_path / "small", "--texts", str(tmp_path / "own.txt")) == 2
     assert "--texts, sentence 2" in capsys.readouterr().err
@@ -245,9 +245,7 @@ def test_what_a_killed_one_has_left_goes(workshop, tmp_path, monkeypatch):
 def test_one_that_may_not_be_served_is_not_exported_and_the_reason_is_told(
     workshop, tmp_path, monkeypatch, caplog
 ):
-    monkeypatch.setattr(
-        distillation, "may_replace", lambda small, large: "It is hard to understand."
-    )
+    monkeypatch.setattr(distillation, "may_replace", lambda small, large: "It is hard to understand.")
     assert distil(workshop, tmp_path / "small") == 1
     assert "not exported. It is hard to understand." in caplog.text
     assert not (tmp_path / "small").exists() and list(tmp_path.iterdir()) == []
@@ -266,9 +264,7 @@ def test_one_that_may_not_be_served_is_not_exported_and_the_reason_is_told(
         (("--texts", "nowhere.txt"), "nowhere.txt cannot be read"),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_anything_is_said(
-    workshop, tmp_path, capsys, more, told
-):
+def test_what_cannot_be_done_is_refused_before_anything_is_said(workshop, tmp_path, capsys, more, told):
     assert distil(workshop, tmp_path / "small", *more) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "small").exists()

@@ -57,10 +57,7 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def taught_student(teacher: GPT, taught: Taught, path: Path, epochs: int, key: str = "k") -> GPT:
     student = new_student(teacher, (0, 2))
-    learn(
-        student, taught, epochs=epochs, seed=0, path=path, key=key,
-        autocast=contextlib.nullcontext(),
-    )  # fmt: skip
+    learn(student, taught, epochs=epochs, seed=0, path=path, key=key, autocast=contextlib.nullcontext())
     return student
 
 
@@ -106,9 +103,14 @@ def test_conditioning_and_text_head_stay_the_teachers(teacher, taught, tmp_path)
     ended = taught_student(teacher, taught, tmp_path / "a.pt", 1).state_dict()
     changed = {name.split(".")[0] for name in begun if not torch.equal(begun[name], ended[name])}
     assert changed == {
-        "text_embedding", "mel_embedding", "text_pos_embedding", "mel_pos_embedding", "gpt",
-        "final_norm", "mel_head",
-    }  # fmt: skip
+        "text_embedding",
+        "mel_embedding",
+        "text_pos_embedding",
+        "mel_pos_embedding",
+        "gpt",
+        "final_norm",
+        "mel_head",
+    }
 
 
 class Killed(Exception):
@@ -133,9 +135,7 @@ def test_an_interrupted_one_ends_with_the_same_bits(teacher, taught, tmp_path, m
     assert all(torch.equal(straight[name], again[name]) for name in straight)
 
 
-def test_with_fewer_epochs_than_it_has_learned_it_is_not_taught_further(
-    teacher, taught, tmp_path, caplog
-):
+def test_with_fewer_epochs_than_it_has_learned_it_is_not_taught_further(teacher, taught, tmp_path, caplog):
     caplog.set_level("INFO")
     path = tmp_path / "student.pt"
     first = taught_student(teacher, taught, path, 2).state_dict()
@@ -154,9 +154,7 @@ def test_gradients_that_are_not_finite_change_nothing(teacher, taught, monkeypat
     assert all(torch.equal(before[name], one) for name, one in student.state_dict().items())
 
 
-def test_of_other_lessons_it_begins_anew_and_a_damaged_file_is_said(
-    teacher, taught, tmp_path, caplog
-):
+def test_of_other_lessons_it_begins_anew_and_a_damaged_file_is_said(teacher, taught, tmp_path, caplog):
     path = tmp_path / "student.pt"
     first = taught_student(teacher, taught, path, 1).state_dict()
     other = taught_student(teacher, taught, path, 1, key="other").state_dict()

@@ -27,9 +27,12 @@ def scene(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lessons")
     base = ending_base(folder / "base")
     settings = TrainSettings(
-        dataset_dir=make_dataset(folder / "data", clips=12), base_model=str(base), device="cpu",
-        cache_dir=folder / "cache", output_dir=folder / "run",
-    )  # fmt: skip
+        dataset_dir=make_dataset(folder / "data", clips=12),
+        base_model=str(base),
+        device="cpu",
+        cache_dir=folder / "cache",
+        output_dir=folder / "run",
+    )
     data = build_context(settings).data
     tuned = TunedModel(base, ComputeConfig(precision="fp32"))
     teacher = Teacher(tuned, checkpoint(folder / "run", base), None, "a")
@@ -43,9 +46,7 @@ def scene(tmp_path_factory):
 def said(scene, folder: Path, minutes: float = 0.6, **changes):
     teacher, narrators, clips = scene
     given = {"own": [], "judging": (), "seed": 0} | changes
-    return spoken(
-        teacher, narrators, clips, given["own"], given["judging"], minutes, folder, given["seed"]
-    )
+    return spoken(teacher, narrators, clips, given["own"], given["judging"], minutes, folder, given["seed"])
 
 
 def kept(folder: Path) -> Path:
@@ -145,8 +146,9 @@ def test_each_language_of_the_clips_is_said_in_itself(scene):
     for index in learned[:4]:
         clips[index] = replace(clips[index], language="pt", text=f"bom dia {index}")
     some = asked(scene, clips, 300)
-    spoken_in = {one.language: {other.text for other in some if other.language == one.language}
-                 for one in some}  # fmt: skip
+    spoken_in = {
+        one.language: {other.text for other in some if other.language == one.language} for one in some
+    }
     assert spoken_in.keys() == {"en", "pt"}
     assert all("bom" in text for text in spoken_in["pt"])
     assert not any("bom" in text for text in spoken_in["en"])
@@ -178,9 +180,7 @@ def test_clips_are_drawn_up_to_the_minutes_and_validation_judges(scene):
     assert {one.narrator for one in every} == {1}
 
 
-def test_a_teacher_that_ends_nothing_is_told_and_not_listened_to_for_ever(
-    scene, tmp_path, monkeypatch
-):
+def test_a_teacher_that_ends_nothing_is_told_and_not_listened_to_for_ever(scene, tmp_path, monkeypatch):
     monkeypatch.setattr(lessons, "_PORTION", 4)
     monkeypatch.setattr(
         lessons, "_say", lambda _, __, portion: [{"narrator": 0, "pieces": []} for _ in portion]

@@ -9,9 +9,18 @@ from machine.errors import SotaqueError
 from xtts.model.shapes import GPTShape
 
 SHAPE = GPTShape(
-    text_ids=40, text_start=38, text_stop=39, layers=4, width=32, heads=2, audio_ids=18,
-    audio_start=16, audio_stop=17, max_text_tokens=30, max_audio_tokens=30,
-)  # fmt: skip
+    text_ids=40,
+    text_start=38,
+    text_stop=39,
+    layers=4,
+    width=32,
+    heads=2,
+    audio_ids=18,
+    audio_start=16,
+    audio_stop=17,
+    max_text_tokens=30,
+    max_audio_tokens=30,
+)
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,9 @@ ALL_NODES = Nodes(("nvidia-modeset", "nvidia-uvm", "nvidia0", "nvidiactl"))
 DEMO_BYTES = 18_131_247
 
 
-def card(maker: str = NVIDIA, device: str = "2204", address: str = "0000:01:00.0",
-         **more: Any) -> GraphicsCard:  # fmt: skip
+def card(
+    maker: str = NVIDIA, device: str = "2204", address: str = "0000:01:00.0", **more: Any
+) -> GraphicsCard:
     return GraphicsCard(address, maker, device, **more)
 
 
@@ -53,15 +54,18 @@ def passed(*failing: OperationVerdict) -> tuple[OperationVerdict, ...]:
     return tuple((good | bad).values())
 
 
-def gpu(name: str = "NVIDIA GeForce RTX 3090", capability: tuple[int, int] = (8, 6),
-        **more: Any) -> GpuHealth:  # fmt: skip
-    return GpuHealth(
-        0, name, capability, **{"total_bytes": 25_300_000_000, "operations": passed(), **more}
-    )
+def gpu(
+    name: str = "NVIDIA GeForce RTX 3090", capability: tuple[int, int] = (8, 6), **more: Any
+) -> GpuHealth:
+    return GpuHealth(0, name, capability, **{"total_bytes": 25_300_000_000, "operations": passed(), **more})
 
 
-def managed(name: str = "NVIDIA GeForce RTX 3090", capability: tuple[int, int] = (8, 6),
-            driver: str = "580.95.05", mode: str = "Default") -> Managed:  # fmt: skip
+def managed(
+    name: str = "NVIDIA GeForce RTX 3090",
+    capability: tuple[int, int] = (8, 6),
+    driver: str = "580.95.05",
+    mode: str = "Default",
+) -> Managed:
     state = GpuState(0, name, 0.0, 400 << 20, 24576 << 20, capability, driver, mode)
     return Managed((state,), "nvidia-smi")
 
@@ -82,8 +86,13 @@ def torch_build(**more: Any) -> TorchBuild:
     return TorchBuild(**(known | more))
 
 
-def checked(outcome: Outcome, reason: str, name: str = "NVIDIA GeForce RTX 3090",
-            capability: tuple[int, int] = (8, 6), **more: Any) -> Environment:  # fmt: skip
+def checked(
+    outcome: Outcome,
+    reason: str,
+    name: str = "NVIDIA GeForce RTX 3090",
+    capability: tuple[int, int] = (8, 6),
+    **more: Any,
+) -> Environment:
     """A machine whose GPU did not pass the check."""
     found = {"outcome": outcome, "reason": reason, "operations": (), **more}
     return computer(gpu(name, capability, **found))
@@ -93,8 +102,9 @@ def checked(outcome: Outcome, reason: str, name: str = "NVIDIA GeForce RTX 3090"
 HEALTHY = Machine(
     settings=MachineSettings(model_bytes=DEMO_BYTES),
     refused=(),
-    driver=Driver("580.95.05", libcuda="/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
-                  system=("ubuntu", "debian")),
+    driver=Driver(
+        "580.95.05", libcuda="/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05", system=("ubuntu", "debian")
+    ),
     nodes=ALL_NODES,
     graphics=Graphics((card(screen=True),)),
     managed=managed(),
@@ -108,20 +118,23 @@ HEALTHY = Machine(
     kernel_log=(),
     environment=computer(gpu()),
     seconds={"environment": 6.0, "torch": 2.5, "managed": 0.1},
-)  # fmt: skip
+)
 CPU_ONLY = replace(
-    HEALTHY, driver=Driver(system=("debian",)), nodes=Nodes(), graphics=Graphics(),
-    managed=Managed(), programs={}, environment=computer(),
-)  # fmt: skip
+    HEALTHY,
+    driver=Driver(system=("debian",)),
+    nodes=Nodes(),
+    graphics=Graphics(),
+    managed=Managed(),
+    programs={},
+    environment=computer(),
+)
 OLD_BUILD = {"version": "2.11.0+cu126", "cuda": "12.6", "architectures": CU126}
 UNKNOWN = "CUDA unknown error - this may be due to an incorrectly set up environment."
 NO_KERNEL = "CUDA error: no kernel image is available"
 BLACKWELL, MX230 = "NVIDIA GeForce RTX 5090", "NVIDIA GeForce MX230"
 OTHER = "/usr/local/cuda-13.1/lib64"
 NO_FFT = "cuFFT error: CUFFT_INVALID_SIZE"
-CLEAN = (
-    "If another library than torch's is loaded, put `env -u LD_LIBRARY_PATH` before the command."
-)
+CLEAN = "If another library than torch's is loaded, put `env -u LD_LIBRARY_PATH` before the command."
 NO_CUBLAS = "libcublasLt.so.13: cannot open shared object file: No such file or directory"
 ASSERTED = "CUDA error: device-side assert triggered"
 
@@ -129,97 +142,103 @@ MACHINES: Mapping[str, Machine] = {
     "healthy": HEALTHY,
     "cpu_only": CPU_ONLY,
     "no_driver": replace(
-        CPU_ONLY, driver=Driver(nouveau=True, system=("ubuntu", "debian")),
+        CPU_ONLY,
+        driver=Driver(nouveau=True, system=("ubuntu", "debian")),
         graphics=Graphics((card(screen=True),)),
     ),
     # A container started with runc on a host with a GPU.
     "no_toolkit": replace(
         CPU_ONLY,
-        driver=Driver("580.95.05", system=("debian",),
-                      libcuda_fault="libcuda.so.1: cannot open shared object file"),
+        driver=Driver(
+            "580.95.05", system=("debian",), libcuda_fault="libcuda.so.1: cannot open shared object file"
+        ),
         graphics=Graphics((card(),)),
         container=Container(inside=True),
         variables={"NVIDIA_VISIBLE_DEVICES": "all"},
         shared_memory=1_073_741_824,
         environment=computer(
-            inside=True,
-            hint="The host has an NVIDIA driver, but this container has no GPU.",
+            inside=True, hint="The host has an NVIDIA driver, but this container has no GPU."
         ),
     ),
     "uvm_missing": replace(
-        HEALTHY, nodes=Nodes(("nvidia-modeset", "nvidia0", "nvidiactl")),
+        HEALTHY,
+        nodes=Nodes(("nvidia-modeset", "nvidia0", "nvidiactl")),
         environment=checked(Outcome.DRIVER, UNKNOWN),
     ),
     "old_driver": replace(
-        HEALTHY, driver=replace(HEALTHY.driver or Driver(), version="550.54.14"),
+        HEALTHY,
+        driver=replace(HEALTHY.driver or Driver(), version="550.54.14"),
         managed=managed(driver="550.54.14"),
         environment=checked(
             Outcome.DRIVER, "The NVIDIA driver on your system is too old (found version 12040)."
         ),
     ),
     "blackwell_on_an_old_build": replace(
-        HEALTHY, managed=managed(BLACKWELL, (12, 0)), torch=torch_build(**OLD_BUILD),
+        HEALTHY,
+        managed=managed(BLACKWELL, (12, 0)),
+        torch=torch_build(**OLD_BUILD),
         environment=checked(Outcome.BUILD, NO_KERNEL, BLACKWELL, (12, 0)),
     ),
     "wrong_libcufft": replace(
         HEALTHY,
         variables={"LD_LIBRARY_PATH": OTHER},
-        torch=torch_build(libraries={
-            "libcufft.so.12": (f"{OTHER}/libcufft.so.12",),
-            "libcublas.so.13": (f"{OWN}/libcublas.so.13",),
-        }),
+        torch=torch_build(
+            libraries={
+                "libcufft.so.12": (f"{OTHER}/libcufft.so.12",),
+                "libcublas.so.13": (f"{OWN}/libcublas.so.13",),
+            }
+        ),
         environment=checked(
-            Outcome.DEGRADED, f"fft: {NO_FFT} {CLEAN}",
+            Outcome.DEGRADED,
+            f"fft: {NO_FFT} {CLEAN}",
             operations=passed(OperationVerdict("fft", False, reason=NO_FFT)),
         ),
     ),
     "cpu_build_of_onnx_runtime": replace(HEALTHY, onnx=OnnxRuntime({"onnxruntime": "1.31.1"})),
     "onnx_runtime_of_another_major": replace(
-        HEALTHY, torch=torch_build(**OLD_BUILD),
+        HEALTHY,
+        torch=torch_build(**OLD_BUILD),
         onnx=OnnxRuntime({"onnxruntime-gpu": "1.31.1"}, "13.0", NO_CUBLAS, NO_CUBLAS),
     ),
     "small_shared_memory": replace(
-        HEALTHY, container=Container(inside=True), shared_memory=67_108_864,
+        HEALTHY,
+        container=Container(inside=True),
+        shared_memory=67_108_864,
         environment=computer(gpu(), inside=True),
     ),
     "no_ffmpeg": replace(HEALTHY, programs={"nvidia-smi": "/usr/bin/nvidia-smi"}),
     "disk_full": replace(
         HEALTHY,
-        settings=MachineSettings(
-            Path("/data/run"), base_model="xtts_v2", model_bytes=1_867_929_118
-        ),
+        settings=MachineSettings(Path("/data/run"), base_model="xtts_v2", model_bytes=1_867_929_118),
         storage=Storage(Path("/data"), 3_100_000_000, 500_000_000_000),
     ),
     "exclusive_mode": replace(
-        HEALTHY, managed=managed(mode="Exclusive_Process"),
+        HEALTHY,
+        managed=managed(mode="Exclusive_Process"),
         environment=checked(
             Outcome.TRANSIENT, "CUDA error: CUDA-capable device(s) is/are busy or unavailable"
         ),
     ),
-    "poisoned_child": replace(HEALTHY, environment=checked(
-        Outcome.STICKY, f"sampling: {ASSERTED}",
-        operations=(
-            OperationVerdict("sampling", False, reason=ASSERTED, outcome=Outcome.STICKY),
+    "poisoned_child": replace(
+        HEALTHY,
+        environment=checked(
+            Outcome.STICKY,
+            f"sampling: {ASSERTED}",
+            operations=(OperationVerdict("sampling", False, reason=ASSERTED, outcome=Outcome.STICKY),),
         ),
-    )),
+    ),
     "hanging_child": replace(
         HEALTHY,
         managed=Managed((), "nvidia-smi", "no answer within 8 s"),
-        kernel_log=(
-            "[ 8412.1] NVRM: Xid (PCI:0000:01:00): 79, pid=4112, GPU has fallen off the bus.",
-        ),
-        environment=checked(
-            Outcome.HANG, "the check hung for 60 s.", "the GPU", (0, 0), total_bytes=0
-        ),
+        kernel_log=("[ 8412.1] NVRM: Xid (PCI:0000:01:00): 79, pid=4112, GPU has fallen off the bus.",),
+        environment=checked(Outcome.HANG, "the check hung for 60 s.", "the GPU", (0, 0), total_bytes=0),
     ),
     # Document 002: CachyOS, a GeForce MX230 and a Vega 8; prime-run was tried in vain.
     "hybrid_laptop": replace(
         HEALTHY,
-        driver=Driver("580.95.05", libcuda="/usr/lib/libcuda.so.580.95.05",
-                      system=("cachyos", "arch")),
+        driver=Driver("580.95.05", libcuda="/usr/lib/libcuda.so.580.95.05", system=("cachyos", "arch")),
         graphics=Graphics(
-            (card(device="1d11", power="suspended"),
-             card(AMD, "15d8", "0000:05:00.0", screen=True)),
+            (card(device="1d11", power="suspended"), card(AMD, "15d8", "0000:05:00.0", screen=True)),
             laptop=True,
         ),
         variables={"DRI_PRIME": "1", "__NV_PRIME_RENDER_OFFLOAD": "1"},
@@ -227,18 +246,23 @@ MACHINES: Mapping[str, Machine] = {
         environment=checked(Outcome.BUILD, NO_KERNEL, MX230, (6, 1)),
     ),
     "hybrid_laptop_switched_off": replace(
-        CPU_ONLY, driver=Driver(system=("ubuntu", "debian")),
-        graphics=Graphics((card(AMD, "15d8", "0000:05:00.0", screen=True),), True,
-                          "prime-select: /etc/prime-discrete says off"),
+        CPU_ONLY,
+        driver=Driver(system=("ubuntu", "debian")),
+        graphics=Graphics(
+            (card(AMD, "15d8", "0000:05:00.0", screen=True),),
+            True,
+            "prime-select: /etc/prime-discrete says off",
+        ),
         programs={"prime-select": "/usr/bin/prime-select"},
     ),
     "after_suspend": replace(HEALTHY, environment=checked(Outcome.STICKY, UNKNOWN)),
     # Every reading failed or hung.
-    "nothing_could_be_read": Machine(troubles=dict.fromkeys(
-        (one.name for one in fields(Machine) if one.default is None),
-        "no answer within 5 s",
-    )),
-}  # fmt: skip
+    "nothing_could_be_read": Machine(
+        troubles=dict.fromkeys(
+            (one.name for one in fields(Machine) if one.default is None), "no answer within 5 s"
+        )
+    ),
+}
 
 
 def told(name: str) -> tuple[str, str, int]:

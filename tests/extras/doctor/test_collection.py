@@ -70,8 +70,7 @@ def test_an_empty_machine(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("device", "finding"),
-    [("tpu", "settings"), pytest.param("cuda", "device", marks=pytest.mark.slow)],
+    ("device", "finding"), [("tpu", "settings"), pytest.param("cuda", "device", marks=pytest.mark.slow)]
 )
 def test_a_device_that_is_none_or_is_not_there_is_a_finding(tmp_path, device, finding):
     found = {one.id: one for one in judge(seen(tmp_path, {"DEVICE": device}))}
@@ -85,9 +84,7 @@ def test_nvidia_smi_that_hangs_is_left_behind_with_what_it_started(tmp_path):
     pid_file = tmp_path / "pid"
     program(tmp_path / "bin", "nvidia-smi", f"sleep 300 & echo $$ $! > {pid_file}; sleep 300")
     started = time.monotonic()
-    found = seen(
-        laptop(tmp_path), {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}, managed_seconds=1.0
-    )
+    found = seen(laptop(tmp_path), {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}, managed_seconds=1.0)
     assert time.monotonic() - started < 30
     assert found.managed and found.managed.fault == "no answer within 1 s"
     assert all(gone(int(pid)) for pid in pid_file.read_text().split())

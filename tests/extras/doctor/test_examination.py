@@ -58,8 +58,11 @@ def doctor(home: Path, *options: str, **environ: str) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "xtts", "doctor", "--json", *options],
         env=CLEAN | {"HOME": str(home), "PATH": os.defpath} | environ,
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     found = json.loads(done.stdout)
     assert done.stderr == "" and done.returncode == found["exit_code"] in (0, 1, 2)
     return found | {one["id"]: one for one in found["findings"]}
@@ -95,9 +98,12 @@ def test_it_imports_no_torch_itself(tmp_path):
         "sys.exit(any(name in sys.modules for name in ('torch', 'numpy', 'TTS')))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=CLEAN | {"HOME": str(tmp_path), "PATH": os.defpath},
-        capture_output=True, check=False, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        env=CLEAN | {"HOME": str(tmp_path), "PATH": os.defpath},
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
     assert done.returncode == 0
 
 

@@ -34,8 +34,7 @@ def test_as_torch_counts(monkeypatch):
 def test_xtts_v2_is_mostly_its_transformer_whose_frozen_weights_have_no_gradient_of_their_own():
     """LoRA trains 2 % of the weights, so a step has two of the three products per weight."""
     shape = GPTShape(text_ids=6681, text_start=261)
-    rows = pack([torch.arange(2, 60)], [torch.arange(130)], [torch.randn(80, 390)], shape,
-                stop_input=False)  # fmt: skip
+    rows = pack([torch.arange(2, 60)], [torch.arange(130)], [torch.randn(80, 390)], shape, stop_input=False)
     whole, frozen = step_flops(rows, shape), step_flops(rows, shape, 0.0)
     assert 1.0 < whole / (6 * 377.5e6 * rows.length) < 1.35
     assert 0.66 < frozen / whole < 0.70
@@ -67,9 +66,7 @@ def test_a_name_within_a_name_is_another_gpu(name, peak):
 
 
 def test_the_peak_is_the_makers_and_a_cpu_has_none(monkeypatch):
-    monkeypatch.setattr(
-        torch.cuda, "get_device_name", lambda device: {"cuda:1": "NVIDIA L4"}[device]
-    )
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: {"cuda:1": "NVIDIA L4"}[device])
     assert peak_flops("cuda:1") == 121e12
     assert peak_flops("cpu") is None
 

@@ -35,19 +35,20 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 def test_what_is_told_stands_in_the_event_file_and_in_the_metrics(tmp_path):
     usage = Usage((GPU,), 25.0, 9_000_000_000, 64_000_000_000, 150.0, 3_000_000_000)
-    with (
-        MachineMetrics(readings(usage), 0.01) as machine,
-        logs(tmp_path, usage=machine.take) as found,
-    ):
+    with MachineMetrics(readings(usage), 0.01) as machine, logs(tmp_path, usage=machine.take) as found:
         wait_until(lambda: bool(machine._seen))
         train(found, 1, 1)
         train(found, 2, 3)  # LOG_EVERY=10: these steps are not logged
         wait_until(lambda: bool(machine._seen))
         train(found, 4, 4)
     told = {
-        "cpu_percent": 25.0, "memory_bytes": 9e9, "trainer_cpu_percent": 150.0,
-        "trainer_memory_bytes": 3e9, "gpu0_busy_percent": 60.0, "gpu0_memory_bytes": 8e9,
-    }  # fmt: skip
+        "cpu_percent": 25.0,
+        "memory_bytes": 9e9,
+        "trainer_cpu_percent": 150.0,
+        "trainer_memory_bytes": 3e9,
+        "gpu0_busy_percent": 60.0,
+        "gpu0_memory_bytes": 8e9,
+    }
     shown = curves(tmp_path)
     for name, value in told.items():
         points = {point.step: point.value for point in shown.Scalars(f"machine/{name}")}
@@ -60,9 +61,7 @@ def test_a_line_tells_the_mean_since_the_one_before():
     busy = (Usage((GPU,), cpu_percent=10.0), Usage((), cpu_percent=30.0))
     machine = MachineMetrics(readings(*busy))
     machine._seen = [figures_of(one) for one in busy]
-    assert machine.take() == {
-        "cpu_percent": 20.0, "gpu0_busy_percent": 60.0, "gpu0_memory_bytes": 8e9,
-    }  # fmt: skip
+    assert machine.take() == {"cpu_percent": 20.0, "gpu0_busy_percent": 60.0, "gpu0_memory_bytes": 8e9}
     assert machine.take() == {}
 
 

@@ -26,8 +26,16 @@ def process(proc: Path, pid: int, parent: int, seconds: float, resident: int, sh
 def machine(proc: Path, idle: int, busy: int) -> None:
     proc.mkdir(exist_ok=True)
     (proc / "stat").write_text(f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu0 1 1 1 1\nbtime 9\n")
-    rows = {"MemTotal": 1000, "MemFree": 1, "MemAvailable": 400, "Buffers": 1, "Cached": 1,
-            "Active": 1, "Inactive": 1, "Shmem": 1}  # fmt: skip
+    rows = {
+        "MemTotal": 1000,
+        "MemFree": 1,
+        "MemAvailable": 400,
+        "Buffers": 1,
+        "Cached": 1,
+        "Active": 1,
+        "Inactive": 1,
+        "Shmem": 1,
+    }
     text = "".join(f"{name}: {kilobytes} kB\n" for name, kilobytes in rows.items())
     (proc / "meminfo").write_text(text)
 

@@ -13,9 +13,7 @@ from extras.doctor import usage_log
 from extras.doctor.usage import Usage
 from xtts.__main__ import main
 
-WITHOUT_NVML = pytest.mark.skipif(
-    Path("/dev/nvidia0").exists(), reason="NVML of this machine would be asked"
-)
+WITHOUT_NVML = pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="NVML of this machine would be asked")
 GPU = GpuState(0, "RTX 3090", 10.0, 8_000_000_000, 24_000_000_000)
 
 
@@ -91,8 +89,10 @@ def test_it_ends_cleanly(tmp_path, ending):
     log = tmp_path / "m.csv"
     with subprocess.Popen(
         [sys.executable, "-m", "xtts", "monitor", "--interval", "0.1", "--log", str(log)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as child:  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
         assert child.stdout is not None
         for line in child.stdout:
             if line[:2].isdigit():
@@ -107,8 +107,9 @@ def test_it_ends_cleanly(tmp_path, ending):
 def test_a_reader_that_leaves_is_no_fault():
     with subprocess.Popen(
         [sys.executable, "-m", "xtts", "monitor", "--interval", "0.1", "--duration", "20"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as child:  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as child:
         assert child.stdout and child.stderr
         child.stdout.readline()
         child.stdout.close()

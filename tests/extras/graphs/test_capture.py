@@ -18,19 +18,24 @@ class FakeCuda:
         self.said: list[str] = []
         self.on, self.streams, self.fails = "own", 0, fails
         fakes = {
-            "device": self.device, "Stream": self.new_stream, "stream": self.inside,
+            "device": self.device,
+            "Stream": self.new_stream,
+            "stream": self.inside,
             "current_stream": lambda: SimpleNamespace(
                 name=self.on, wait_stream=lambda other: self.said.append(f"wait {other.name}")
             ),
-            "set_stream": self.set_stream, "CUDAGraph": lambda: SimpleNamespace(replay=None),
-            "graph": self.graph, "graph_pool_handle": lambda: (0, 1), "current_device": lambda: 0,
+            "set_stream": self.set_stream,
+            "CUDAGraph": lambda: SimpleNamespace(replay=None),
+            "graph": self.graph,
+            "graph_pool_handle": lambda: (0, 1),
+            "current_device": lambda: 0,
             "default_generators": [
                 SimpleNamespace(
                     clone_state=lambda: "kept",
                     graphsafe_set_state=lambda state: self.said.append(f"random {state}"),
                 )
             ],
-        }  # fmt: skip
+        }
         for name, fake in fakes.items():
             monkeypatch.setattr(torch.cuda, name, fake)
 

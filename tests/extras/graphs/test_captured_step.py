@@ -76,9 +76,7 @@ def graphs(learner: Learner, recorder: Recomputing | None = None, after: int = 0
 
 
 def run(learner: Learner, steps: int, captured: CapturedSteps | None = None) -> list[float]:
-    taken = [
-        train_step(learner, packed(seed), deferred=True, graphs=captured) for seed in range(steps)
-    ]
+    taken = [train_step(learner, packed(seed), deferred=True, graphs=captured) for seed in range(steps)]
     return [one.loss for one in learner.read_deferred(taken)]
 
 
@@ -87,11 +85,7 @@ def a_graph_of_nothing() -> SimpleNamespace:
 
 
 def gradients(learner: Learner) -> dict[str, torch.Tensor]:
-    return {
-        name: one.grad.clone()
-        for name, one in learner.gpt.named_parameters()
-        if one.grad is not None
-    }
+    return {name: one.grad.clone() for name, one in learner.gpt.named_parameters() if one.grad is not None}
 
 
 @pytest.mark.parametrize("clips", [1, 3, 7])

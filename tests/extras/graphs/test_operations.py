@@ -53,9 +53,7 @@ def code_beside(layers: int, slots: int) -> tuple[Counter[str], float]:
     return Counter({name: often / CODES for name, often in names.items()}), waits / CODES
 
 
-def _replayed(
-    compute: Callable[[], tuple[Tensor, ...]],
-) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
+def _replayed(compute: Callable[[], tuple[Tensor, ...]]) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
     """A replay dispatches nothing, so it costs only its launch."""
     return compute(), lambda: None
 

@@ -196,13 +196,9 @@ def empty(compute: Callable[[], tuple[Tensor, Tensor]]):
     return tuple(torch.zeros_like(one) for one in compute()), lambda: None
 
 
-@pytest.mark.parametrize(
-    ("capture", "reason"), [(refused, "operation not permitted"), (empty, "is off by")]
-)
+@pytest.mark.parametrize(("capture", "reason"), [(refused, "operation not permitted"), (empty, "is off by")])
 @torch.inference_mode()
-def test_a_capture_that_fails_or_replays_something_else_is_told_and_not_used(
-    gpt, caplog, capture, reason
-):
+def test_a_capture_that_fails_or_replays_something_else_is_told_and_not_used(gpt, caplog, capture, reason):
     steps, caches = CudaGraphStep(gpt, 1, capture), {0: read(gpt, 1)}
     steps.caches.enter(0, caches[0])
     for position in (1, 2, 3):

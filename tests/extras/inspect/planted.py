@@ -87,8 +87,7 @@ def _cut(clip: GoodClip, turn: int) -> np.ndarray:
     third, step = len(clip.samples) // 3, clip.rate // 20
     start = 2 * third if turn == 0 else 0
     power = [
-        float(np.square(clip.samples[at : at + step]).mean())
-        for at in range(start, start + third, step)
+        float(np.square(clip.samples[at : at + step]).mean()) for at in range(start, start + third, step)
     ]
     loudest = start + step * int(np.argmax(power)) + step // 2
     return clip.samples[:loudest] if turn == 0 else clip.samples[loudest:]

@@ -8,21 +8,21 @@ import pytest
 from extras.inspect.outliers import Measurements, find_suspects, group_voices
 from extras.inspect.sound import SoundFacts
 
-GOOD = SoundFacts(
-    3.0, 22_050, -12.0, 45.0, 25.0, 1e-4, 8000.0, 0.2, 0.2, -45.0, -45.0, 0.0, 0.01, 0.7
-)
+GOOD = SoundFacts(3.0, 22_050, -12.0, 45.0, 25.0, 1e-4, 8000.0, 0.2, 0.2, -45.0, -45.0, 0.0, 0.01, 0.7)
 
 
 def usual(count: int = 40) -> list[Measurements]:
     random = np.random.default_rng(5)
     return [
         Measurements(
-            f"good-{n}", round(40 * random.uniform(0.9, 1.1)),
+            f"good-{n}",
+            round(40 * random.uniform(0.9, 1.1)),
             replace(GOOD, level_db=-12 + random.uniform(-1, 1)),
-            3 + random.uniform(-0.3, 0.3), 1.5 + random.uniform(-0.5, 0.5),
+            3 + random.uniform(-0.3, 0.3),
+            1.5 + random.uniform(-0.5, 0.5),
         )
         for n in range(count)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,7 @@ def test_sound_and_text_together(changed, kind, seen):
 )
 def test_a_level_is_suspect_where_it_is_far_off_and_unusual(spread, apart, suspect):
     random = np.random.default_rng(3)
-    clips = [
-        replace(one, sound=replace(GOOD, level_db=random.normal(-20, spread))) for one in usual(100)
-    ]
+    clips = [replace(one, sound=replace(GOOD, level_db=random.normal(-20, spread))) for one in usual(100)]
     loud = replace(clips[0], name="loud", sound=replace(GOOD, level_db=-20 + apart))
     found = [one.name for one in find_suspects([*clips, loud]) if one.name == "loud"]
     assert found == ["loud"] * suspect
@@ -138,9 +136,7 @@ def in_few_directions(count: int, seed: int, shift: float = 0.0) -> list[np.ndar
 
 @pytest.mark.parametrize("count", [8, 9, 12, 40])
 def test_few_clips_of_one_voice_are_not_two_people(count):
-    assert not [
-        seed for seed in range(40) if group_voices(in_few_directions(count, seed)).two_people
-    ]
+    assert not [seed for seed in range(40) if group_voices(in_few_directions(count, seed)).two_people]
 
 
 @pytest.mark.parametrize(("own", "others"), [(5, 4), (6, 3), (20, 19)])

@@ -12,13 +12,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 from extras.inspect.outside_models import OutsideModel, OutsideModelError, input_of, log_mel_bands
 
-WAVEFORM = torch.from_numpy(
-    np.random.default_rng(1).standard_normal(24_000).astype(np.float32) * 0.1
-)
+WAVEFORM = torch.from_numpy(np.random.default_rng(1).standard_normal(24_000).astype(np.float32) * 0.1)
 SHAPES: list[list[Any]] = [
-    ["batch", "samples"], [1, 64_600], [1, 1, "samples"],
-    ["batch", "frames", 80], [1, 80, "frames"], [1, 200, 80],
-]  # fmt: skip
+    ["batch", "samples"],
+    [1, 64_600],
+    [1, 1, "samples"],
+    ["batch", "frames", 80],
+    [1, 80, "frames"],
+    [1, 200, 80],
+]
 
 
 def saved(path: Path, shape: Sequence[Any], width: int, *, extra_input: bool = False) -> Path:
@@ -45,13 +47,15 @@ def saved(path: Path, shape: Sequence[Any], width: int, *, extra_input: bool = F
     if extra_input:
         inputs.append(helper.make_tensor_value_info("lengths", TensorProto.FLOAT, ["batch"]))
     graph = helper.make_graph(
-        nodes, "random", inputs,
+        nodes,
+        "random",
+        inputs,
         [helper.make_tensor_value_info("out", TensorProto.FLOAT, ["batch", width])],
         [
             numpy_helper.from_array(weights, "weights"),
             numpy_helper.from_array(np.array([1], np.int64), "axis"),
         ],
-    )  # fmt: skip
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, path)
     return path
@@ -69,16 +73,13 @@ def test_both_kinds_of_input_give_an_embedding_and_a_score(tmp_path, shape):
 
 
 @pytest.mark.parametrize(
-    "shape", [["batch"], ["batch", 80], ["batch", "frames", 40], [1, 3, 224, 224], [4, "samples"]],
-    ids=str,
-)  # fmt: skip
+    "shape", [["batch"], ["batch", 80], ["batch", "frames", 40], [1, 3, 224, 224], [4, "samples"]], ids=str
+)
 def test_another_input_is_refused_by_its_shape(shape):
     with pytest.raises(OutsideModelError) as caught:
         input_of("SPEAKER_MODEL", Path("m.onnx"), [("sound", shape)])
     shown = "[" + ", ".join(map(str, shape)) + "]"
-    assert f"SPEAKER_MODEL=m.onnx has the inputs sound {shown}. It must have one" in str(
-        caught.value
-    )
+    assert f"SPEAKER_MODEL=m.onnx has the inputs sound {shown}. It must have one" in str(caught.value)
 
 
 def test_what_is_no_such_model_is_refused_with_a_sentence(tmp_path):

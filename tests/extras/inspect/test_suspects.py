@@ -57,10 +57,7 @@ def test_suspect_clips_are_told_and_kept_or_left_out(check, tmp_path):
     assert re.search(r"wavs/clip-3.wav +\d+\.\d  .*samples are clipped", said)
     assert "SUSPECT_CLIPS=leave_out trains without them" in said
     rows = inspected(tmp_path)
-    assert len(rows) == 17 and {row["clip"] for row in rows[:2]} == {
-        "wavs/clip-3.wav",
-        "wavs/clip-5.wav",
-    }
+    assert len(rows) == 17 and {row["clip"] for row in rows[:2]} == {"wavs/clip-3.wav", "wavs/clip-5.wav"}
     assert all(row["nats_a_code"] for row in rows)
 
     kept = build_context(load((), None, None)[0]).data

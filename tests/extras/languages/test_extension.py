@@ -80,8 +80,9 @@ def test_old_texts_have_their_ids_and_the_same_logits_bit_for_bit(extended, base
             seen = [gpt.final_norm(gpt.gpt(gpt.prefix(latents, torch.tensor(ids)))) for gpt in gpts]
         assert torch.equal(*seen)
         assert torch.equal(*(gpt.mel_head(one) for gpt, one in zip(gpts, seen, strict=True)))
-        heads = [gpt.text_head(one)[..., : configs[0].gpt.text_ids]
-                 for gpt, one in zip(gpts, seen, strict=True)]  # fmt: skip
+        heads = [
+            gpt.text_head(one)[..., : configs[0].gpt.text_ids] for gpt, one in zip(gpts, seen, strict=True)
+        ]
         assert torch.equal(*heads)
 
 
@@ -99,11 +100,7 @@ def test_the_new_language_is_read_without_unknown_pieces(extended):
 def test_a_sign_of_the_new_language_is_still_unknown_in_an_old_one(extended, base_folder):
     folder, _ = extended
     old, new = (Tokenizer(ModelConfig.read(one), one) for one in (base_folder, folder))
-    assert (
-        new.read("Then he · went?", "en").missing
-        == old.read("Then he · went?", "en").missing
-        == ["·"]
-    )
+    assert new.read("Then he · went?", "en").missing == old.read("Then he · went?", "en").missing == ["·"]
     assert new.read("Αύριο · θα πάμε.", "el").missing == []
 
 
@@ -116,10 +113,18 @@ def test_a_run_on_the_extended_base_learns_it_and_another_vocabulary_cannot_resu
     config["sotaque"].setdefault("training", {})["freeze"] = "text_embedding,text_head"
     (folder / "config.json").write_text(json.dumps(config))
     own = {
-        "BASE_MODEL": str(folder), "DATASET_DIR": "greek", "LANGUAGE": "el", "NUM_EPOCHS": "1",
-        "OUTPUT_DIR": "out", "RUNS_DIR": "runs", "TENSORBOARD": "off", "SAMPLE_DEVICE": "off",
-        "SUSPECT_CLIPS": "keep", "BATCH_SECONDS": "10", "LEARNING_RATE": "1e-3",
-    }  # fmt: skip
+        "BASE_MODEL": str(folder),
+        "DATASET_DIR": "greek",
+        "LANGUAGE": "el",
+        "NUM_EPOCHS": "1",
+        "OUTPUT_DIR": "out",
+        "RUNS_DIR": "runs",
+        "TENSORBOARD": "off",
+        "SAMPLE_DEVICE": "off",
+        "SUSPECT_CLIPS": "keep",
+        "BATCH_SECONDS": "10",
+        "LEARNING_RATE": "1e-3",
+    }
     code, said = check(verb="run", **own)
     assert code == 0 and "0 refused" in said, said
     (saved,) = (tmp_path / "out/checkpoints").glob("checkpoint_epoch_*.pt")
@@ -171,10 +176,7 @@ def test_a_table_beside_the_clips_reads_signs_wherever_the_base_is_read(check, t
     assert code == 0 and "normalization.txt reads 2 signs and abbreviations" in said
     assert "cannot be read" not in said and "Signs that are not added" not in said
     tokenizer = Tokenizer(ModelConfig.read(tmp_path / "base"), tmp_path / "base")
-    assert (
-        tokenizer.read("Κοστίζει 21€ & τέλος.", "el").normal
-        == "κοστίζει είκοσι ένα ευρώ και τέλος."
-    )
+    assert tokenizer.read("Κοστίζει 21€ & τέλος.", "el").normal == "κοστίζει είκοσι ένα ευρώ και τέλος."
     assert tokenizer.read("21€", "el").missing == []
 
 

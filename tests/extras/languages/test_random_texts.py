@@ -20,9 +20,7 @@ TEXTS = {
     "sw": ("Habari za asubuhi?", "Nina mayai 12 na mikate 5.", "Ng'ombe anakula majani."),
 }
 # Pasted text: other scripts, signs, numbers, marks without a letter, emoji, controls.
-STRANGE = (
-    "0123456789.,:%€₴№&@#[]()<>=*'\"’“”…—-/\\\t\n\u0301\u200b\u202e🙂👩‍👩‍👧Ǆßı漢字カナ한글עبहिĀğŁ"
-)
+STRANGE = "0123456789.,:%€₴№&@#[]()<>=*'\"’“”…—-/\\\t\n\u0301\u200b\u202e🙂👩‍👩‍👧Ǆßı漢字カナ한글עبहिĀğŁ"
 COUNT = 10_000
 
 
@@ -41,10 +39,11 @@ def test_any_text_has_ids_or_is_refused_within_a_second(base_folder, tmp_path, l
         tokenizer.encode(text, language)
     for _ in range(COUNT):
         parts = [
-            draw.choice(words) if draw.random() < 0.7
+            draw.choice(words)
+            if draw.random() < 0.7
             else "".join(draw.choices(STRANGE, k=draw.randint(1, 8)))
             for _ in range(draw.randint(1, 12))
-        ]  # fmt: skip
+        ]
         text = draw.choice(("", " ")).join(parts)
         # CPU time of this process: other programs must not make a text fail.
         began = time.process_time()

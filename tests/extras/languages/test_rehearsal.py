@@ -24,9 +24,12 @@ def settings(tmp_path_factory):
     base = ending_base(folder / "base")
     clips = make_greek(folder / "greek", GREEK * 3)
     learning = TrainSettings(
-        dataset_dir=clips, language="el", cache_dir=folder / "cache", device="cpu",
+        dataset_dir=clips,
+        language="el",
+        cache_dir=folder / "cache",
+        device="cpu",
         base_model=str(folder / "base-el"),
-    )  # fmt: skip
+    )
     write(plan_of(learning, base), folder / "base-el")
     return learning
 
@@ -59,8 +62,9 @@ def test_the_base_speaks_its_languages_once_and_a_later_start_what_is_missing(se
 def test_nothing_is_spoken_for_a_dataset_with_clips_of_old_languages(settings, tmp_path):
     english = make_dataset(tmp_path / "both", clips=24)
     rows = (english / "metadata.csv").read_text().splitlines()
-    mixed = [f"{row.split('|')[0]}.wav|{text}|speaker|el" for row, text in
-             zip(rows[:16], GREEK * 2, strict=True)]  # fmt: skip
+    mixed = [
+        f"{row.split('|')[0]}.wav|{text}|speaker|el" for row, text in zip(rows[:16], GREEK * 2, strict=True)
+    ]
     mixed += [f"{row.split('|')[0]}.wav|{row.split('|')[1]}|speaker|en" for row in rows[16:]]
     (english / "metadata.csv").write_text("\n".join(mixed) + "\n", encoding="utf-8")
     settings = replace(settings, dataset_dir=english, output_dir=tmp_path / "out")

@@ -8,10 +8,7 @@ from extras.languages.rows import TABLES, extended_tables
 def tables(rows: int = 6, width: int = 8) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     sizes = ((rows, width), (rows, width), (rows,))
-    return {
-        name: torch.randn(size, generator=generator)
-        for name, size in zip(TABLES, sizes, strict=True)
-    }
+    return {name: torch.randn(size, generator=generator) for name, size in zip(TABLES, sizes, strict=True)}
 
 
 def test_old_rows_stay_and_a_new_one_is_the_mean_of_its_sources_at_their_length():

@@ -19,13 +19,17 @@ def old(tmp_path) -> Tokenizer:
 @pytest.mark.parametrize(
     ("piece", "spelled"),
     [
-        ("ế", ["ê"]), ("ạ", ["a"]), ("і", ["и"]), ("є", ["и", "е"]), ("ні", ["н", "и"]),
-        ("θ", ["th"]), ("ა", ["a"]), ("\u0301", []),
+        ("ế", ["ê"]),
+        ("ạ", ["a"]),
+        ("і", ["и"]),
+        ("є", ["и", "е"]),
+        ("ні", ["н", "и"]),
+        ("θ", ["th"]),
+        ("ა", ["a"]),
+        ("\u0301", []),
     ],
-)  # fmt: skip
-def test_a_piece_begins_as_its_plain_letter_its_like_in_the_script_or_latin_letters(
-    old, piece, spelled
-):
+)
+def test_a_piece_begins_as_its_plain_letter_its_like_in_the_script_or_latin_letters(old, piece, spelled):
     ids = OldSpelling(old, phones=False).ids(piece)
     assert [old.id_to_token(id_) for id_ in ids] == spelled
 

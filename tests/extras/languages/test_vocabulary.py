@@ -11,17 +11,18 @@ from extras.languages.vocabulary import extended, learned_merges
 from tests.models import write_vocabulary
 
 UKRAINIAN = [
-    "привіт, як справи сьогодні?", "її країна є великою і гарною.", "київ — столиця україни.",
-    "мені подобається читати книжки ввечері.", "ґанок, їжак і їжа.",
-] * 8  # fmt: skip
+    "привіт, як справи сьогодні?",
+    "її країна є великою і гарною.",
+    "київ — столиця україни.",
+    "мені подобається читати книжки ввечері.",
+    "ґанок, їжак і їжа.",
+] * 8
 CYRILLIC = "абвгдежзийклмнопрстуфхцчшщъыьэюяё"
 
 
 @pytest.fixture
 def content(tmp_path):
-    write_vocabulary(
-        tmp_path / "vocab.json", ("en", "ru"), f"abcdefghijklmnopqrstuvwxyz.,?'{CYRILLIC}"
-    )
+    write_vocabulary(tmp_path / "vocab.json", ("en", "ru"), f"abcdefghijklmnopqrstuvwxyz.,?'{CYRILLIC}")
     return json.loads((tmp_path / "vocab.json").read_text(encoding="utf-8"))
 
 
@@ -50,9 +51,7 @@ def test_ids_and_merges_that_were_there_stay_and_ten_thousand_old_texts_have_the
 def test_no_text_that_was_learned_from_has_an_unknown_id_and_pieces_are_used(content):
     made = extended(content, "uk", UKRAINIAN, fewest_uses=5)
     new = opened(made.content)
-    assert made.tokens[0] == "[uk]" and made.first_id == 1 + max(
-        opened(content).get_vocab().values()
-    )
+    assert made.tokens[0] == "[uk]" and made.first_id == 1 + max(opened(content).get_vocab().values())
     assert {"і", "ї", "є", "ґ", "—"} == set(made.tokens[1 : 1 + made.num_characters])
     used = Counter(token for text in UKRAINIAN for token in new.encode(prepared(text, "uk")).tokens)
     assert "[UNK]" not in used and used["[uk]"] == len(UKRAINIAN)

@@ -7,18 +7,19 @@ from tests.train.dataset.test_metadata import TEXTS, notes, refusal, rows, writt
 from train.dataset.metadata import read_entries
 
 SENTENCES = (
-    "The birch canoe slid on the smooth planks.", "Glue the sheet to the dark blue one.",
-    "It's easy to tell the depth of a well.", "Rice is often served in round bowls.",
-    "The juice of lemons makes fine punch.", "Four hours of steady work faced us.",
-)  # fmt: skip
+    "The birch canoe slid on the smooth planks.",
+    "Glue the sheet to the dark blue one.",
+    "It's easy to tell the depth of a well.",
+    "Rice is often served in round bowls.",
+    "The juice of lemons makes fine punch.",
+    "Four hours of steady work faced us.",
+)
 PEOPLE = ("ann", "ben", "ann", "ann", "ben", "ben")
 
 
 def columns(row: str, rows: int = 6) -> dict[str, int]:
     """The column of each role, for rows of a form such as `{n}.wav|{who}|{text}`."""
-    made = [
-        row.format(n=n, who=PEOPLE[n], text=SENTENCES[n], id=n % 2).split("|") for n in range(rows)
-    ]
+    made = [row.format(n=n, who=PEOPLE[n], text=SENTENCES[n], id=n % 2).split("|") for n in range(rows)]
     return dict(judged(made, lambda name: name.endswith("!"), "en", "list").places)
 
 
@@ -66,9 +67,7 @@ def test_each_column_is_read_as_what_it_holds(row, expected):
     ],
 )
 def test_a_column_that_is_none_of_them_is_refused_with_the_way_to_name_it(tmp_path, row, seen):
-    text = "\n".join(
-        row.format(n=n, who=PEOPLE[n], text=SENTENCES[n]) for n in range(6)
-    )  # fmt: skip
+    text = "\n".join(row.format(n=n, who=PEOPLE[n], text=SENTENCES[n]) for n in range(6))
     told = refusal(written(tmp_path, text))
     assert seen in told and "header line" in told
 
@@ -81,8 +80,11 @@ def test_two_readings_are_both_given(tmp_path):
     assert "file|speaker|text, where it is 'ann'" in told
     headed = written(tmp_path, "\n".join(["id|text|speaker", *words]))
     assert {row[1:3] for row in rows(headed)} == {
-        ("yes", "ann"), ("no", "ann"), ("yes", "ben"), ("no", "ben"),
-    }  # fmt: skip
+        ("yes", "ann"),
+        ("no", "ann"),
+        ("yes", "ben"),
+        ("no", "ben"),
+    }
 
 
 def test_no_speaker_is_a_sentence_and_no_text_is_that_of_all_clips(tmp_path):
@@ -91,16 +93,17 @@ def test_no_speaker_is_a_sentence_and_no_text_is_that_of_all_clips(tmp_path):
     told = refusal(written(tmp_path, "\n".join(text)))
     assert "line 5 has a sentence as its speaker: 'He said it again to me.'" in told
     # A header that contradicts the rows is refused.
-    told = refusal(written(tmp_path, "\n".join(
-        ["audio_file|text|speaker_name", *(f"{n}.wav|ann|{SENTENCES[n]}" for n in range(6))]
-    )))  # fmt: skip
+    told = refusal(
+        written(
+            tmp_path,
+            "\n".join(["audio_file|text|speaker_name", *(f"{n}.wav|ann|{SENTENCES[n]}" for n in range(6))]),
+        )
+    )
     assert "speakers" in told and "are sentences, such as 'The birch" in told
     assert "file|speaker|text" in told and "file|text|speaker" in told
     for column in ("ann", "0", "Hello there."):
         same = [f"{n}.wav|{column}" for n in range(6)]
-        assert f"All 6 clips of {tmp_path} have the same text" in refusal(
-            written(tmp_path, "\n".join(same))
-        )
+        assert f"All 6 clips of {tmp_path} have the same text" in refusal(written(tmp_path, "\n".join(same)))
     told = refusal(written(tmp_path, "\n".join(f"{n}.wav|{PEOPLE[n]}" for n in range(6))))
     assert "file|speaker without texts" in told and "6 clips have 2 texts" in told
 
@@ -124,8 +127,13 @@ def test_a_row_may_add_or_leave_out_its_language(tmp_path):
     for n, language in ((2, "|pt"), (5, "|German")):
         text[n] += language
     assert [row[3] for row in rows(written(tmp_path, "\n".join(text)))] == [
-        "en", "en", "pt", "en", "en", "de",
-    ]  # fmt: skip
+        "en",
+        "en",
+        "pt",
+        "en",
+        "en",
+        "de",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -149,8 +157,10 @@ def test_a_text_without_its_normalised_form_is_read_as_it_is_written(tmp_path):
 def test_rows_without_a_speaker_are_counted(tmp_path):
     text = [f"{n}.wav|{SENTENCES[n]}" + ("|ann" if n < 4 else "") for n in range(6)]
     assert [row[2] for row in rows(written(tmp_path, "\n".join(text)))] == [
-        *["ann"] * 4, "speaker", "speaker",
-    ]  # fmt: skip
+        *["ann"] * 4,
+        "speaker",
+        "speaker",
+    ]
     assert notes(tmp_path) == ["metadata.csv: 2 rows name no speaker and count as one person."]
 
 
@@ -199,10 +209,12 @@ def test_labels_of_how_and_not_of_whom_are_no_speakers(tmp_path, form, kinds, sp
 @pytest.mark.parametrize(
     ("head", "form"),
     [
-        ("file_name,text,split\n", '{n}.wav,"{text}",{kind}'), ("", "{n}|{text}|{kind}"),
-        ("id|subset|text\n", "{n}|{kind}|{text}"), ("", "{n}.wav|{who}|{kind}|{text}"),
+        ("file_name,text,split\n", '{n}.wav,"{text}",{kind}'),
+        ("", "{n}|{text}|{kind}"),
+        ("id|subset|text\n", "{n}|{kind}|{text}"),
+        ("", "{n}.wav|{who}|{kind}|{text}"),
     ],
-)  # fmt: skip
+)
 def test_a_column_of_splits_is_honoured(tmp_path, head, form):
     written(tmp_path, head + table(form, ("train", "train", "validation", "test")))
     entries = read_entries(tmp_path, "auto", "en")
@@ -235,9 +247,7 @@ def test_numbers_that_measure_the_text_are_no_speakers(tmp_path):
 
 def test_an_index_before_the_recordings_is_left_out(tmp_path):
     written(tmp_path, table('{n},{n}.wav,"{text}"', ("",)))
-    assert [row[:2] for row in rows(tmp_path)][:2] == [
-        ("0.wav", SENTENCES[0]), ("1.wav", SENTENCES[1]),
-    ]  # fmt: skip
+    assert [row[:2] for row in rows(tmp_path)][:2] == [("0.wav", SENTENCES[0]), ("1.wav", SENTENCES[1])]
     told = refusal(written(tmp_path, table('{n}.5,{n}.wav,"{text}"', ("",))))
     assert "the first of its 3 columns is neither" in told
 

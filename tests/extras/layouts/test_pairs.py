@@ -34,9 +34,10 @@ def test_each_recording_with_its_text(tmp_path):
     recording(tmp_path / ".trash" / "c.wav")
     recording(tmp_path / "silent.wav")  # without a text: refused later, by name
     assert [row[:2] for row in rows(tmp_path)] == [
-        ("b.wav", "Of b.wav, in two lines."), ("silent.wav", ""),
+        ("b.wav", "Of b.wav, in two lines."),
+        ("silent.wav", ""),
         ("sub/a.flac", "Of sub/a.flac, in two lines."),
-    ]  # fmt: skip
+    ]
 
 
 def test_recordings_alone_are_answered_with_the_line_that_cuts(tmp_path):
@@ -103,14 +104,14 @@ def test_folders_are_speakers_and_the_folders_in_them_styles(tmp_path):
         path.with_suffix(".txt").write_text(f"This is {name}.")
     found = {name: speaker for name, _, speaker, _ in rows(tmp_path, "folders")}
     assert found == {
-        "anna/a.wav": "anna", "anna/whisper/b.wav": "anna:whisper", "ben/c.wav": "ben",
+        "anna/a.wav": "anna",
+        "anna/whisper/b.wav": "anna:whisper",
+        "ben/c.wav": "ben",
         "d.wav": "speaker",
-    }  # fmt: skip
+    }
     assert {speaker for _, _, speaker, _ in rows(tmp_path, "pairs")} == {"speaker"}
 
 
 def test_tags_are_left_out_of_the_text_of_a_recording(tmp_path):
-    recording(tmp_path / "a.wav").with_suffix(".txt").write_text(
-        "ANNA: [laughs] We &amp; they left."
-    )
+    recording(tmp_path / "a.wav").with_suffix(".txt").write_text("ANNA: [laughs] We &amp; they left.")
     assert [row[1] for row in rows(tmp_path, "pairs")] == ["We & they left."]

@@ -26,14 +26,20 @@ def held_out(folder) -> list[bool | None]:
 @pytest.mark.parametrize(
     ("train", "validation"),
     [
-        ("metadata_train.csv", "metadata_eval.csv"), ("metadata_train.csv", "metadata_val.csv"),
-        ("metadata.csv", "metadata_val.csv"), ("metadata.csv", "metadata_eval.csv"),
-        ("train.list", "val.list"), ("train.txt", "validation.txt"), ("train.tsv", "dev.tsv"),
+        ("metadata_train.csv", "metadata_eval.csv"),
+        ("metadata_train.csv", "metadata_val.csv"),
+        ("metadata.csv", "metadata_val.csv"),
+        ("metadata.csv", "metadata_eval.csv"),
+        ("train.list", "val.list"),
+        ("train.txt", "validation.txt"),
+        ("train.tsv", "dev.tsv"),
         ("ljs_audio_text_train_filelist.txt", "ljs_audio_text_val_filelist.txt"),
-        ("train_list.txt", "val_list.txt"), ("train.csv", "valid.csv"),
-        ("training.csv", "validation.csv"), ("metadata.csv", "val.csv"),
+        ("train_list.txt", "val_list.txt"),
+        ("train.csv", "valid.csv"),
+        ("training.csv", "validation.csv"),
+        ("metadata.csv", "val.csv"),
     ],
-)  # fmt: skip
+)
 def test_the_second_file_is_the_validation_set(tmp_path, train, validation):
     files(tmp_path, **{train: ROWS[:4], validation: ROWS[3:]})
     assert held_out(tmp_path) == [False] * 3 + [True] * 3
@@ -47,8 +53,7 @@ def test_a_second_file_with_all_clips_is_not_a_split(tmp_path):
     files(tmp_path, **{"metadata_train.csv": ROWS[:5], "metadata_eval.csv": ROWS})
     assert held_out(tmp_path) == [None] * 6
     assert notes(tmp_path) == [
-        "metadata_eval.csv holds all clips of metadata_train.csv, so it is not used as the "
-        "validation set."
+        "metadata_eval.csv holds all clips of metadata_train.csv, so it is not used as the validation set."
     ]
 
 
@@ -63,10 +68,19 @@ def test_a_second_file_without_clips_leaves_the_choice(tmp_path):
 
 def test_every_other_transcript_in_the_folder_is_named(tmp_path):
     files(
-        tmp_path, **{"metadata.csv": ROWS, "metadata_old.csv": ["x"], "a.list": ["x|y"],
-                     "b.tsv": ["x"], "c.jsonl": ["{}"], "d.txt": ROWS, "lang.txt": ["en"],
-                     "normalization.txt": ["a|b"], "account.csv": ["a,b"]},
-    )  # fmt: skip
+        tmp_path,
+        **{
+            "metadata.csv": ROWS,
+            "metadata_old.csv": ["x"],
+            "a.list": ["x|y"],
+            "b.tsv": ["x"],
+            "c.jsonl": ["{}"],
+            "d.txt": ROWS,
+            "lang.txt": ["en"],
+            "normalization.txt": ["a|b"],
+            "account.csv": ["a,b"],
+        },
+    )
     left = "a.list, b.tsv, c.jsonl, d.txt, metadata_old.csv"
     assert notes(tmp_path) == [f"Not read: {left}. The clips are those of metadata.csv."]
 
@@ -109,9 +123,7 @@ def test_one_transcript_below_the_folder_is_read(tmp_path):
 
 def test_a_format_by_name_reads_its_own_files(tmp_path):
     files(tmp_path, **{"metadata_train.csv": ROWS[:3], "metadata.csv": ROWS})
-    found = {
-        form: len(read_entries(tmp_path, form, "en")) for form in ("auto", "coqui", "ljspeech")
-    }
+    found = {form: len(read_entries(tmp_path, form, "en")) for form in ("auto", "coqui", "ljspeech")}
     assert found == {"auto": 3, "coqui": 3, "ljspeech": 6}
     assert find_transcripts(tmp_path).unread == (tmp_path / "metadata.csv",)
 
@@ -135,8 +147,7 @@ def test_recordings_of_one_speaker_in_several_folders_are_told(tmp_path):
     text = [f"{('ann', 'ben')[n % 2]}/{n}.wav|Text of clip {n}, in words." for n in range(6)]
     written(tmp_path, "\n".join(text))
     assert (
-        "The 2 folders are read as one speaker. If each folder is another person, add"
-        in (notes(tmp_path)[0])
+        "The 2 folders are read as one speaker. If each folder is another person, add" in (notes(tmp_path)[0])
     )
     written(tmp_path, "\n".join(f"{row}|{row[:3]}" for row in text))
     assert {row[2] for row in rows(tmp_path)} == {"ann", "ben"} and notes(tmp_path) == []
@@ -147,18 +158,18 @@ def test_recordings_of_one_speaker_in_several_folders_are_told(tmp_path):
     [
         {"a.wav": "One of them.", "b.wav": "Two of them."},
         {"a.wav": {"text": "One of them."}, "b.wav": {"text": "Two of them."}},
-        {"version": 1, "data": [{"audio": "a.wav", "text": "One of them."},
-                                {"audio": "b.wav", "text": "Two of them."}]},
+        {
+            "version": 1,
+            "data": [{"audio": "a.wav", "text": "One of them."}, {"audio": "b.wav", "text": "Two of them."}],
+        },
     ],
-)  # fmt: skip
+)
 def test_one_json_object_that_holds_all_clips(tmp_path, content):
     for name in ("a.wav", "b.wav"):
         (tmp_path / name).touch()
     written(tmp_path, json.dumps({"name": "a corpus"}), "dataset_info.json")
     written(tmp_path, json.dumps(content), "metadata.json")
-    assert [row[:2] for row in rows(tmp_path)] == [
-        ("a.wav", "One of them."), ("b.wav", "Two of them."),
-    ]  # fmt: skip
+    assert [row[:2] for row in rows(tmp_path)] == [("a.wav", "One of them."), ("b.wav", "Two of them.")]
     written(tmp_path, json.dumps(content, indent=1), "metadata.json")
     assert len(rows(tmp_path)) == 2
 

@@ -74,9 +74,7 @@ def vits(folder: Path) -> Expected:
     for part, some in (("train", range(4)), ("val", range(4, 6))):
         rows = (f"DUMMY2/{names[n]}|{n % 2}|{TEXTS[n]}" for n in some)
         lines(folder, f"filelists/vctk_audio_sid_text_{part}_filelist.txt", rows)
-    return [
-        (f"filelists/{names[n]}", TEXTS[n], str(n % 2), "en", n >= 4) for n in range(6)
-    ]  # fmt: skip
+    return [(f"filelists/{names[n]}", TEXTS[n], str(n % 2), "en", n >= 4) for n in range(6)]
 
 
 def melotts(folder: Path) -> Expected:
@@ -92,10 +90,14 @@ def melotts_cleaned(folder: Path) -> Expected:
     """The output of `preprocess_text.py` without metadata.list."""
     sounds(folder, (f"wavs/{number:03}.wav" for number in range(6)))
     for part, some in (("train", range(4)), ("val", range(4, 6))):
-        lines(folder, f"{part}.list", (
-            f"wavs/{n:03}.wav|ann|EN|{TEXTS[n].lower()}|_ dh ax b er ch _|0 0 1 0 2 0 0|1 2 3 1"
-            for n in some
-        ))  # fmt: skip
+        lines(
+            folder,
+            f"{part}.list",
+            (
+                f"wavs/{n:03}.wav|ann|EN|{TEXTS[n].lower()}|_ dh ax b er ch _|0 0 1 0 2 0 0|1 2 3 1"
+                for n in some
+            ),
+        )
     return [(f"wavs/{n:03}.wav", TEXTS[n].lower(), "ann", "en", n >= 4) for n in range(6)]
 
 
@@ -103,12 +105,9 @@ def gpt_sovits(folder: Path) -> Expected:
     """`output/` of GPT-SoVITS: the clips and the list written by its recogniser."""
     names = [f"vocal.wav_{n:010}_{n + 1:010}.wav" for n in range(6)]
     sounds(folder, (f"slicer_opt/{name}" for name in names))
-    rows = (f"D:\\GPT-SoVITS\\output\\slicer_opt\\{names[n]}|slicer_opt|EN|{TEXTS[n]}"
-            for n in range(6))  # fmt: skip
+    rows = (f"D:\\GPT-SoVITS\\output\\slicer_opt\\{names[n]}|slicer_opt|EN|{TEXTS[n]}" for n in range(6))
     lines(folder, "asr_opt/slicer_opt.list", rows)
-    return [
-        (f"asr_opt/slicer_opt/{names[n]}", TEXTS[n], "slicer_opt", "en", None) for n in range(6)
-    ]
+    return [(f"asr_opt/slicer_opt/{names[n]}", TEXTS[n], "slicer_opt", "en", None) for n in range(6)]
 
 
 def xtts_webui(folder: Path) -> Expected:
@@ -127,28 +126,43 @@ def xtts_webui(folder: Path) -> Expected:
 def nemo(folder: Path) -> Expected:
     sounds(folder, (f"audio/{number}.wav" for number in range(6)))
     for part, some in (("train", range(4)), ("val", range(4, 6))):
-        lines(folder, f"{part}_manifest.json", (
-            json.dumps({"audio_filepath": f"/data/corpus/audio/{n}.wav", "duration": 1.0,
-                        "text": TEXTS[n], "normalized_text": TEXTS[n].lower(), "speaker": n % 2})
-            for n in some
-        ))  # fmt: skip
+        lines(
+            folder,
+            f"{part}_manifest.json",
+            (
+                json.dumps(
+                    {
+                        "audio_filepath": f"/data/corpus/audio/{n}.wav",
+                        "duration": 1.0,
+                        "text": TEXTS[n],
+                        "normalized_text": TEXTS[n].lower(),
+                        "speaker": n % 2,
+                    }
+                )
+                for n in some
+            ),
+        )
     return [(f"audio/{n}.wav", TEXTS[n].lower(), str(n % 2), "en", n >= 4) for n in range(6)]
 
 
 def hugging_face(folder: Path) -> Expected:
     sounds(folder, (f"data/{number}.wav" for number in range(6)))
-    lines(folder, "metadata.jsonl", (
-        json.dumps({"file_name": f"data/{n}.wav", "transcription": TEXTS[n]}) for n in range(6)
-    ))  # fmt: skip
+    lines(
+        folder,
+        "metadata.jsonl",
+        (json.dumps({"file_name": f"data/{n}.wav", "transcription": TEXTS[n]}) for n in range(6)),
+    )
     return [(f"data/{n}.wav", TEXTS[n], "speaker", "en", None) for n in range(6)]
 
 
 def hugging_face_splits(folder: Path) -> Expected:
     for part, some in (("train", range(4)), ("validation", range(4, 6))):
         sounds(folder, (f"{part}/{number}.wav" for number in some))
-        lines(folder, f"{part}/metadata.csv", (
-            "file_name,transcription", *(f'{n}.wav,"{TEXTS[n]}"' for n in some)
-        ))  # fmt: skip
+        lines(
+            folder,
+            f"{part}/metadata.csv",
+            ("file_name,transcription", *(f'{n}.wav,"{TEXTS[n]}"' for n in some)),
+        )
     parts = ["train"] * 4 + ["validation"] * 2
     return [(f"{parts[n]}/{n}.wav", TEXTS[n], "speaker", "en", n >= 4) for n in range(6)]
 
@@ -160,20 +174,25 @@ def libritts(folder: Path) -> Expected:
         lines(folder, f"{name}.original.txt", [f"{text} No. 9"])
         lines(folder, f"{name}.normalized.txt", [text])
     lines(folder, "84/1211/84_1211.trans.tsv", ["84_1211_000000_000000\tNo. 9\tnumber nine"])
-    return sorted((f"{name}.wav", text, name[:2], "en", None)
-                  for name, text in zip(names, TEXTS, strict=True))  # fmt: skip
+    return sorted(
+        (f"{name}.wav", text, name[:2], "en", None) for name, text in zip(names, TEXTS, strict=True)
+    )
 
 
 def librispeech(folder: Path) -> Expected:
     names = [f"{84 + n % 2}/1211/{84 + n % 2}-1211-{n:04}" for n in range(6)]
     sounds(folder, (f"{name}.flac" for name in names))
     for speaker in ("84", "85"):
-        lines(folder, f"{speaker}/1211/{speaker}-1211.trans.txt", (
-            f"{Path(name).name} {text.upper()}"
-            for name, text in zip(names, TEXTS, strict=True) if name.startswith(speaker)
-        ))  # fmt: skip
-    return sorted((name, text.upper(), name[:2], "en", None)
-                  for name, text in zip(names, TEXTS, strict=True))  # fmt: skip
+        lines(
+            folder,
+            f"{speaker}/1211/{speaker}-1211.trans.txt",
+            (
+                f"{Path(name).name} {text.upper()}"
+                for name, text in zip(names, TEXTS, strict=True)
+                if name.startswith(speaker)
+            ),
+        )
+    return sorted((name, text.upper(), name[:2], "en", None) for name, text in zip(names, TEXTS, strict=True))
 
 
 def fish_speech(folder: Path) -> Expected:
@@ -181,8 +200,7 @@ def fish_speech(folder: Path) -> Expected:
     sounds(folder, names)
     for name, text in zip(names, TEXTS, strict=True):
         lines(folder, f"{name[:-4]}.lab", [text])
-    return [(name, text, "speaker", "en", None)
-            for name, text in zip(names, TEXTS, strict=True)]  # fmt: skip
+    return [(name, text, "speaker", "en", None) for name, text in zip(names, TEXTS, strict=True)]
 
 
 ALL = [

@@ -28,12 +28,7 @@ def test_an_epoch_speaks_with_its_own_weights_and_voice(tmp_path, caplog, monkey
     loaded = model.load_onnx_model(to, ComputeConfig(precision="fp32"))
     own = model.read_voice(to / folder.VOICE, loaded.config)
     assert (
-        len(
-            speech.synthesize(
-                OnnxBackend(loaded), own, SynthesisRequest("one two.", "en", max_codes=10)
-            )
-        )
-        > 0
+        len(speech.synthesize(OnnxBackend(loaded), own, SynthesisRequest("one two.", "en", max_codes=10))) > 0
     )
 
 

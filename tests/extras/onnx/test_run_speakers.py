@@ -16,9 +16,7 @@ def test_an_exported_voice_speaks_as_each_of_them(tmp_path):
     """From stored latents."""
     base = tiny_base(tmp_path / "base")
     checkpoint = perturbed(base, tmp_path / "output")
-    names = kept(
-        RunFolder(tmp_path / "output"), data_of(with_a_whisper(tmp_path / "data"), base), base
-    )
+    names = kept(RunFolder(tmp_path / "output"), data_of(with_a_whisper(tmp_path / "data"), base), base)
     voice = find_voice(VoiceSpec(str(checkpoint), base=str(base)))
     to = tmp_path / "voice"
     for _ in range(2):  # the second one replaces the first

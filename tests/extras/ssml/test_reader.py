@@ -47,31 +47,37 @@ def test_pauses_stand_between_what_is_said(text, expected):
     [
         ('<say-as interpret-as="characters">K9</say-as>', "kay, nine"),
         ('<say-as interpret-as="digits">2024</say-as>', "two zero two four"),
-        ('<say-as interpret-as="telephone">555 1234</say-as>',
-         "five five five, one two three four"),
-        ('<say-as interpret-as="date" format="dmy">3/5/2024</say-as>',
-         "May third, twenty twenty-four"),
+        ('<say-as interpret-as="telephone">555 1234</say-as>', "five five five, one two three four"),
+        ('<say-as interpret-as="date" format="dmy">3/5/2024</say-as>', "May third, twenty twenty-four"),
         ('<say-as interpret-as="date">3/5/2024</say-as>', "March fifth, twenty twenty-four"),
-        ('<say-as interpret-as="cardinal">1999</say-as>',
-         "one thousand nine hundred and ninety-nine"),
+        ('<say-as interpret-as="cardinal">1999</say-as>', "one thousand nine hundred and ninety-nine"),
         ('<say-as interpret-as="ordinal">21</say-as>', "twenty-first"),
         ('<say-as interpret-as="time">3:05 pm</say-as>', "three oh five p m"),
-        ('the <sub alias="World Wide Web Consortium">W3C</sub> says',
-         "the World Wide Web Consortium says"),
-        ("<?xml version='1.0'?><speak version='1.1'>a &lt; b &amp; c <!-- no --></speak>",
-         "a < b & c"),
+        ('the <sub alias="World Wide Web Consortium">W3C</sub> says', "the World Wide Web Consortium says"),
+        ("<?xml version='1.0'?><speak version='1.1'>a &lt; b &amp; c <!-- no --></speak>", "a < b & c"),
         ("<speak><p><s>One.</s> <s>Two.</s></p></speak>", "One. Two."),
     ],
-)  # fmt: skip
+)
 def test_what_tags_make_of_a_text(text, expected):
     assert said(text) == expected
 
 
 @pytest.mark.parametrize(
     "text",
-    ["a < b and c > d", "I <3 you", "x<y", "[sic] he said", "a [b] c", "<a@b.example>", "1 < 2 > 0",
-     "AT&T", "f(x) <- y", "[1:2]", "[see: this]"],
-)  # fmt: skip
+    [
+        "a < b and c > d",
+        "I <3 you",
+        "x<y",
+        "[sic] he said",
+        "a [b] c",
+        "<a@b.example>",
+        "1 < 2 > 0",
+        "AT&T",
+        "f(x) <- y",
+        "[1:2]",
+        "[see: this]",
+    ],
+)
 def test_a_sign_that_begins_no_tag_is_text(text):
     assert said(text) == text
 
@@ -94,10 +100,7 @@ def test_a_sign_that_begins_no_tag_is_text(text):
         ('[break time="1s"] a', "known are [pause:500ms]"),
         ('<say-as interpret-as="song">a</say-as>', "Known are characters"),
         ('<say-as interpret-as="date">soon</say-as>', "cannot be read as a date"),
-        (
-            '<say-as interpret-as="date" format="y">99999999999999999999</say-as>',
-            "cannot be read as a date",
-        ),
+        ('<say-as interpret-as="date" format="y">99999999999999999999</say-as>', "cannot be read as a date"),
         ('<say-as interpret-as="digits">abc</say-as>', "cannot be read as digits"),
         ('<say-as interpret-as="digits">1<break/>2</say-as>', "may contain text only"),
         ('<say-as interpret-as="digits">1[voice:ben]2</say-as>', "not a change of voice"),
@@ -117,23 +120,20 @@ def test_an_ordinal_is_refused_where_the_rules_have_none(language):
 
 
 NAMES = st.sampled_from([*TAGS, "prosody", "voice", "enter", "BREAK", "pause", "zq"])
-VALUES = st.sampled_from(
-    ["500ms", "1s", "zq", "", "characters", "date", "99s", "-1s", "1e9s", "<", ">"]
-)
+VALUES = st.sampled_from(["500ms", "1s", "zq", "", "characters", "date", "99s", "-1s", "1e9s", "<", ">"])
 TAGS = st.builds(
-    lambda begin, name, attribute, quote, value, end: (
-        f"{begin}{name} {attribute}={quote}{value}{quote}{end}"
-    ),
-    st.sampled_from(["<", "</", "[", "< ", "&lt;"]), NAMES,
+    lambda begin, name, attribute, quote, value, end: f"{begin}{name} {attribute}={quote}{value}{quote}{end}",
+    st.sampled_from(["<", "</", "[", "< ", "&lt;"]),
+    NAMES,
     st.sampled_from(["time", "alias", "interpret-as", "strength", "zq"]),
-    st.sampled_from(['"', "'", ""]), VALUES, st.sampled_from([">", "/>", "]", "", " >"]),
-)  # fmt: skip
+    st.sampled_from(['"', "'", ""]),
+    VALUES,
+    st.sampled_from([">", "/>", "]", "", " >"]),
+)
 BRACKETS = st.builds(
     lambda name, value, end: f"[{name}:{value}{end}", NAMES, VALUES, st.sampled_from(["]", ""])
 )
-PIECES = st.one_of(
-    TAGS, BRACKETS, st.sampled_from(["hello", " ", "\n\n", "a < b", "<p>", "</p>", "<speak>"])
-)
+PIECES = st.one_of(TAGS, BRACKETS, st.sampled_from(["hello", " ", "\n\n", "a < b", "<p>", "</p>", "<speak>"]))
 
 
 @settings(max_examples=400, derandomize=True)
@@ -146,9 +146,7 @@ def test_fuzzed_markup_is_refused_or_gone(text):
         return
     words = " ".join(one.text for one in found)
     left = re.sub(r"&lt;", "", words)  # not XML: an ampersand is plain text
-    assert not re.search(r"</?(break|say-as|sub|speak|prosody|voice|p|s)\b[^<]*>", left, re.I), (
-        words
-    )
+    assert not re.search(r"</?(break|say-as|sub|speak|prosody|voice|p|s)\b[^<]*>", left, re.I), words
     assert not re.search(r"\[(pause|break|prosody)", left, re.I), words
     assert sum(one.before + one.after for one in found) <= 60
 

@@ -47,8 +47,5 @@ def cut(service: Running) -> list[str]:
 
 STORES = [
     Store("/v1/datasets", "dataset", "datasets", add_dataset, grow=upload, changing=cut),
-    Store(
-        "/v1/trainings", "training", "queue", add_job,
-        prepare=with_a_dataset, deletes=False, named=False,
-    ),
-]  # fmt: skip
+    Store("/v1/trainings", "training", "queue", add_job, prepare=with_a_dataset, deletes=False, named=False),
+]

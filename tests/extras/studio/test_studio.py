@@ -20,8 +20,10 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_both_run_and_both_end(number, tmp_path: Path):
     port = free_port()
-    folders = {name: str(tmp_path / name.lower()) for name in
-               ("OUTPUT_DIR", "QUEUE_DIR", "VOICES_DIR", "DATASETS_DIR")}  # fmt: skip
+    folders = {
+        name: str(tmp_path / name.lower())
+        for name in ("OUTPUT_DIR", "QUEUE_DIR", "VOICES_DIR", "DATASETS_DIR")
+    }
     studio = subprocess.Popen(
         [sys.executable, "-m", "extras.studio"],
         env={**os.environ, **folders, "API_PORT": str(port), "VOICE": "demo"},

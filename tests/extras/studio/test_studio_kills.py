@@ -33,10 +33,15 @@ SEED = int(os.environ.get("KILLS_SEED", "1"))
 KILLS = 5
 # Short epochs, so that several fit between two kills.
 QUICKLY = {
-    "SAMPLE_DEVICE": "off", "LEARN_DECODER": "off", "BLEND": "off", "NUM_THREADS": "1",
-    "MAX_TRAIN_SAMPLES": "4", "EVALUATE_RECOGNISER": "off",
-    "EVALUATE_NATURALNESS": "off", "DATASET_ROOTS": "train/data",
-}  # fmt: skip
+    "SAMPLE_DEVICE": "off",
+    "LEARN_DECODER": "off",
+    "BLEND": "off",
+    "NUM_THREADS": "1",
+    "MAX_TRAIN_SAMPLES": "4",
+    "EVALUATE_RECOGNISER": "off",
+    "EVALUATE_NATURALNESS": "off",
+    "DATASET_ROOTS": "train/data",
+}
 
 
 class Studio:
@@ -63,19 +68,21 @@ class Studio:
         return self._start("trainer", "train", "queue")
 
     def _start(self, name: str, *words: str) -> "subprocess.Popen[bytes]":
-        folders = {f"{one.upper()}_DIR": str(self.folder / one) for one in
-                   ("output", "queue", "datasets", "cache", "runs")}  # fmt: skip
+        folders = {
+            f"{one.upper()}_DIR": str(self.folder / one)
+            for one in ("output", "queue", "datasets", "cache", "runs")
+        }
         with (self.folder / f"{name}.txt").open("ab") as log:
             return subprocess.Popen(
-                (sys.executable, "-m", *words), stdout=log, stderr=log,
+                (sys.executable, "-m", *words),
+                stdout=log,
+                stderr=log,
                 env={**os.environ, **QUICKLY, **folders, "EVALUATE_TEXTS": str(self.texts)},
-            )  # fmt: skip
+            )
 
     def ask(self, epochs: int, run: str = "ana") -> str:
         """Requests a training of `epochs` epochs; returns the job's id."""
-        wanted = {
-            "run": run, "dataset": "train/data/demo", "settings": {"NUM_EPOCHS": str(epochs)},
-        }  # fmt: skip
+        wanted = {"run": run, "dataset": "train/data/demo", "settings": {"NUM_EPOCHS": str(epochs)}}
         answer = httpx.post(self._address, json=wanted, timeout=60, trust_env=False)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])

@@ -28,9 +28,12 @@ SETTINGS: Any = whole(TrainSettings)
 
 IDENTITY = "20260101-000000-000-ana"
 GOOD: dict[str, Any] = {
-    "id": IDENTITY, "run": "ana", "dataset": "ana", "settings": {"NUM_EPOCHS": "2"},
+    "id": IDENTITY,
+    "run": "ana",
+    "dataset": "ana",
+    "settings": {"NUM_EPOCHS": "2"},
     "asked": "2026-01-01T00:00:00+00:00",
-}  # fmt: skip
+}
 NONSENSE: dict[str, tuple[Any, str]] = {
     "a list": ([1], "is not a valid job. Input should be an object"),
     "an unknown key": ({**GOOD, "priority": 9}, "priority: Unexpected"),
@@ -50,7 +53,7 @@ NONSENSE: dict[str, tuple[Any, str]] = {
     "a value of two lines": ({**GOOD, "settings": {"SAMPLE_TEXT": "a\nb"}}, "SAMPLE_TEXT"),
     "a long value": ({**GOOD, "settings": {"SAMPLE_TEXT": "a" * 3000}}, "SAMPLE_TEXT"),
     "no time": ({**GOOD, "asked": "yesterday"}, "which is not a time"),
-}  # fmt: skip
+}
 RAW: dict[str, tuple[bytes, str]] = {
     "no JSON": (b"rm -rf /", "Invalid JSON"),
     "no text": (b"\xff\xfe\x00", "Invalid JSON"),
@@ -63,9 +66,11 @@ RAW: dict[str, tuple[bytes, str]] = {
 @pytest.fixture
 def settings(tmp_path: Path) -> TrainSettings:
     return SETTINGS(
-        queue_dir=tmp_path / "queue", output_dir=tmp_path / "output",
-        datasets_dir=tmp_path / "datasets", dataset_roots=(str(tmp_path / "data"),),
-    )  # fmt: skip
+        queue_dir=tmp_path / "queue",
+        output_dir=tmp_path / "output",
+        datasets_dir=tmp_path / "datasets",
+        dataset_roots=(str(tmp_path / "data"),),
+    )
 
 
 def refused(settings: TrainSettings, write: Any) -> str:
@@ -126,9 +131,7 @@ def test_a_state_of_an_older_trainer_is_read(settings):
     assert (job.state().state, job.state().sentence) == ("interrupted", "It was stopped.")
 
 
-@pytest.mark.parametrize(
-    "content", ["{}", "[]", '{"state": "running"}', "\0", '{"state": "dancing"}']
-)
+@pytest.mark.parametrize("content", ["{}", "[]", '{"state": "running"}', "\0", '{"state": "dancing"}'])
 def test_a_state_that_no_trainer_wrote_runs_nothing(content, settings):
     queue = TrainingQueue(settings.queue_dir)
     job = queue.get(queue.ask("ana", "ana", {}).id)
@@ -142,10 +145,17 @@ def test_a_state_that_no_trainer_wrote_runs_nothing(content, settings):
 @pytest.mark.parametrize(
     "dataset",
     [
-        "/etc", "../../etc", "data/../../etc", "~root", "~nobody-at-all", "/", ".", "x" * 999,
+        "/etc",
+        "../../etc",
+        "data/../../etc",
+        "~root",
+        "~nobody-at-all",
+        "/",
+        ".",
+        "x" * 999,
         "a/" + "b" * 5000,
     ],
-)  # fmt: skip
+)
 def test_a_dataset_cannot_leave_its_roots(dataset, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()

@@ -58,18 +58,14 @@ def both(
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         settings = settings_in(folder, wyoming_port=port, **more)
-        with running(
-            settings, None, limits, connections, [(listener, [listening])], threads=threads
-        ) as http:
+        with running(settings, None, limits, connections, [(listener, [listening])], threads=threads) as http:
             yield BothPorts(http, port)
 
 
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
     """Ready, with the voices Anna and Élodie in addition to the served one."""
-    with both(
-        tmp_path_factory.mktemp("wyoming"), limits=replace(QUICK, queue=32, deadline=60.0)
-    ) as found:
+    with both(tmp_path_factory.mktemp("wyoming"), limits=replace(QUICK, queue=32, deadline=60.0)) as found:
         for name in ("Anna", "Élodie"):
             assert upload(found.http, file_of(speech()), name=name).status_code == 201
         yield found
@@ -100,9 +96,7 @@ async def send(client: AsyncTcpClient, *events: Event | Eventable) -> None:
         await client.write_event(event if isinstance(event, Event) else event.event())
 
 
-async def answered(
-    ports: BothPorts, *events: Event | Eventable, last: str = "audio-stop"
-) -> HeardEvents:
+async def answered(ports: BothPorts, *events: Event | Eventable, last: str = "audio-stop") -> HeardEvents:
     """The answer to these events on a new connection, up to the event `last`."""
     async with ports.client() as client:
         await send(client, *events)

@@ -49,9 +49,7 @@ def wyoming_speaker(ports: BothPorts, name: str) -> bytes:
     return wyoming(ports, name=served.name, speaker=name)
 
 
-CLIENTS: dict[str, Callable[[BothPorts, str], bytes]] = {
-    "name": wyoming_name, "speaker": wyoming_speaker,
-}  # fmt: skip
+CLIENTS: dict[str, Callable[[BothPorts, str], bytes]] = {"name": wyoming_name, "speaker": wyoming_speaker}
 
 
 @pytest.mark.parametrize("name", NAMES)

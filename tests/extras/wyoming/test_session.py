@@ -8,13 +8,7 @@ import pytest
 from wyoming.event import Event, Eventable
 from wyoming.info import Describe, Info, TtsProgram
 from wyoming.ping import Ping
-from wyoming.tts import (
-    Synthesize,
-    SynthesizeChunk,
-    SynthesizeStart,
-    SynthesizeStop,
-    SynthesizeVoice,
-)
+from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop, SynthesizeVoice
 
 from tests.api.heard import asked, said
 from tests.extras.wyoming.conftest import BothPorts, answered, heard, say, send
@@ -39,7 +33,7 @@ def test_every_voice_is_listed_in_every_language(ports):
         (f"{name} ({language})", told, [language])
         for name, told in (("default", "demo"), ("Anna", "Anna"), ("Élodie", "Élodie"))
         for language in ("en", "pt")
-    ]  # fmt: skip
+    ]
     assert all(one.installed for one in program.voices)
 
 
@@ -104,10 +98,12 @@ def test_streamed_text_is_spoken_once_and_to_its_end(ports):
     events += [Synthesize("".join(chunks)), SynthesizeStop()]
     found = asyncio.run(answered(ports, *events, last="synthesize-stopped"))
     assert found.kinds == ["audio-start", "audio-chunk", "audio-stop", "synthesize-stopped"]
-    wholes = [("Good morning.", "How did you sleep? Well."),
-              ("Good morning. How did you sleep?", "Well."),
-              ("Good morning. How did you sleep? Well.",),
-              ("Good morning.", "How did you sleep?", "Well.")]  # fmt: skip
+    wholes = [
+        ("Good morning.", "How did you sleep? Well."),
+        ("Good morning. How did you sleep?", "Well."),
+        ("Good morning. How did you sleep? Well.",),
+        ("Good morning.", "How did you sleep?", "Well."),
+    ]
     assert found.pcm in [b"".join(map(said, parts)) for parts in wholes]
 
 
@@ -194,7 +190,7 @@ def test_a_refusal_is_told_and_ends_the_connection(ports, text, voice, code):
         b"\xff\xfe\x00\n",
     ],
     ids=range(17),
-)  # fmt: skip
+)
 def test_what_is_no_event_ends_the_connection_and_nothing_is_spoken(ports, sent):
     """A web page that posts events to this port sends a request line first."""
     with asked() as orders:

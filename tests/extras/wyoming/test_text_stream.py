@@ -33,7 +33,7 @@ SPELLED = '<say-as interpret-as="characters">All? Of it. And</say-as>'
         ("a < bee. It is", "a < bee."),
         ("Das ist z. B. so", ""),
     ],
-)  # fmt: skip
+)
 def test_it_is_cut_behind_whole_sentences(text, whole):
     assert text[: last_end(text)] == whole
 

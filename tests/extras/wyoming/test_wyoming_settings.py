@@ -16,8 +16,9 @@ def loaded(*given: str) -> WyomingSettings:
 def test_wyoming_is_off_where_nothing_is_said_and_on_without_keys_where_that_is_allowed():
     assert loaded().wyoming_port is None and loaded("WYOMING_PORT=off").wyoming_port is None
     assert loaded("WYOMING_PORT=10200").wyoming_port == 10200
-    found = loaded("WYOMING_PORT=10200", "API_HOST=0.0.0.0", "API_KEY=x", "API_ALLOW_NO_KEY=on",
-                   "WYOMING_ANNOUNCE=on")  # fmt: skip
+    found = loaded(
+        "WYOMING_PORT=10200", "API_HOST=0.0.0.0", "API_KEY=x", "API_ALLOW_NO_KEY=on", "WYOMING_ANNOUNCE=on"
+    )
     assert (found.wyoming_port, found.wyoming_announce) == (10200, True)
 
 

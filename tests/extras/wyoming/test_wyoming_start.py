@@ -50,9 +50,7 @@ def test_the_announcement_is_found_and_taken_back(monkeypatch):
             def on_change(zeroconf, service_type, name, state_change):
                 seen.append((state_change, name))
 
-            browser = AsyncServiceBrowser(
-                other.zeroconf, "_wyoming._tcp.local.", handlers=[on_change]
-            )
+            browser = AsyncServiceBrowser(other.zeroconf, "_wyoming._tcp.local.", handlers=[on_change])
             ours = server.Announcement("127.0.0.1", 10200)
             await ours.start()
             await until_seen(1)

@@ -21,66 +21,86 @@ MUCH, LITTLE = 8 << 30, 200 << 20
         ("cuFFT error: CUFFT_INVALID_PLAN", BUILD, "fft"),
         (
             "cuFFT only supports dimensions whose sizes are powers of two when computing in half "
-            "precision, but got a signal size of[400]", DATA, "fft",
+            "precision, but got a signal size of[400]",
+            DATA,
+            "fft",
         ),
-        (
-            "Could not load library libcufft.so.11: cannot open shared object file", BUILD, "fft",
-        ),
+        ("Could not load library libcufft.so.11: cannot open shared object file", BUILD, "fft"),
         ("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", BUILD, "convolution"),
         ("cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH", BUILD, "convolution"),
         (
             "Could not load library libcudnn_cnn_train.so.8. Error: undefined symbol: _ZN5cudnn3cnn"
-            "34layerNormFwd", BUILD, "convolution",
+            "34layerNormFwd",
+            BUILD,
+            "convolution",
         ),
-        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", TRANSIENT,
-         "matrix_product"),
-        ("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", BUILD,
-         "matrix_product"),
-        ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`", BUILD,
-         "matrix_product"),
+        (
+            "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+            TRANSIENT,
+            "matrix_product",
+        ),
+        (
+            "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+            BUILD,
+            "matrix_product",
+        ),
+        ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`", BUILD, "matrix_product"),
         ("libcublasLt.so.13: cannot open shared object file", BUILD, "matrix_product"),
-        ("CUDA error: device-side assert triggered\nCUDA kernel errors might be…", STICKY,
-         "context"),
+        ("CUDA error: device-side assert triggered\nCUDA kernel errors might be…", STICKY, "context"),
         ("CUDA error: an illegal memory access was encountered", STICKY, "context"),
         ("CUDA error: the launch timed out and was terminated", STICKY, "context"),
         ("CUDA error: misaligned address", STICKY, "context"),
         ("CUDA error: unspecified launch failure", STICKY, "context"),
         ("CUDA error: uncorrectable ECC error encountered", STICKY, "context"),
         ("CUDA error: unknown error", STICKY, "context"),
-        ("CUDA unknown error - this may be due to an incorrectly set up environment", STICKY,
-         "context"),
+        ("CUDA unknown error - this may be due to an incorrectly set up environment", STICKY, "context"),
         ("CUDA error: out of memory", TRANSIENT, "memory"),
-        ("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB",
-         TRANSIENT, "memory"),
+        (
+            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB",
+            TRANSIENT,
+            "memory",
+        ),
         ("CUDA error: all CUDA-capable devices are busy or unavailable", TRANSIENT, "busy"),
         ("CUDA error: no kernel image is available for execution on the device", BUILD, "kernels"),
-        ("CUDA error: the provided PTX was compiled with an unsupported toolchain.", BUILD,
-         "kernels"),
+        ("CUDA error: the provided PTX was compiled with an unsupported toolchain.", BUILD, "kernels"),
         ("CUDA error: invalid argument", BUILD, "kernels"),
-        ("NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current "
-         "PyTorch installation.", BUILD, "kernels"),
+        (
+            "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current "
+            "PyTorch installation.",
+            BUILD,
+            "kernels",
+        ),
         ("Torch not compiled with CUDA enabled", BUILD, "kernels"),
-        ("Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU", DRIVER,
-         "driver"),
+        ("Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU", DRIVER, "driver"),
         ("The NVIDIA driver on your system is too old (found version 12040).", DRIVER, "driver"),
-        ("libcuda.so.1: cannot open shared object file: No such file or directory", DRIVER,
-         "driver"),
+        ("libcuda.so.1: cannot open shared object file: No such file or directory", DRIVER, "driver"),
         ("Failed to initialize NVML: Driver/library version mismatch", DRIVER, "driver"),
         ("Failed to initialize NVML: Unknown Error", DRIVER, "driver"),
         ("No CUDA GPUs are available", DRIVER, "driver"),
-        ("Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was "
-         "attempted on non supported HW", DRIVER, "driver"),
-        ("Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display "
-         "driver / cuda driver combination", DRIVER, "driver"),
+        (
+            "Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was "
+            "attempted on non supported HW",
+            DRIVER,
+            "driver",
+        ),
+        (
+            "Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display "
+            "driver / cuda driver combination",
+            DRIVER,
+            "driver",
+        ),
         ("CUDA error: initialization error", DRIVER, "driver"),
         ("Expected 2D or 3D (batch mode) tensor with possibly 0 batch size", DATA, "fft"),
-        ("Argument #4: Padding size should be less than the corresponding input dimension", DATA,
-         "fft"),
+        ("Argument #4: Padding size should be less than the corresponding input dimension", DATA, "fft"),
         ("probability tensor contains either `inf`, `nan` or element < 0", DATA, "sampling"),
-        ("[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory: you "
-         "tried to allocate 8589934592 bytes.", TRANSIENT, "memory of the machine"),
+        (
+            "[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory: you "
+            "tried to allocate 8589934592 bytes.",
+            TRANSIENT,
+            "memory of the machine",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_text_means(text, outcome, part):
     found = classify(RuntimeError(text))
     assert found is not None and (found.outcome, found.part) == (outcome, part)

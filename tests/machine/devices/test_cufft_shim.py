@@ -23,7 +23,6 @@ def test_the_shim_precedes_the_real_library(tmp_path):
     )
     environ = {**os.environ, "LD_PRELOAD": str(shim)}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=120,
-        check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=120, check=True
+    )
     assert done.stdout.strip() == "8"

@@ -33,10 +33,7 @@ from machine.storage.facts import FILE
 from tests.machine.devices.faulty_child import with_fault
 from tests.machines import OPERATIONS
 
-DEVICE = {
-    "event": "device", "count": 1, "name": "RTX 3090", "capability": [8, 6],
-    "total_bytes": 24 << 30,
-}  # fmt: skip
+DEVICE = {"event": "device", "count": 1, "name": "RTX 3090", "capability": [8, 6], "total_bytes": 24 << 30}
 FAULTY = "tests.machine.devices.faulty_child"
 DONE = ProcessResult(0, "", "", 1.0)
 
@@ -68,9 +65,13 @@ class Machine:
         (folder / "child.py").write_text(SCRIPTED)
         self.child = ProbeChild(
             command=(sys.executable, str(folder / "child.py"), bad),
-            environ={"CALLS": str(self.calls_file), "COUNT": str(gpus),
-            "PATH": os.environ["PATH"], **environment},
-        )  # fmt: skip
+            environ={
+                "CALLS": str(self.calls_file),
+                "COUNT": str(gpus),
+                "PATH": os.environ["PATH"],
+                **environment,
+            },
+        )
 
     def probe(self, **options: Any) -> tuple[GpuHealth, ...]:
         return probe(folder=self.cache, child=self.child, **options)
@@ -114,15 +115,18 @@ def test_every_operation_runs_and_equals_itself(checked):
 @pytest.mark.parametrize(
     ("kind", "outcome", "words"),
     [
-        ("cuFFT error: CUFFT_INVALID_SIZE", "build",
-         "fft failed (512/160, 6 s): cuFFT error: CUFFT_INVALID_SIZE."),
+        (
+            "cuFFT error: CUFFT_INVALID_SIZE",
+            "build",
+            "fft failed (512/160, 6 s): cuFFT error: CUFFT_INVALID_SIZE.",
+        ),
         ("cuFFT could not plan over an empty tensor: CUFFT_INVALID_SIZE", "build", "empty tensor"),
         ("710", "sticky", "fft failed"),
         ("memory", "transient", "out of memory"),
         ("wrong", "degraded", "CPU's result by 1.0e-01 (512/160, 6 s); allowed is 1e-05."),
         ("nan", "degraded", "a non-finite value"),
     ],
-)  # fmt: skip
+)
 def test_a_fault_in_one_operation(checked, kind, outcome, words):
     events = checked(["fft", "sampling"], f"fft:{kind}")
     found = {one["name"]: one for one in events if one["event"] == "operation"}
@@ -216,13 +220,12 @@ def test_the_child_has_no_stdin_and_a_group_of_its_own_and_asks_nvml(tmp_path):
         (None, True, "", Outcome.HANG, "hung in fft"),
         (1, False, "ImportError: libcudart.so.13: none", Outcome.COULD_NOT_RUN, "cudart"),
         (1, False, "ImportError: libcufft.so.12: cannot open", Outcome.BUILD, "libcufft"),
-        (1, False, "RuntimeError: The NVIDIA driver on your system is too old", Outcome.DRIVER,
-         "too old"),
+        (1, False, "RuntimeError: The NVIDIA driver on your system is too old", Outcome.DRIVER, "too old"),
         (0, False, "", Outcome.COULD_NOT_RUN, "did not finish"),
         (-40, False, "", Outcome.CRASH, "signal 40"),
         (3, False, "noise\nthe last words\n\n", Outcome.COULD_NOT_RUN, "line: the last words"),
     ],
-)  # fmt: skip
+)
 def test_what_an_end_means(code, hung, last, outcome, words):
     found, reason = of_ending(ProcessResult(code, "", last, 20.0, hung=hung), "fft")
     assert found is outcome and words in reason
@@ -231,11 +234,15 @@ def test_what_an_end_means(code, hung, last, outcome, words):
 def told(**failures: str) -> list[dict[str, Any]]:
     """The events of a check in which these operations fail with these outcomes."""
     verdicts = [
-        {"event": "operation", "name": name, "ok": name not in failures,
-         "reason": f"{name} failed." if name in failures else "",
-         "outcome": failures.get(name, "ok")}
+        {
+            "event": "operation",
+            "name": name,
+            "ok": name not in failures,
+            "reason": f"{name} failed." if name in failures else "",
+            "outcome": failures.get(name, "ok"),
+        }
         for name in OPERATIONS
-    ]  # fmt: skip
+    ]
     return [DEVICE, *verdicts]
 
 
@@ -377,10 +384,11 @@ def test_what_is_kept_comes_back_as_it_was(monkeypatch, tmp_path):
 
 def test_the_key_holds_what_a_check_depends_on_and_no_card_by_name(tmp_path):
     files = {
-        "proc/driver/nvidia/version": "580.65", "dev/nvidia0": "",
+        "proc/driver/nvidia/version": "580.65",
+        "dev/nvidia0": "",
         "proc/driver/nvidia/gpus/0000:01:00.0/information": "GPU UUID: GPU-1234-5678",
         "proc/sys/kernel/random/boot_id": "boot one",
-    }  # fmt: skip
+    }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -392,9 +400,8 @@ def test_the_key_holds_what_a_check_depends_on_and_no_card_by_name(tmp_path):
     assert key() == first == key(HOME="/elsewhere") and "1234" not in first
     keys = {first} | {
         key(**{name: "/x"})
-        for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES",
-                     "PYTORCH_CUDA_ALLOC_CONF")
-    }  # fmt: skip
+        for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF")
+    }
     assert len(keys) == 5
     for name, text in files.items():
         (tmp_path / name).write_text(text + " changed ")
@@ -408,9 +415,7 @@ def test_the_key_holds_what_a_check_depends_on_and_no_card_by_name(tmp_path):
 @pytest.mark.slow
 def test_the_whole_check_on_the_cpu_with_a_wrong_library(tmp_path):
     """End to end with the real child."""
-    environ = {
-        **os.environ, "LD_LIBRARY_PATH": "/opt/of/somebody/else", "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
+    environ = {**os.environ, "LD_LIBRARY_PATH": "/opt/of/somebody/else", "OMP_NUM_THREADS": "1"}
     command = module_command(FAULTY, "fft:cuFFT error: CUFFT_INVALID_SIZE")
     (gpu,) = probe(folder=tmp_path, child=ProbeChild(command, "cpu", 240.0, environ))
     assert gpu.outcome is Outcome.DEGRADED and gpu.failed == {"fft"} and gpu.works

@@ -5,14 +5,7 @@ import torch
 
 from machine.devices import selection
 from machine.devices.health import GpuHealth
-from machine.devices.selection import (
-    DeviceError,
-    Place,
-    choose_device,
-    choose_place,
-    gpu_hint,
-    oom_kills,
-)
+from machine.devices.selection import DeviceError, Place, choose_device, choose_place, gpu_hint, oom_kills
 from tests.machines import GPUS, SOUND, machine
 
 SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
@@ -33,8 +26,7 @@ def test_of_several_gpus_the_first_without_a_fault_is_taken(gpus, wish, device, 
 
 
 @pytest.mark.parametrize(
-    ("gpus", "wish", "words"),
-    [((), "cuda", "no GPU"), ((SOUND,), "cuda:3", "cuda:0 (RTX 3090)")],
+    ("gpus", "wish", "words"), [((), "cuda", "no GPU"), ((SOUND,), "cuda:3", "cuda:0 (RTX 3090)")]
 )
 def test_a_device_asked_for_by_name_is_never_replaced(gpus, wish, words):
     with pytest.raises(DeviceError, match="DEVICE=auto") as found:
@@ -77,9 +69,7 @@ def test_the_first_rung_by_verdicts(state, wish):
     assert gpu.name in place.reason and gpu.reason in place.reason
     refused = device == "cpu" and wish != "auto"
     assert place.reason.startswith(f"SAMPLE_DEVICE={wish}, but ") is refused
-    assert place.code == (
-        "" if device != "cpu" else "device_refused" if refused else "gpu_failed_check"
-    )
+    assert place.code == ("" if device != "cpu" else "device_refused" if refused else "gpu_failed_check")
     if refused:
         with pytest.raises(DeviceError, match="failed the check") as error:
             choose_device(found, wish)
@@ -122,21 +112,23 @@ def test_looking_makes_no_cuda_context_and_finds_this_machine():
 @pytest.mark.parametrize(
     ("files", "cores", "memory_bytes", "kills"),
     [
+        ({"cpu.max": "150000 100000", "memory.max": "1048576", "memory.events": "oom_kill 3"}, 2, 1 << 20, 3),
         (
-            {"cpu.max": "150000 100000", "memory.max": "1048576", "memory.events": "oom_kill 3"},
-            2, 1 << 20, 3,
-        ),
-        (
-            {"cpu/cpu.cfs_quota_us": "100000", "cpu/cpu.cfs_period_us": "100000",
-             "memory/memory.limit_in_bytes": "2097152",
-             "memory/memory.oom_control": "under_oom 0\noom_kill 1"},
-            1, 1 << 21, 1,
+            {
+                "cpu/cpu.cfs_quota_us": "100000",
+                "cpu/cpu.cfs_period_us": "100000",
+                "memory/memory.limit_in_bytes": "2097152",
+                "memory/memory.oom_control": "under_oom 0\noom_kill 1",
+            },
+            1,
+            1 << 21,
+            1,
         ),
         ({"cpu.max": "40000 100000"}, 1, None, 0),
         ({"cpu.max": "max 100000", "memory.max": "max"}, None, None, 0),
         ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None, None, 0),
     ],
-)  # fmt: skip
+)
 def test_a_containers_limits_count(monkeypatch, tmp_path, files, cores, memory_bytes, kills):
     monkeypatch.setattr("os.sched_getaffinity", lambda _pid: set(range(16)))
     monkeypatch.setattr(selection, "CGROUP", tmp_path / "none")
@@ -155,9 +147,8 @@ def test_a_containers_limits_count(monkeypatch, tmp_path, files, cores, memory_b
 
 @pytest.mark.parametrize(
     ("nodes", "there"),
-    [((), False), (("nvidiactl",), False), (("nvidia0",), True), (("nvidia12",), True),
-     (("dxg",), True)],
-)  # fmt: skip
+    [((), False), (("nvidiactl",), False), (("nvidia0",), True), (("nvidia12",), True), (("dxg",), True)],
+)
 def test_a_gpu_is_reached_through_a_file(tmp_path, nodes, there):
     """WSL2 has only /dev/dxg."""
     (tmp_path / "dev").mkdir()

@@ -159,10 +159,13 @@ def test_a_broken_line_does_not_tell_a_secret(tmp_path):
 
 SLIPS = {
     "NUM_EPOCHS": "NUM_EPOCH num_epochs NUM-EPOCHS NUMEPOCHS NUM_EPHOCS EPOCHS MAX_STEPS",
-    "BATCH_SECONDS": "BATCH_SIZE batch-size", "LEARNING_RATE": "LR LEARNING_RATES",
-    "MAX_TRAIN_SAMPLES": "MAX_SAMPLES MAX_TRAIN_SAMPLE", "PRECISION": "FP16",
-    "COQUI_TOS_AGREED": "COQUI_TOS_AGREE", "API_KEY": "API_KEYS",
-}  # fmt: skip
+    "BATCH_SECONDS": "BATCH_SIZE batch-size",
+    "LEARNING_RATE": "LR LEARNING_RATES",
+    "MAX_TRAIN_SAMPLES": "MAX_SAMPLES MAX_TRAIN_SAMPLE",
+    "PRECISION": "FP16",
+    "COQUI_TOS_AGREED": "COQUI_TOS_AGREE",
+    "API_KEY": "API_KEYS",
+}
 OTHERS = """COMPOSE_FILE DOCKER_RUNTIME BASE_IMAGE TORCH_BACKEND CUDA_VISIBLE_DEVICES HF_TOKEN
     LOG_LEVEL PATH POSTGRES_PASSWORD""".split()
 
@@ -213,9 +216,17 @@ def test_all_faults_at_once(tmp_path):
         ("--learning-rate", "fast", "--sede", "4", "--lora-rank"),
         PRECISION="double",
     )
-    for word in ("NUM_EPOCHS is 'ten' (", "EPOCHS is not", "line 3 is not", "SEED is '-1'",
-                 "BATCH_SECONDS", "LEARNING_RATE is 'fast' (command line)", "--seed?",
-                 "--lora-rank has no value", "PRECISION is 'double' (environment)"):  # fmt: skip
+    for word in (
+        "NUM_EPOCHS is 'ten' (",
+        "EPOCHS is not",
+        "line 3 is not",
+        "SEED is '-1'",
+        "BATCH_SECONDS",
+        "LEARNING_RATE is 'fast' (command line)",
+        "--seed?",
+        "--lora-rank has no value",
+        "PRECISION is 'double' (environment)",
+    ):
         assert sum(word in fault for fault in found) == 1, (word, found)
     assert len(found) == 9
 

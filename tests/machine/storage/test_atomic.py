@@ -58,9 +58,7 @@ def test_order_of_a_durable_write(tmp_path, monkeypatch):
     calls = []
     for name in ("fsync", "replace"):
         real = getattr(os, name)
-        monkeypatch.setattr(
-            os, name, lambda *given, name=name, real=real: calls.append(name) or real(*given)
-        )
+        monkeypatch.setattr(os, name, lambda *given, name=name, real=real: calls.append(name) or real(*given))
     replace_file(tmp_path / "a", lambda file: file.write(b"abc"))
     assert calls == ["fsync", "replace", "fsync"]
 
@@ -108,9 +106,12 @@ def test_a_limit_on_file_sizes_is_a_full_disk(tmp_path):
         "except DiskFull as error: print(error)"
     )
     found = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "a")], capture_output=True, text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000)), check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", program, str(tmp_path / "a")],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000)),
+        check=True,
+    )
     assert "100,000 bytes" in found.stdout
     assert "ulimit" in found.stdout
     assert names(tmp_path) == []
@@ -150,8 +151,9 @@ def test_killed_at(point, tmp_path):
     )
     killed = subprocess.run(
         [sys.executable, "-c", program, str(path)],
-        env={**os.environ, "SOTAQUE_CRASH_AT": f"{point}:a"}, check=False,
-    )  # fmt: skip
+        env={**os.environ, "SOTAQUE_CRASH_AT": f"{point}:a"},
+        check=False,
+    )
     assert killed.returncode == -9
     assert path.read_bytes() == (b"newer" if point == "after replace" else b"old")
     assert len(remove_stale(tmp_path)) == (0 if point == "after replace" else 1)

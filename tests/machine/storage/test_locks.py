@@ -44,19 +44,14 @@ def test_a_file_system_without_locks_is_told_and_refuses_nobody(path, no_locks, 
 
 
 def test_a_lock_with_no_number_in_it_is_held_by_somebody_unknown(path):
-    with (
-        locks.wait_for(path, list),
-        pytest.raises(locks.LockHeld, match="unknown"),
-        locks.exclusive(path),
-    ):
+    with locks.wait_for(path, list), pytest.raises(locks.LockHeld, match="unknown"), locks.exclusive(path):
         pass
 
 
 def test_whoever_waits_gets_the_lock_of_a_process_that_was_killed(path):
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout.readline() == "held\n"
     calls = []
 

@@ -45,9 +45,7 @@ def save(checkpoints: Checkpoints, epoch: int, loss: float | None = None) -> Ver
 def interrupt(checkpoints: Checkpoints, epoch: int, batch: int) -> Verified:
     step = 10 * (epoch - 1) + batch
     checkpoints.provenance = provenance()
-    return checkpoints.save_interrupted(
-        epoch, step, batch, model(epoch - 0.5), trainer(epoch - 0.5)
-    )
+    return checkpoints.save_interrupted(epoch, step, batch, model(epoch - 0.5), trainer(epoch - 0.5))
 
 
 def train(output_dir: Path, last_epoch: int, keep: int | None = 1) -> None:
@@ -60,18 +58,14 @@ def train(output_dir: Path, last_epoch: int, keep: int | None = 1) -> None:
             save(checkpoints, epoch)
 
 
-def train_in_child(
-    output_dir: Path, last_epoch: int, keep: int | None = 1, crash_at: str = ""
-) -> int:
+def train_in_child(output_dir: Path, last_epoch: int, keep: int | None = 1, crash_at: str = "") -> int:
     """`train` in a separate process; returns its exit code, -9 if it was killed."""
     return in_child(lambda: train(output_dir, last_epoch, keep), crash_at)
 
 
 def stop_in_child(output_dir: Path, epoch: int, crash_at: str) -> int:
     """Saves a stop inside `epoch` in a separate process; returns its exit code."""
-    return in_child(
-        lambda: interrupt(Checkpoints(RunFolder(output_dir), 1), epoch, batch=4), crash_at
-    )
+    return in_child(lambda: interrupt(Checkpoints(RunFolder(output_dir), 1), epoch, batch=4), crash_at)
 
 
 def names(run: RunFolder) -> list[str]:

@@ -29,9 +29,8 @@ def a_state(value: float) -> dict:
 
 def saving(checkpoints: Checkpoints, epoch: int):
     return lambda state: checkpoints.save_epoch(
-        epoch, 10 * epoch, state["model"], state["trainer"],
-        {"validation_audio_loss": 1.0},
-    )  # fmt: skip
+        epoch, 10 * epoch, state["model"], state["trainer"], {"validation_audio_loss": 1.0}
+    )
 
 
 def test_steps_go_on_while_it_writes_and_what_is_written_is_what_was():
@@ -83,9 +82,7 @@ def test_never_two_at_once(tmp_path):
     with CheckpointWriter(background=True) as writer:
         writer.write(a_state(1.0), slow)
         threading.Timer(0.2, let_go.set).start()
-        writer.write(
-            a_state(2.0), lambda state: order.append("second") or saving(checkpoints, 2)(state)
-        )
+        writer.write(a_state(2.0), lambda state: order.append("second") or saving(checkpoints, 2)(state))
         assert order[0] == "first"
     assert order == ["first", "second"] and checkpoints.run.epochs() == [1, 2]
 

@@ -127,9 +127,7 @@ def test_space_is_asked_for_before_anything_is_written(run, checkpoints, monkeyp
 
 FILES = ("checkpoint_epoch_3.pt", "trainer_state_epoch_3.pt", "checkpoint_epoch_3.json")
 POINTS = [
-    *((f"{point}:{name}", 2)
-      for name in FILES
-      for point in ("part opened", "half written", "after fsync")),
+    *((f"{point}:{name}", 2) for name in FILES for point in ("part opened", "half written", "after fsync")),
     ("after replace:checkpoint_epoch_3.pt", 2),
     ("after replace:trainer_state_epoch_3.pt", 2),
     ("after replace:checkpoint_epoch_3.json", 3),
@@ -139,7 +137,7 @@ POINTS = [
     ("mid-prune:checkpoint_epoch_1.json", 3),
     ("mid-prune:checkpoint_epoch_1.pt", 3),
     ("mid-prune:trainer_state_epoch_1.pt", 3),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -208,12 +206,20 @@ def test_a_killed_run_ends_like_one_that_was_not(point, two_epochs, tmp_path):
         if crash_at:
             assert train_in_child(run.folder, 3, crash_at=crash_at) == -9
         assert train_in_child(run.folder, 4) == 0
-        ends.append({
-            path.name: path.read_bytes()
-            for path in run.checkpoints.iterdir() if not path.name.endswith(".corrupt")
-        })  # fmt: skip
+        ends.append(
+            {
+                path.name: path.read_bytes()
+                for path in run.checkpoints.iterdir()
+                if not path.name.endswith(".corrupt")
+            }
+        )
     assert ends[0] == ends[1]
     assert sorted(ends[0]) == [
-        "best.json", "checkpoint_epoch_3.json", "checkpoint_epoch_3.pt", "checkpoint_epoch_4.json",
-        "checkpoint_epoch_4.pt", "trainer_state_epoch_3.pt", "trainer_state_epoch_4.pt",
-    ]  # fmt: skip
+        "best.json",
+        "checkpoint_epoch_3.json",
+        "checkpoint_epoch_3.pt",
+        "checkpoint_epoch_4.json",
+        "checkpoint_epoch_4.pt",
+        "trainer_state_epoch_3.pt",
+        "trainer_state_epoch_4.pt",
+    ]

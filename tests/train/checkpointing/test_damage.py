@@ -113,9 +113,7 @@ def swapped(path: Path) -> Iterator[str]:
 
 
 Damage = Callable[[Path], Iterator[str]]
-DAMAGES: tuple[Damage, ...] = (
-    cut_off, one_bit_per_region, a_zeroed_block, emptied, grown, missing, swapped,
-)  # fmt: skip
+DAMAGES: tuple[Damage, ...] = (cut_off, one_bit_per_region, a_zeroed_block, emptied, grown, missing, swapped)
 EPOCH_FILES = ("checkpoint_epoch_2.pt", "trainer_state_epoch_2.pt", "checkpoint_epoch_2.json")
 
 
@@ -149,9 +147,7 @@ def test_a_damaged_epoch_is_found_told_and_not_taken(run, caplog, name, damage):
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["interrupted.pt", "interrupted.json"])
-def test_a_damaged_stop_inside_an_epoch_is_found_told_and_not_taken(
-    whole, tmp_path, caplog, name, damage
-):
+def test_a_damaged_stop_inside_an_epoch_is_found_told_and_not_taken(whole, tmp_path, caplog, name, damage):
     shutil.copytree(whole.folder, tmp_path / "0")
     for number, what in enumerate(damage(tmp_path / "0/checkpoints" / name), start=1):
         caplog.clear()

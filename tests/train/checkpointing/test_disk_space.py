@@ -33,10 +33,7 @@ def test_the_disk_at_its_fullest(keep, saved, saves, checkpoints):
     assert most_checkpoints(settings, saved, saves) == checkpoints - 1
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "decay", "state_bytes"),
-    [("adamw", None, 8), ("adamw", 0.99, 16)],
-)
+@pytest.mark.parametrize(("optimizer", "decay", "state_bytes"), [("adamw", None, 8), ("adamw", 0.99, 16)])
 def test_a_trainer_state_with_averaged_weights_takes_twice_the_space(
     base_folder, optimizer, decay, state_bytes
 ):
@@ -44,8 +41,6 @@ def test_a_trainer_state_with_averaged_weights_takes_twice_the_space(
     config = ModelConfig.read(base_folder)
     config = replace(config, training=replace(config.training, ema_decay=decay))
     context: Any = SimpleNamespace(base=base_folder, config=config)
-    weights = sum(
-        one.numel() for one in from_coqui(read_tensors(base_folder / "model.pth")).values()
-    )
+    weights = sum(one.numel() for one in from_coqui(read_tensors(base_folder / "model.pth")).values())
     found = save_bytes(TrainSettings(optimizer=optimizer), context)
     assert found == (4 * weights, state_bytes * weights)

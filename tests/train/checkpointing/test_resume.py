@@ -11,15 +11,7 @@ import torch
 
 from machine.errors import SotaqueError
 from tests.train.checkpointing import saving
-from tests.train.checkpointing.saving import (
-    FINGERPRINT,
-    damage,
-    interrupt,
-    model,
-    names,
-    provenance,
-    save,
-)
+from tests.train.checkpointing.saving import FINGERPRINT, damage, interrupt, model, names, provenance, save
 from train.checkpointing.checkpoints import Checkpoints
 from train.metrics import curves
 from xtts.voices.run_folder import RunError, RunFolder
@@ -59,9 +51,7 @@ def test_what_a_kill_left_without_a_manifest_stays_and_is_not_taken(run, checkpo
     assert run.checkpoint_path(2).is_file() and not list(run.checkpoints.glob("*.corrupt"))
 
 
-def test_where_only_weights_are_left_the_optimizer_starts_anew_and_that_is_said(
-    run, checkpoints, caplog
-):
+def test_where_only_weights_are_left_the_optimizer_starts_anew_and_that_is_said(run, checkpoints, caplog):
     caplog.set_level(logging.INFO)
     for epoch in (1, 2, 3):
         save(checkpoints, epoch)
@@ -124,24 +114,31 @@ GERMAN = {"LANGUAGE": "de", "MAX_TRAIN_SAMPLES": None, "SUSPECT_CLIPS": "keep"}
 @pytest.mark.parametrize(
     ("was", "now", "said"),
     [
-        ({**LARGE, "settings": GERMAN}, {**SMALL, "settings": GERMAN},
-         "trains on 24 clips, 1.9 minutes, this start on 5 clips, 0.4 minutes (DATASET_DIR)."),
-        ({**LARGE, "settings": GERMAN},
-         {**LARGE, "settings": {**GERMAN, "LANGUAGE": "en", "SUSPECT_CLIPS": "leave_out"}},
-         "start: LANGUAGE was de, is en; SUSPECT_CLIPS was keep, is leave_out."),
-        ({**LARGE, "settings": GERMAN},
-         {**SMALL, "settings": {**GERMAN, "MAX_TRAIN_SAMPLES": 5}},
-         "start: MAX_TRAIN_SAMPLES was all, is 5; the run trains on 24 clips"),
-        ({**LARGE, "settings": GERMAN}, {**LARGE, "settings": GERMAN},
-         "the same number of clips (24 clips, 1.9 minutes), but a recording, a transcript, a "
-         "speaker or a validation clip differs (DATASET_DIR)."),
-        ({}, {**SMALL, "settings": GERMAN},
-         "the clips or transcripts differ (DATASET_DIR, LANGUAGE,"),
+        (
+            {**LARGE, "settings": GERMAN},
+            {**SMALL, "settings": GERMAN},
+            "trains on 24 clips, 1.9 minutes, this start on 5 clips, 0.4 minutes (DATASET_DIR).",
+        ),
+        (
+            {**LARGE, "settings": GERMAN},
+            {**LARGE, "settings": {**GERMAN, "LANGUAGE": "en", "SUSPECT_CLIPS": "leave_out"}},
+            "start: LANGUAGE was de, is en; SUSPECT_CLIPS was keep, is leave_out.",
+        ),
+        (
+            {**LARGE, "settings": GERMAN},
+            {**SMALL, "settings": {**GERMAN, "MAX_TRAIN_SAMPLES": 5}},
+            "start: MAX_TRAIN_SAMPLES was all, is 5; the run trains on 24 clips",
+        ),
+        (
+            {**LARGE, "settings": GERMAN},
+            {**LARGE, "settings": GERMAN},
+            "the same number of clips (24 clips, 1.9 minutes), but a recording, a transcript, a "
+            "speaker or a validation clip differs (DATASET_DIR).",
+        ),
+        ({}, {**SMALL, "settings": GERMAN}, "the clips or transcripts differ (DATASET_DIR, LANGUAGE,"),
     ],
-)  # fmt: skip
-def test_a_changed_dataset_is_named_by_what_a_user_knows_of_it(
-    run, checkpoints, monkeypatch, was, now, said
-):
+)
+def test_a_changed_dataset_is_named_by_what_a_user_knows_of_it(run, checkpoints, monkeypatch, was, now, said):
     known = saving.provenance
     monkeypatch.setattr(saving, "provenance", lambda: {**known(), "data": was})
     save(checkpoints, 1)
@@ -240,9 +237,7 @@ def test_start_from_a_file_and_go_on_with_the_same_command(checkpoints, fresh):
     assert Checkpoints(fresh.run, keep=3).resume(path, FINGERPRINT).epoch == 3
 
 
-def test_another_file_of_the_same_name_is_not_the_one_that_the_run_began_with(
-    checkpoints, fresh, tmp_path
-):
+def test_another_file_of_the_same_name_is_not_the_one_that_the_run_began_with(checkpoints, fresh, tmp_path):
     save(checkpoints, 1)
     fresh.resume(str(checkpoints.run.checkpoint_path(1)), FINGERPRINT)
     save(fresh, 2)

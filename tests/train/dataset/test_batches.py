@@ -11,22 +11,22 @@ import pytest
 import torch
 
 from machine.errors import SotaqueError
-from train.dataset.batches import (
-    Batch,
-    Batches,
-    OomBackoff,
-    at_epoch,
-    cut,
-    halve_budget,
-    recut,
-)
+from train.dataset.batches import Batch, Batches, OomBackoff, at_epoch, cut, halve_budget, recut
 from train.dataset.dataset import Clip
 from xtts.model.shapes import GPTShape
 
 SHAPE = GPTShape(
-    text_ids=30, text_start=28, layers=2, width=32, heads=2, audio_ids=1026, audio_start=1024,
-    audio_stop=1025, max_text_tokens=20, max_audio_tokens=605,
-)  # fmt: skip
+    text_ids=30,
+    text_start=28,
+    layers=2,
+    width=32,
+    heads=2,
+    audio_ids=1026,
+    audio_start=1024,
+    audio_stop=1025,
+    max_text_tokens=20,
+    max_audio_tokens=605,
+)
 
 
 class Made:
@@ -46,19 +46,22 @@ def some_clips(count: int = 30, speakers: int = 3, shortest: float = 1.0) -> lis
     draw = np.random.default_rng(0)
     return [
         Clip(
-            f"clip-{n}", Path(f"{n}.wav"), "Text.", f"speaker-{n % speakers}", "en",
-            float(draw.uniform(shortest, 11.0)), f"sha-{n}", (2, 3, 4, 5),
+            f"clip-{n}",
+            Path(f"{n}.wav"),
+            "Text.",
+            f"speaker-{n % speakers}",
+            "en",
+            float(draw.uniform(shortest, 11.0)),
+            f"sha-{n}",
+            (2, 3, 4, 5),
         )
         for n in range(count)
-    ]  # fmt: skip
+    ]
 
 
 def made(clips: list[Clip], **changes) -> Batches:
     indices = tuple(range(len(clips)))
-    given = {
-        "seed": 3, "batch_seconds": 30.0, "stop_input": False,
-        "sources": indices, **changes,
-    }  # fmt: skip
+    given = {"seed": 3, "batch_seconds": 30.0, "stop_input": False, "sources": indices, **changes}
     return Batches(clips, indices, Made(clips), SHAPE, **given)
 
 
@@ -141,9 +144,16 @@ def test_another_clip_is_drawn_as_from_a_list_of_all_the_others():
 def test_conditioning_comes_from_training_clips_only():
     clips = some_clips(20, speakers=1)
     validation = Batches(
-        clips, range(15, 20), Made(clips), SHAPE, seed=0, batch_seconds=30.0, stop_input=False,
-        sources=tuple(range(15)), fixed=True,
-    )  # fmt: skip
+        clips,
+        range(15, 20),
+        Made(clips),
+        SHAPE,
+        seed=0,
+        batch_seconds=30.0,
+        stop_input=False,
+        sources=tuple(range(15)),
+        fixed=True,
+    )
     first = heard_clips(validation, 1)
     assert all(source < 15 for source, _ in first.values())
     assert all_same(list(validation.epoch(1)), list(validation.epoch(7)))
@@ -200,9 +210,8 @@ def test_an_epoch_that_is_left_waits_for_the_batch_that_is_being_made():
     clips, reading, go = some_clips(), threading.Event(), threading.Event()
     source = Made(clips)
     batches = Batches(
-        clips, range(30), source, SHAPE, seed=3, batch_seconds=30.0, stop_input=False,
-        sources=range(30),
-    )  # fmt: skip
+        clips, range(30), source, SHAPE, seed=3, batch_seconds=30.0, stop_input=False, sources=range(30)
+    )
     epoch = batches.epoch(1)
     next(epoch)
 
@@ -247,9 +256,15 @@ class Failing(Made):
 def one_by_one(source: Made) -> Batches:
     """Four clips, one per batch. No two share a speaker, so no batch reads another clip."""
     return Batches(
-        source.clips, (1, 2, 3, 0), source, SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
+        source.clips,
+        (1, 2, 3, 0),
+        source,
+        SHAPE,
+        seed=0,
+        batch_seconds=1.0,
+        stop_input=False,
         sources=(0, 1, 2, 3),
-    )  # fmt: skip
+    )
 
 
 def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(caplog):
@@ -355,16 +370,11 @@ def test_the_longest_clip_times_their_number_fills_the_budget_and_no_more(second
         ([], 2, GROUPS),
         ([OomBackoff(2, 1, 4.0)], 3, GROUPS),
         ([OomBackoff(2, 1, 4.0)], 2, [(0, 3), (1,), (6,), (2, 5), (7,), (4,)]),
-        (
-            [OomBackoff(1, 0, 6.0), OomBackoff(1, 2, 2.0)], 1,
-            [(0,), (3,), (1,), (6,), (2,), (5,), (7,), (4,)],
-        ),
+        ([OomBackoff(1, 0, 6.0), OomBackoff(1, 2, 2.0)], 1, [(0,), (3,), (1,), (6,), (2,), (5,), (7,), (4,)]),
     ],
     ids=["none", "in another epoch", "behind a batch", "twice"],
-)  # fmt: skip
-def test_before_a_halving_nothing_changes_and_behind_it_batches_are_smaller(
-    halvings, epoch, groups
-):
+)
+def test_before_a_halving_nothing_changes_and_behind_it_batches_are_smaller(halvings, epoch, groups):
     assert recut(GROUPS, SECONDS, halvings, epoch) == groups
 
 
@@ -385,9 +395,17 @@ def test_an_epoch_draws_its_share_of_rehearsed_clips_and_each_epoch_draws_others
     clips = some_clips(60)
     own, rehearsed = range(20), range(20, 60)
     batches = Batches(
-        clips, own, Made(clips), SHAPE, seed=3, batch_seconds=30.0, stop_input=False,
-        sources=range(60), drawn=rehearsed, share=0.25,
-    )  # fmt: skip
+        clips,
+        own,
+        Made(clips),
+        SHAPE,
+        seed=3,
+        batch_seconds=30.0,
+        stop_input=False,
+        sources=range(60),
+        drawn=rehearsed,
+        share=0.25,
+    )
     epochs = [[clip for group in batches.plan(epoch) for clip in group] for epoch in (1, 2)]
     for epoch in epochs:
         assert set(own) <= set(epoch) and len(epoch) == len(set(epoch))

@@ -17,14 +17,7 @@ from machine.storage.facts import Facts
 from tests.bad_audio import write_all
 from tests.datasets import a_sound, make_dataset
 from train.dataset import dataset
-from train.dataset.dataset import (
-    Clip,
-    Dataset,
-    DatasetError,
-    RejectedClip,
-    decode_clip,
-    without_collection,
-)
+from train.dataset.dataset import Clip, Dataset, DatasetError, RejectedClip, decode_clip, without_collection
 from train.dataset.entries import TranscriptEntry
 from train.settings import TrainSettings
 from xtts import sound_file
@@ -52,9 +45,15 @@ def read(base_folder: Path, tmp_path: Path) -> Read:
 
 def a_clip(number: int, speaker: str = "s") -> Clip:
     return Clip(
-        f"clip-{number}", Path(f"{number}.wav"), f"Text {number}.", speaker, "en", 1.0,
-        f"audio-{number}", (5,),
-    )  # fmt: skip
+        f"clip-{number}",
+        Path(f"{number}.wav"),
+        f"Text {number}.",
+        speaker,
+        "en",
+        1.0,
+        f"audio-{number}",
+        (5,),
+    )
 
 
 def an_entry(path: Path) -> TranscriptEntry:
@@ -103,11 +102,12 @@ def test_bad_files_and_texts_are_named_and_the_rest_is_used(read, tmp_path):
     folder = make_dataset(tmp_path / "data", clips=3)
     bad = {file.name: file.seen for file in write_all(folder / "wavs")}
     texts = {
-        "no_text": ("  ", "an empty text"), "only_signs": ("...", "nothing to speak"),
+        "no_text": ("  ", "an empty text"),
+        "only_signs": ("...", "nothing to speak"),
         "unknown": ("Ein \u4e2d Wort.", "unknown characters '\u4e2d'"),
         "too_long": ("the " * 249, "tokens of text"),
         "endless": ("the " * 500, "too many to be read in one piece"),
-    }  # fmt: skip
+    }
     for number, name in enumerate(texts):
         soundfile.write(folder / f"wavs/{name}.wav", a_sound(1.0, RATE, seed=50 + number), RATE)
     add_rows(folder, *(f"{name}|Some text." for name in [*bad, "absent"]))
@@ -126,10 +126,12 @@ def test_bad_files_and_texts_are_named_and_the_rest_is_used(read, tmp_path):
 @pytest.mark.parametrize(
     ("held_out", "told"),
     [
-        (0, "No clip is left for validation"), (1, "1 clip is too few for validation"),
-        (4, "4 clips are too few for validation"), (5, ""),
+        (0, "No clip is left for validation"),
+        (1, "1 clip is too few for validation"),
+        (4, "4 clips are too few for validation"),
+        (5, ""),
     ],
-)  # fmt: skip
+)
 def test_few_validation_clips_are_told_with_the_dataset(read, tmp_path, held_out, told):
     clips = read(make_dataset(tmp_path / "data", clips=7)).clips
     found = Dataset.of(clips[held_out:], clips[:held_out], ())
@@ -360,8 +362,7 @@ def test_how_the_transcript_was_read_is_said_at_every_start(read, tmp_path, sett
 def test_clips_refused_for_one_reason_are_counted(read, tmp_path):
     folder = make_dataset(tmp_path / "data", clips=12)
     rows = [
-        f"wavs/clip-{n}.wav|Text number {'abcdefghijkl'[n]}.|s|{'en' if n == 0 else 'de'}"
-        for n in range(12)
+        f"wavs/clip-{n}.wav|Text number {'abcdefghijkl'[n]}.|s|{'en' if n == 0 else 'de'}" for n in range(12)
     ]
     (folder / "metadata.csv").write_text("\n".join(rows))
     table = [line for line in read(folder).report().splitlines() if "'de' is not one" in line]
@@ -380,9 +381,12 @@ def test_german_texts_under_english_are_noticed(code, warned):
 def read_with(folder: Path, encode: Callable[..., list[int]], fingerprint: str = "a") -> Dataset:
     """Reads a dataset with a tokenizer that encodes by `encode`."""
     tokenizer: Any = SimpleNamespace(
-        fingerprint=fingerprint, encode=encode, read=lambda *_: SimpleNamespace(missing=[]),
-        max_tokens=400, languages=("en", "ja"),
-    )  # fmt: skip
+        fingerprint=fingerprint,
+        encode=encode,
+        read=lambda *_: SimpleNamespace(missing=[]),
+        max_tokens=400,
+        languages=("en", "ja"),
+    )
     settings = TrainSettings(dataset_dir=folder, cache_dir=folder.parent / "cache")
     return dataset.read(settings, tokenizer, GPTShape(text_ids=10, text_start=9))
 

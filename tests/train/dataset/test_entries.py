@@ -37,12 +37,21 @@ def found(folder: Path, name: str) -> str:
 
 @pytest.mark.parametrize(
     ("there", "name"),
-    [("wavs/ZOOM0001.WAV", "ZOOM0001"), ("wavs/ZOOM0001.WAV", "zoom0001.wav"),
-     ("wavs/A.Wav", "a.wav"), ("Wavs/a.wav", "wavs/a.wav"), ("wavs/Über.FLAC", "über"),
-     ("wavs/u\u0308ber.wav", "ÜBER.WAV"), ("wavs/a.opus", "a"), ("wavs/a.mp3", "a.wav"),
-     ("wavs/a.OGG", "a.m4a"), ("wavs/a.m4a.wav", "a.m4a"),
-     ("wavs/PTT-1.OPUS", "ptt-1.opus"), ("wavs/1.5.wav", "1.5")],
-)  # fmt: skip
+    [
+        ("wavs/ZOOM0001.WAV", "ZOOM0001"),
+        ("wavs/ZOOM0001.WAV", "zoom0001.wav"),
+        ("wavs/A.Wav", "a.wav"),
+        ("Wavs/a.wav", "wavs/a.wav"),
+        ("wavs/Über.FLAC", "über"),
+        ("wavs/u\u0308ber.wav", "ÜBER.WAV"),
+        ("wavs/a.opus", "a"),
+        ("wavs/a.mp3", "a.wav"),
+        ("wavs/a.OGG", "a.m4a"),
+        ("wavs/a.m4a.wav", "a.m4a"),
+        ("wavs/PTT-1.OPUS", "ptt-1.opus"),
+        ("wavs/1.5.wav", "1.5"),
+    ],
+)
 def test_one_file_that_fits_is_found(folder, there, name):
     (folder / "wavs").rmdir()
     (folder / there).parent.mkdir()

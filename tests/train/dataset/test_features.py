@@ -97,16 +97,13 @@ def test_only_a_new_clip_is_computed(place, monkeypatch):
     make_dataset(place.data_folder, clips=6, rate=16_000)
     place.data = place.read()
     computed, read = [], features.read
-    monkeypatch.setattr(
-        features, "read", lambda one, *rest: computed.append(one) or read(one, *rest)
-    )
+    monkeypatch.setattr(features, "read", lambda one, *rest: computed.append(one) or read(one, *rest))
     found = place.build()
     assert [path.name for path in computed] == ["clip-5.wav"] and found.damaged() == []
 
 
 @pytest.mark.parametrize(
-    ("file", "tensor"),
-    [("dvae.pth", "codebook.embed"), ("model.pth", "mel_stats"), ("model.pth", "")],
+    ("file", "tensor"), [("dvae.pth", "codebook.embed"), ("model.pth", "mel_stats"), ("model.pth", "")]
 )
 def test_another_dvae_or_other_statistics_have_another_cache(place, tmp_path, file, tensor):
     other = tiny_base(tmp_path / "other")
@@ -162,9 +159,7 @@ def out_of_memory(*_: np.ndarray) -> None:
         *(pytest.param(good, out_of_memory, MEMORY, marks=pytest.mark.slow) for good in (0, 4)),
     ],
 )
-def test_a_gpu_that_fails_leaves_the_rest_to_the_cpu(
-    place, gpu, monkeypatch, caplog, good, wrong, words
-):
+def test_a_gpu_that_fails_leaves_the_rest_to_the_cpu(place, gpu, monkeypatch, caplog, good, wrong, words):
     """The GPU fails after `good` clips."""
     expected = by(place, "cpu", features.ON_CPU)
     gpu.clear()
@@ -194,9 +189,10 @@ def test_a_start_reads_no_record_and_each_is_compared_before_its_first_use(place
     kept = contents(place.build())
     compared, original = [], features.FeatureCache._whole
     monkeypatch.setattr(
-        features.FeatureCache, "_whole",
+        features.FeatureCache,
+        "_whole",
         lambda self, record: compared.append(record) or original(self, record),
-    )  # fmt: skip
+    )
     found = place.build()
     assert compared == []
     assert contents(found) == kept and len(compared) == 5

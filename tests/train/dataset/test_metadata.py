@@ -58,10 +58,7 @@ def test_ljspeech(tmp_path):
             [("wavs/a.wav", 'One | "two".', "speaker"), ("wavs/b.wav", "Two.", "speaker")],
         ),
         # Neither the speaker's name nor a column with another header is part of the text.
-        (
-            f"a|{TEXTS[0]}|ann\nb|{TEXTS[1]}|ann\n",
-            [("a", TEXTS[0], "ann"), ("b", TEXTS[1], "ann")],
-        ),
+        (f"a|{TEXTS[0]}|ann\nb|{TEXTS[1]}|ann\n", [("a", TEXTS[0], "ann"), ("b", TEXTS[1], "ann")]),
         (f"id|text|duration\na|{TEXTS[0]}|3.21\n", [("a", TEXTS[0], "speaker")]),
     ],
     ids=["signs", "quoted", "speaker", "duration"],
@@ -74,9 +71,7 @@ def test_what_a_row_says(tmp_path, text, expected):
 @pytest.mark.parametrize("head", ["", HEADER, f"\n\n{HEADER}"])
 def test_coqui_with_and_without_a_header(tmp_path, head):
     written(tmp_path, head + "wavs/a.wav|Hello.|ann\nwavs/b.wav|Olá.|bia|pt\n")
-    assert rows(tmp_path) == [
-        ("wavs/a.wav", "Hello.", "ann", "en"), ("wavs/b.wav", "Olá.", "bia", "pt"),
-    ]  # fmt: skip
+    assert rows(tmp_path) == [("wavs/a.wav", "Hello.", "ann", "en"), ("wavs/b.wav", "Olá.", "bia", "pt")]
 
 
 def test_two_files_are_training_and_validation(tmp_path):
@@ -118,10 +113,7 @@ def test_encodings_line_ends_and_empty_lines_are_read_by_their_marks(tmp_path, c
         ("a|One.\n".encode("utf-16") + b"\0", ("UTF-16", "UTF-8")),
         ("file_name,text\na.wav,Yes, of course.\nb.wav,B.\n", ("3 fields instead of 2",)),
         ('file_name,text\na.wav,"Yes, of course.\n', ("line 2 has 3 fields", "quotation marks")),
-        (
-            "file_name,text\n/etc/a.wav,Hello.\n../b.wav,B.\n",
-            ("line 2", "not absolute", "without `..`"),
-        ),
+        ("file_name,text\n/etc/a.wav,Hello.\n../b.wav,B.\n", ("line 2", "not absolute", "without `..`")),
     ],
 )
 def test_what_cannot_be_read_for_certain_is_refused_whole_with_its_lines(tmp_path, text, told):
@@ -222,9 +214,7 @@ def test_a_style_beside_the_speaker_is_a_part_of_the_name(tmp_path):
         "file_name,text,speaker,style\na.wav,One.,anna,\nb.wav,Two.,anna,Whisper\n"
         "c.wav,Three.,anna,neutral\nd.wav,Four.,ben,calm and slow\n"
     )
-    assert [row[2] for row in rows(tmp_path, "auto")] == [
-        "anna", "anna:Whisper", "anna", "ben:calm and slow",
-    ]  # fmt: skip
+    assert [row[2] for row in rows(tmp_path, "auto")] == ["anna", "anna:Whisper", "anna", "ben:calm and slow"]
 
 
 def test_a_column_of_descriptions_is_no_style(tmp_path):
@@ -237,9 +227,17 @@ def test_a_column_of_descriptions_is_no_style(tmp_path):
 
 @pytest.mark.parametrize(
     ("written_as", "read_as"),
-    [("eng", "en"), ("English", "en"), ("en_US", "en"), ("und", "pt"), ("", "pt"),
-     ("pt-br", "pt-br"), ("EN", "en"), ("ger", "de")],
-)  # fmt: skip
+    [
+        ("eng", "en"),
+        ("English", "en"),
+        ("en_US", "en"),
+        ("und", "pt"),
+        ("", "pt"),
+        ("pt-br", "pt-br"),
+        ("EN", "en"),
+        ("ger", "de"),
+    ],
+)
 @pytest.mark.parametrize("form", ["coqui", "columns"])
 def test_a_language_is_read_however_it_is_written(tmp_path, form, written_as, read_as):
     (tmp_path / "wavs").mkdir()
@@ -265,14 +263,20 @@ def test_recordings_without_a_row_are_named(tmp_path):
 def test_a_spreadsheet_s_table(tmp_path, encoding):
     """Excel adds empty columns and rows, doubles quotation marks and breaks lines in cells."""
     lines = [
-        "sep=;", "File Name;Speaker ID;Text;;", 's01;anna;"He said ""yes; no"".";;', ";;;;",
-        's02;ben;"Two\nlines of it.";;', "s03;anna;It costs 5, not 6.;;", ";;;;",
-    ]  # fmt: skip
+        "sep=;",
+        "File Name;Speaker ID;Text;;",
+        's01;anna;"He said ""yes; no"".";;',
+        ";;;;",
+        's02;ben;"Two\nlines of it.";;',
+        "s03;anna;It costs 5, not 6.;;",
+        ";;;;",
+    ]
     written(tmp_path, "\r\n".join(lines).encode(encoding))
     assert rows(tmp_path) == [
-        ("s01", 'He said "yes; no".', "anna", "en"), ("s02", "Two lines of it.", "ben", "en"),
+        ("s01", 'He said "yes; no".', "anna", "en"),
+        ("s02", "Two lines of it.", "ben", "en"),
         ("s03", "It costs 5, not 6.", "anna", "en"),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture
@@ -285,20 +289,20 @@ def core(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (f"a|No. 5 is here.|Number five is here.\nb|{TEXTS[1]}|\n",
-         [("Number five is here.", "speaker", "en"), (TEXTS[1], "speaker", "en")]),
-        (f"a.wav|{TEXTS[0]}|ann\nb.wav|{TEXTS[1]}|ben\n",
-         [(TEXTS[0], "ann", "en"), (TEXTS[1], "ben", "en")]),
-        (f"a.wav|{TEXTS[0]}|ann|en\nb.wav|{TEXTS[1]}|ben|pt\n",
-         [(TEXTS[0], "ann", "en"), (TEXTS[1], "ben", "pt")]),
-        (f"a.wav|{TEXTS[0]}|7\nb.wav|{TEXTS[1]}|8\n",
-         [(TEXTS[0], "7", "en"), (TEXTS[1], "8", "en")]),
+        (
+            f"a|No. 5 is here.|Number five is here.\nb|{TEXTS[1]}|\n",
+            [("Number five is here.", "speaker", "en"), (TEXTS[1], "speaker", "en")],
+        ),
+        (f"a.wav|{TEXTS[0]}|ann\nb.wav|{TEXTS[1]}|ben\n", [(TEXTS[0], "ann", "en"), (TEXTS[1], "ben", "en")]),
+        (
+            f"a.wav|{TEXTS[0]}|ann|en\nb.wav|{TEXTS[1]}|ben|pt\n",
+            [(TEXTS[0], "ann", "en"), (TEXTS[1], "ben", "pt")],
+        ),
+        (f"a.wav|{TEXTS[0]}|7\nb.wav|{TEXTS[1]}|8\n", [(TEXTS[0], "7", "en"), (TEXTS[1], "8", "en")]),
     ],
     ids=["ljspeech", "coqui", "languages", "numbers"],
-)  # fmt: skip
-def test_the_core_alone_reads_ljspeech_and_coqui_by_the_order_of_their_columns(
-    tmp_path, text, expected
-):
+)
+def test_the_core_alone_reads_ljspeech_and_coqui_by_the_order_of_their_columns(tmp_path, text, expected):
     assert [row[1:] for row in rows(written(tmp_path, text))] == expected
 
 
@@ -329,7 +333,7 @@ def test_the_core_alone_names_the_folder_that_other_layouts_need(tmp_path, name,
         ("metadata.tsv", "id\ttext\na\tOne.\nb\tTwo.\n"),
         ("metadata.jsonl", '{"id": "a", "text": "One."}\n{"id": "b", "text": "Two."}\n'),
     ],
-)  # fmt: skip
+)
 def test_the_core_reads_its_own_tables_itself(tmp_path, monkeypatch, name, text):
     def never(*_given):
         raise AssertionError("the extra was asked")
@@ -355,10 +359,22 @@ def test_the_core_alone_reads_its_table_beside_other_files(tmp_path):
 @pytest.mark.parametrize(
     ("cell", "code"),
     [
-        ("EN", "en"), ("en_US", "en"), ("pt-br", "pt"), ("JP", "ja"), ("KR", "ko"), ("zh-CN", "zh"),
-        ("ZH_MIX_EN", "zh"), ("English", "en"), ("deu", "de"), ("EN-default", ""), ("ann", ""),
-        ("Is it?", ""), ("", ""), ("0", ""), ("jo", ""),
+        ("EN", "en"),
+        ("en_US", "en"),
+        ("pt-br", "pt"),
+        ("JP", "ja"),
+        ("KR", "ko"),
+        ("zh-CN", "zh"),
+        ("ZH_MIX_EN", "zh"),
+        ("English", "en"),
+        ("deu", "de"),
+        ("EN-default", ""),
+        ("ann", ""),
+        ("Is it?", ""),
+        ("", ""),
+        ("0", ""),
+        ("jo", ""),
     ],
-)  # fmt: skip
+)
 def test_which_fields_name_a_language(cell, code):
     assert language_of(cell) == code

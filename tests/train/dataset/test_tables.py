@@ -27,16 +27,9 @@ from train.dataset.tables import delimiter_of, named, read_table
         # An unclosed quotation mark does not extend beyond its row.
         (
             'a.wav|"Hello, he said.\nb.wav|"Go," she said.\nc.wav|Really "so?"\n',
-            [
-                ("a.wav", '"Hello, he said.'),
-                ("b.wav", '"Go," she said.'),
-                ("c.wav", 'Really "so?"'),
-            ],
+            [("a.wav", '"Hello, he said.'), ("b.wav", '"Go," she said.'), ("c.wav", 'Really "so?"')],
         ),
-        (
-            'a|"Hello\nb|World"\nc|Others here.\n',
-            [("a", '"Hello'), ("b", 'World"'), ("c", "Others here.")],
-        ),
+        ('a|"Hello\nb|World"\nc|Others here.\n', [("a", '"Hello'), ("b", 'World"'), ("c", "Others here.")]),
         (
             'a.wav,"Hello\nb.wav,World"\nc.wav,Others here.\n',
             [("a.wav", '"Hello'), ("b.wav", 'World"'), ("c.wav", "Others here.")],
@@ -84,9 +77,7 @@ OBJECTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "text", ["\n".join(map(json.dumps, OBJECTS)), json.dumps(OBJECTS, indent=1)]
-)
+@pytest.mark.parametrize("text", ["\n".join(map(json.dumps, OBJECTS)), json.dumps(OBJECTS, indent=1)])
 def test_json_lines_and_a_list_of_objects_are_one_table(tmp_path, text):
     written(tmp_path, text, "metadata.jsonl")
     found = read_table(tmp_path / "metadata.jsonl").rows
@@ -109,20 +100,27 @@ def test_a_spreadsheets_line_with_the_delimiter_is_not_a_row(tmp_path):
 
 
 TEXTS = [
-    "The lamp by the window was still burning.", "We walked along the river, until noon.",
-    "Nobody had opened the letter.", "My brother keeps three hens; and a goat.",
-    "The train leaves at seven.", "She painted the gate dark green.",
-]  # fmt: skip
+    "The lamp by the window was still burning.",
+    "We walked along the river, until noon.",
+    "Nobody had opened the letter.",
+    "My brother keeps three hens; and a goat.",
+    "The train leaves at seven.",
+    "She painted the gate dark green.",
+]
 
 
 @pytest.mark.parametrize("closed", [None, 3, 5], ids=["never", "by a later row", "by the last"])
 @pytest.mark.parametrize(
     ("delimiter", "name", "header"),
     [
-        (",", "s{:02}", "file_name,text\n"), ("\t", "{:04}", ""), (";", "anna_{}", ""),
-        (",", "LJ001-{:04}", "text,id\n"), (";", "dir/clip{}", "text;id\n"), ("\t", "a b{}", ""),
+        (",", "s{:02}", "file_name,text\n"),
+        ("\t", "{:04}", ""),
+        (";", "anna_{}", ""),
+        (",", "LJ001-{:04}", "text,id\n"),
+        (";", "dir/clip{}", "text;id\n"),
+        ("\t", "a b{}", ""),
     ],
-)  # fmt: skip
+)
 def test_an_open_quotation_mark_swallows_no_row(tmp_path, delimiter, name, header, closed):
     """With ids without an ending; for ids of words, the recordings tell."""
     lines = []
@@ -170,12 +168,14 @@ def test_a_header_is_known_by_its_names():
 @pytest.mark.parametrize(
     "header",
     [
-        "wav_path,speakerID,languageID,text", "Wav Path,Speaker Id,Language-ID,Text",
+        "wav_path,speakerID,languageID,text",
+        "Wav Path,Speaker Id,Language-ID,Text",
         "audioFile,speakerName,langCode,rawText",
-        "FILENAME,Voice,LOCALE,Sentence", "audio_file_name,spkid,lang_id,transcribed_text",
+        "FILENAME,Voice,LOCALE,Sentence",
+        "audio_file_name,spkid,lang_id,transcribed_text",
         "clipPath,SpeakerID,Language,utterance",
     ],
-)  # fmt: skip
+)
 def test_headers_however_they_are_written(header):
     known = named(header.split(","))
     assert known is not None

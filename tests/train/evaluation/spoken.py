@@ -18,9 +18,7 @@ from xtts.workers.requests import SpeakingRate, SpokenFacts
 
 COUNT = 24
 CENTRE = np.eye(4)[0]
-PERSON = Person(
-    SpeakingRate(1.5, 5.0), VoiceScale(CENTRE, 0.9, 0.3), None, 120.0, 8, pitch_spread=2.4
-)
+PERSON = Person(SpeakingRate(1.5, 5.0), VoiceScale(CENTRE, 0.9, 0.3), None, 120.0, 8, pitch_spread=2.4)
 
 
 def embedding(likeness: float) -> list[float]:
@@ -94,9 +92,18 @@ def candidate(
     asked = EvaluationSentence(SynthesisRequest("text", "en"), "built_in")
     sha256 = f"sha-{epoch}" if epoch else ""
     return candidate_of(
-        kind, epoch, share, [asked] * len(measured), measured, person, usual, sha256=sha256,
-        decoder=decoder, loss=loss, seconds=1.0,
-    )  # fmt: skip
+        kind,
+        epoch,
+        share,
+        [asked] * len(measured),
+        measured,
+        person,
+        usual,
+        sha256=sha256,
+        decoder=decoder,
+        loss=loss,
+        seconds=1.0,
+    )
 
 
 def base(seed: int = 0, **changes: Any) -> Candidate:

@@ -57,9 +57,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
 def noisy(waves: list[Samples], draw: np.random.Generator) -> list[Samples]:
     """White noise 10 dB below each clip."""
-    return [
-        wave + draw.normal(size=len(wave)) * wave.std() * 10 ** (NOISE_DB / 20) for wave in waves
-    ]
+    return [wave + draw.normal(size=len(wave)) * wave.std() * 10 ** (NOISE_DB / 20) for wave in waves]
 
 
 def clipped(waves: list[Samples], _: np.random.Generator) -> list[Samples]:
@@ -155,8 +153,7 @@ def test_a_bad_decoder_is_left_out_or_no_worse_than_none(ground, case, draw):
     person = Person(SpeakingRate(rate, 0.0), None, "not measured", None, 0)
     asked = [EvaluationSentence(SynthesisRequest(text, "en"), "own") for text in _sentences()]
     without, with_it = (
-        sentences_of(asked, one.facts, person.beside(ground.embedding), 0.0)
-        for one in (before, after)
+        sentences_of(asked, one.facts, person.beside(ground.embedding), 0.0) for one in (before, after)
     )
     gaps = differences(with_it, without)
     assert min(gap.count for gap in gaps.values()) >= SENTENCES // 2
@@ -189,10 +186,12 @@ def _spoken(ground: Ground, decoder: Path | None) -> Spoken:
     )
     said = ground.speaker.ask(
         EvaluateRequest(
-            tasks, TunedVoice(ground.reference, decoder=decoder), SpeakingRate(3.0, 10.0),
+            tasks,
+            TunedVoice(ground.reference, decoder=decoder),
+            SpeakingRate(3.0, 10.0),
             recogniser="pocketsphinx",
         )
-    )  # fmt: skip
+    )
     distances = [
         heard.distance(audio.read(folder / f"{number}.wav", RATE), own)
         for number, own in enumerate(ground.own)

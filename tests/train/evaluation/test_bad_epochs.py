@@ -60,8 +60,7 @@ def noisy(size: float) -> Callable[[Ground, int], State]:
     def made(ground: Ground, seed: int) -> State:
         draw = torch.Generator().manual_seed(seed)
         return {
-            name: tensor
-            + size * tensor.std(correction=0) * torch.randn(tensor.shape, generator=draw)
+            name: tensor + size * tensor.std(correction=0) * torch.randn(tensor.shape, generator=draw)
             for name, tensor in _state(ground.run, 1).items()
         }
 
@@ -76,26 +75,23 @@ def endless(ground: Ground, _: int) -> State:
     return {**state, f"{PREFIX}mel_head.bias": bias}
 
 
-WORSE = (
-    "harder to understand", "leaves out words", "unfinished", "cut", "babbling",
-    "less like the person",
-)  # fmt: skip
+WORSE = ("harder to understand", "leaves out words", "unfinished", "cut", "babbling", "less like the person")
 CASES: Mapping[str, BadEpoch] = {
     "small noise": BadEpoch(11, noisy(0.25), WORSE),
     "noise": BadEpoch(12, noisy(0.3), WORSE),
     "large noise": BadEpoch(13, noisy(0.4), WORSE),
     "a loss that is not true": BadEpoch(
-        14, lambda ground, seed: noisy(0.3)(ground, seed + 50),
-        ("By validation loss alone it would be the best.",), loss=0.01,
+        14,
+        lambda ground, seed: noisy(0.3)(ground, seed + 50),
+        ("By validation loss alone it would be the best.",),
+        loss=0.01,
     ),
-    "faster": BadEpoch(
-        15, lambda ground, _: _state(ground.fast, EPOCHS), ("% faster than the person",)
-    ),
+    "faster": BadEpoch(15, lambda ground, _: _state(ground.fast, EPOCHS), ("% faster than the person",)),
     "never stops": BadEpoch(16, endless, ("unfinished",)),
     "the base relabelled": BadEpoch(
         17, lambda ground, _: ground.base, ("No judge can distinguish it from the base.",)
     ),
-}  # fmt: skip
+}
 
 
 def _state(run: RunFolder, epoch: int) -> State:
@@ -104,14 +100,17 @@ def _state(run: RunFolder, epoch: int) -> State:
 
 def _train(folder: Path, output: Path, *words: str, **settings: str) -> None:
     environ = {
-        **os.environ, "OUTPUT_DIR": str(output), "CACHE_DIR": str(folder / "cache"),
-        "RUNS_DIR": str(folder / "runs"), "TENSORBOARD": "off", "KEEP_CHECKPOINTS": "all",
+        **os.environ,
+        "OUTPUT_DIR": str(output),
+        "CACHE_DIR": str(folder / "cache"),
+        "RUNS_DIR": str(folder / "runs"),
+        "TENSORBOARD": "off",
+        "KEEP_CHECKPOINTS": "all",
         **settings,
-    }  # fmt: skip
+    }
     ended = subprocess.run(
-        [sys.executable, "-m", "train", *words],
-        env=environ, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "train", *words], env=environ, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, f"{ended.stdout[-2000:]}\n{ended.stderr[-2000:]}"
 
 
@@ -160,9 +159,8 @@ def judged(ground: Ground, request: pytest.FixtureRequest) -> Evaluation:
 
 
 def _save(
-    checkpoints: Checkpoints, ground: Ground, epoch: int, state: State,
-    losses: dict[str, float | None],
-) -> None:  # fmt: skip
+    checkpoints: Checkpoints, ground: Ground, epoch: int, state: State, losses: dict[str, float | None]
+) -> None:
     checkpoints.provenance = read_checkpoint(ground.run.checkpoint_path(1)).provenance
     checkpoints.save_epoch(epoch, epoch, state, None, losses)
 

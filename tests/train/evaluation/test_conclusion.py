@@ -40,9 +40,7 @@ def kept(ground: Ground) -> LearnedDecoder | None:
 
 def test_each_judge_may_be_against_it():
     learned = LearnedDecoder(0, 0.0, "", 2.0, 1.5, 40, 250)
-    worse = {
-        "word_errors": MeanInterval(0.2, 0.1, 0.3, 16), "voice": MeanInterval(-0.2, -0.3, -0.1, 16),
-    }  # fmt: skip
+    worse = {"word_errors": MeanInterval(0.2, 0.1, 0.3, 16), "voice": MeanInterval(-0.2, -0.3, -0.1, 16)}
     found = judged(learned, worse)
     assert (found.more_word_errors, found.closer_voice) == (0.2, -0.2)
     assert found.more_natural is None and not found.less_natural
@@ -58,9 +56,8 @@ def with_state(ground: Ground, epoch: int) -> None:
     tensors, sha256 = ground.run.decoder_path(epoch), f"{epoch}"
     checkpoint = ground.run.verified(epoch)
     learned_decoder.write(
-        tensors, LearnedDecoder(epoch, 1.0, checkpoint.sha256 if checkpoint else sha256, 2.0, 1.9,
-                                40, 50),
-    )  # fmt: skip
+        tensors, LearnedDecoder(epoch, 1.0, checkpoint.sha256 if checkpoint else sha256, 2.0, 1.9, 40, 50)
+    )
     with zipfile.ZipFile(ground.run.decoder_state_path(epoch), "w") as file:
         file.writestr("state", sha256)
 
@@ -162,9 +159,7 @@ def test_its_steps_follow_the_sound_and_it_continues_the_newest_epoch_s(ground, 
         assert request.least_steps == steps_until(1, minutes)
 
 
-def test_learned_longer_it_takes_the_place_of_the_one_before_and_a_fault_leaves_that(
-    ground, monkeypatch
-):
+def test_learned_longer_it_takes_the_place_of_the_one_before_and_a_fault_leaves_that(ground, monkeypatch):
     ground.speaking.voice_with_learned = 0.9
     ground.conclude()
     verdict = ground.evaluation().verdict

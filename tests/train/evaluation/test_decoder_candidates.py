@@ -41,9 +41,13 @@ def learn(ground: Ground, epoch: int) -> None:
     tensors.write_bytes(b"decoder %d" % epoch)
     file = Written(sha256_of(tensors), tensors.stat().st_size)
     record = LearnedDecoder(
-        **weights_of_epoch(epoch, saved.sha256), distance_before=2.0, distance_after=1.8, clips=40,
-        steps=50 * epoch, file=file,
-    )  # fmt: skip
+        **weights_of_epoch(epoch, saved.sha256),
+        distance_before=2.0,
+        distance_after=1.8,
+        clips=40,
+        steps=50 * epoch,
+        file=file,
+    )
     learned_decoder.write(tensors, record)
 
 
@@ -100,9 +104,7 @@ def test_a_blend_speaks_with_the_decoder_where_both_bring_nearness(tmp_path, bas
     both = {one: {"voice": 0.8} for one in shares}
     # Whole epochs cost words.
     both |= {(1, 1.0): {"voice": 0.85, "errors": 0.6}, (2, 1.0): {"voice": 0.9, "errors": 0.6}}
-    ground = made(
-        tmp_path, base_folder, dict.fromkeys(shares, gpt), {(0, 0.0): {"voice": 0.65}, **both}
-    )
+    ground = made(tmp_path, base_folder, dict.fromkeys(shares, gpt), {(0, 0.0): {"voice": 0.65}, **both})
     ground.conclude()
     verdict = ground.evaluation().verdict
     assert verdict.kind == "blend" and verdict.decoder == sha256_of(ground.run.decoder_path(2))
@@ -116,9 +118,11 @@ def test_a_decoder_that_costs_naturalness_is_not_served(tmp_path, base_folder, g
     shares = [(epoch, share) for epoch in (1, 2) for share in (1.0, 0.7, 0.5, 0.3)]
     rough = {"voice": 0.8, "natural": 3.1}
     ground = made(
-        tmp_path, base_folder, dict.fromkeys(shares, gpt),
+        tmp_path,
+        base_folder,
+        dict.fromkeys(shares, gpt),
         {(0, 0.0): rough, **{one: {**gpt, **rough} for one in shares}},
-    )  # fmt: skip
+    )
     ground.conclude()
     found = ground.evaluation()
     assert "less natural" in found.with_id("base_decoder").ruled_out
@@ -142,10 +146,16 @@ def test_an_earlier_decoder_that_breaks_no_floor_stays(tmp_path, base_folder):
     """The base's took the most steps, and so did epoch 2's."""
     fine, rough = {"voice": 0.8, "natural": 3.4}, {"voice": 0.8, "natural": 2.9}
     ground = made(
-        tmp_path, base_folder, {},
-        {(0, 0.0): rough, (1, 1.0): fine, (2, 1.0): rough,
-         **{(epoch, share): fine for epoch in (1, 2) for share in (0.7, 0.5, 0.3)}},
-    )  # fmt: skip
+        tmp_path,
+        base_folder,
+        {},
+        {
+            (0, 0.0): rough,
+            (1, 1.0): fine,
+            (2, 1.0): rough,
+            **{(epoch, share): fine for epoch in (1, 2) for share in (0.7, 0.5, 0.3)},
+        },
+    )
     ground.conclude()
     kept = [decoder_beside(ground.run.checkpoint_path(epoch)) is not None for epoch in (1, 2)]
     assert kept == [True, False]

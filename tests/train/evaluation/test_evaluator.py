@@ -157,16 +157,19 @@ class Ground:
         """Makes the evaluator of the next start."""
         clip = Clip("c", self.run.folder.parent / "clip.wav", "hello", "anna", "en", 2.0, "s", (1,))
         sentences = [
-            EvaluationSentence(
-                SynthesisRequest(f"{i:2} is a text of thirty letters", "en", i), source
-            )
+            EvaluationSentence(SynthesisRequest(f"{i:2} is a text of thirty letters", "en", i), source)
             for i in range(count)
         ]
         plan = EvaluationPlan(
-            sentences, SampleReference(clip.path, "hello", "en", clip.speaker), [clip], [],
-            {"name": "tiny", "sha256": "b"}, *self.recogniser,
-            no_naturalness=self.no_naturalness, learns_decoder=self.learns,
-        )  # fmt: skip
+            sentences,
+            SampleReference(clip.path, "hello", "en", clip.speaker),
+            [clip],
+            [],
+            {"name": "tiny", "sha256": "b"},
+            *self.recogniser,
+            no_naturalness=self.no_naturalness,
+            learns_decoder=self.learns,
+        )
         self.evaluator = Evaluator(plan, self.speaking, self.checkpoints, in_run=in_run)
         self.evaluator.person = PERSON
 
@@ -207,9 +210,7 @@ def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground):
     assert (ground.best()["kind"], ground.best()["epoch"]) == ("epoch", 1)
     ground.judge(2, loss=1.0)
     found = ground.evaluation()
-    assert [one.name for one in found.candidates] == [
-        "base", "epoch 1", "epoch 2",
-    ]  # fmt: skip
+    assert [one.name for one in found.candidates] == ["base", "epoch 1", "epoch 2"]
     # KEEP_CHECKPOINTS=1 and the second epoch has the lowest loss, but the verdict names the first.
     assert ground.best()["epoch"] == 1 and ground.run.epochs() == [1, 2]
     best = ground.run.best_weights()
@@ -637,11 +638,7 @@ def test_an_evaluation_of_an_earlier_version_is_continued_without_naturalness(gr
     ground.restart()
     ground.judge(2)
     assert natural_of(ground.speaking.requests[-1]) == []
-    assert [one.name for one in ground.evaluation().candidates] == [
-        "base",
-        "epoch 1",
-        "epoch 2",
-    ]
+    assert [one.name for one in ground.evaluation().candidates] == ["base", "epoch 1", "epoch 2"]
 
 
 def test_every_candidate_is_judged_by_the_sentences_that_the_base_was_judged_by(ground):

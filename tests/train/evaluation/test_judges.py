@@ -11,13 +11,7 @@ from tests.train.evaluation.spoken import PERSON, candidate, embedding, facts
 from train.dataset.dataset import Clip
 from train.evaluation import judges
 from train.evaluation.judges import mean_interval, paired_difference
-from train.evaluation.plan import (
-    EvaluationPlan,
-    EvaluationSentence,
-    describe,
-    speaking_rate,
-    voice_scale,
-)
+from train.evaluation.plan import EvaluationPlan, EvaluationSentence, describe, speaking_rate, voice_scale
 from train.sampling.reference import SampleReference
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.evaluation_file import MeanInterval, SpokenSentence
@@ -147,12 +141,7 @@ def test_a_loss_of_naturalness_is_measurable_and_large_enough_to_hear(mean, high
 
 @pytest.mark.parametrize(
     ("natural", "voice", "low", "loss"),
-    [
-        (-0.2, 0.3, 0.2, False),
-        (-0.31, 0.3, 0.2, True),
-        (-0.2, 0.1, 0.05, True),
-        (-0.2, 0.3, -0.1, True),
-    ],
+    [(-0.2, 0.3, 0.2, False), (-0.31, 0.3, 0.2, True), (-0.2, 0.1, 0.05, True), (-0.2, 0.3, -0.1, True)],
 )
 def test_a_voice_that_is_much_nearer_may_lose_a_little_naturalness(natural, voice, low, loss):
     gap = MeanInterval(natural, natural - 0.1, -0.01, 16)
@@ -163,9 +152,7 @@ def test_the_persons_own_clips_are_the_reference_of_naturalness():
     heard = [RecordingFacts(2.0, [1.0, 0.1 * n], None, naturalness=4.0 + 0.1 * n) for n in range(4)]
     others = [RecordingFacts(2.0, [0.0, 1.0], None, naturalness=1.0)]
     clip = Clip("c", Path("c.wav"), "hello", "anna", "en", 2.0, "s", (1, 2))
-    plan = EvaluationPlan(
-        [], SampleReference(clip.path, "", "en", "anna"), [clip], [clip] * 4, {}, "", None
-    )
+    plan = EvaluationPlan([], SampleReference(clip.path, "", "en", "anna"), [clip], [clip] * 4, {}, "", None)
     person = describe(plan, HeardRecordings([*heard, *others], []))
     assert person.naturalness == (4.0, 4.1, 4.2, 4.3)
     told = judges.descriptions(person, "", "off", None, None)["naturalness"]

@@ -41,9 +41,7 @@ from xtts.workers.decoder_schedule import STEPS
         ("auto", "pt", True, "", "EVALUATE_RECOGNISER"),
     ],
 )
-def test_which_recogniser_listens_or_why_none_does(
-    monkeypatch, setting, language, installed, name, reason
-):
+def test_which_recogniser_listens_or_why_none_does(monkeypatch, setting, language, installed, name, reason):
     if installed:
         monkeypatch.setattr("xtts.evaluation.recogniser.can_hear_english", lambda: True)
     else:
@@ -87,9 +85,7 @@ def test_every_language_has_sentences_and_none_twice(language):
 
 
 def test_no_language_more_or_less_than_the_model_speaks():
-    assert {path.stem for path in SENTENCES_FOLDER.glob("*.txt")} == {
-        one[:2] for one in ALL_LANGUAGES
-    }
+    assert {path.stem for path in SENTENCES_FOLDER.glob("*.txt")} == {one[:2] for one in ALL_LANGUAGES}
 
 
 def test_no_sentence_is_one_that_something_is_chosen_or_reported_by():
@@ -97,9 +93,7 @@ def test_no_sentence_is_one_that_something_is_chosen_or_reported_by():
     own = {plain.sub("", text.lower()) for text in built_in("en")}
     for name in texts.FILES:
         assert own.isdisjoint(plain.sub("", text.lower()) for text in texts.sentences(name))
-    learned = (
-        (SENTENCES_FOLDER.parent / "demo" / "metadata.csv").read_text(encoding="utf-8").splitlines()
-    )
+    learned = (SENTENCES_FOLDER.parent / "demo" / "metadata.csv").read_text(encoding="utf-8").splitlines()
     assert own.isdisjoint(plain.sub("", line.split("|")[1].lower()) for line in learned)
 
 
@@ -112,8 +106,15 @@ def test_the_persons_own_words_stand_between():
     clips = [clip(number, f"Word {number}.") for number in range(3)]
     found = sentences_of(None, "en", clips, seed=0)
     assert [one.source for one in found[:8]] == [
-        "built_in", "built_in", "built_in", "clip", "built_in", "built_in", "built_in", "clip",
-    ]  # fmt: skip
+        "built_in",
+        "built_in",
+        "built_in",
+        "clip",
+        "built_in",
+        "built_in",
+        "built_in",
+        "clip",
+    ]
     assert len({one.request.seed for one in found}) == len(found)
     assert len(found) == len(built_in("en")) + 3
 
@@ -122,8 +123,9 @@ def test_ones_own_sentences_replace_the_built_in_ones(tmp_path):
     path = tmp_path / "own.txt"
     path.write_text("One.\n\n Two. \nOne.\n", encoding="utf-8")
     assert [(one.request.text, one.source) for one in sentences_of(path, "en", [], seed=1)] == [
-        ("One.", "own"), ("Two.", "own"),
-    ]  # fmt: skip
+        ("One.", "own"),
+        ("Two.", "own"),
+    ]
     path.write_text("\n", encoding="utf-8")
     with pytest.raises(SotaqueError, match="holds no sentence"):
         sentences_of(path, "en", [], seed=1)
@@ -158,9 +160,10 @@ def test_the_old_language_is_the_bases_first_with_sentences_and_never_an_added_o
     spoken = old_sentences(demo, seed=0)
     assert [one.request.text for one in spoken] == built_in("en")[:8]
     added = replace(
-        demo, languages=("ru", "uk", "xx", "pt"),
+        demo,
+        languages=("ru", "uk", "xx", "pt"),
         extensions=(Extension("ru", "uk", 50, 2), Extension("uk", "ru", 52, 2)),
-    )  # fmt: skip
+    )
     assert {one.request.language for one in old_sentences(added, seed=0)} == {"pt"}
     assert old_sentences(replace(added, languages=("ru", "uk", "xx")), seed=0) == []
     # The base was exported from a run that learned Russian.

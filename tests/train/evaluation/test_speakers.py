@@ -36,8 +36,7 @@ class Several(Ground):
     def clips(self, name: str, count: int = 9) -> list[Clip]:
         path = self.run.folder.parent / "clip.wav"
         return [
-            Clip(f"{name}{i}", path, "hello", name, "en", 2.0, f"{name}{i}", (1,) * 25)
-            for i in range(count)
+            Clip(f"{name}{i}", path, "hello", name, "en", 2.0, f"{name}{i}", (1,) * 25) for i in range(count)
         ]
 
     def recording(self, number: int) -> Path:
@@ -104,9 +103,8 @@ def test_what_is_judged_is_not_judged_again_until_the_weights_change(ground):
 
 
 @pytest.mark.parametrize(
-    ("errors", "voice", "how"),
-    [(0.6, 0.9, "closer to the speaker"), (0.1, 0.5, "closer to the speaker")],
-)  # fmt: skip
+    ("errors", "voice", "how"), [(0.6, 0.9, "closer to the speaker"), (0.1, 0.5, "closer to the speaker")]
+)
 def test_a_decoder_that_is_worse_by_words_or_voice_is_not_theirs(ground, errors, voice, how):
     ground.speaking.errors_with_learned, ground.speaking.voice_with_learned = errors, voice
     ground.conclude("off")
@@ -129,8 +127,7 @@ def test_for_whom_the_base_is_better_the_verdict_says_so(ground):
 
     (ben, _) = judge_speakers(ground.evaluator, known).speakers
     assert ben.verdict == (
-        "The best weights are measurably harder to understand and less like the speaker than the "
-        "base."
+        "The best weights are measurably harder to understand and less like the speaker than the base."
     )
     assert ben.verdict in report.table(ground.evaluation())
 
@@ -224,9 +221,12 @@ def test_a_sentence_that_failed_is_in_no_figure_of_a_speaker(ground, fault):
     first = said[0]
     codes = {"cut": first.codes // 3, "babbling": 4 * first.codes}.get(fault, first.codes)
     failed = replace(
-        first, codes=codes, finished=fault != "unfinished", word_errors=1.0,
+        first,
+        codes=codes,
+        finished=fault != "unfinished",
+        word_errors=1.0,
         embedding=[-x for x in first.embedding],
-    )  # fmt: skip
+    )
     evaluator = ground.evaluator
     person = evaluator.person.beside(evaluator.reference)
 

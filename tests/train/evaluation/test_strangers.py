@@ -52,8 +52,7 @@ def test_the_scale_is_between_the_person_and_strangers(heard):
     for path in CLIPS[5:]:
         assert 0.75 < person.voice.similarity(heard[path]) < 1.3
     readers = [
-        person.voice.similarity((row / np.linalg.norm(row)).tolist())
-        for row in strangers(own_of(own))
+        person.voice.similarity((row / np.linalg.norm(row)).tolist()) for row in strangers(own_of(own))
     ]
     assert abs(float(np.mean(readers))) < 0.3 and max(readers) < 0.6
     for name in ("rms-3", "slt-1", "kal16-5"):

@@ -72,9 +72,7 @@ def test_of_every_judge_the_worse_direction_is_known():
     """The voice is closer, and everything else is a little worse."""
     usual = base(0, pitch=118.0, errors=0.1)
     _, verdict = verdict_of(usual, good(0, rate=1.06, pitch=110.0, errors=0.1, lost=0.02))
-    assert cost(verdict) == (
-        "pitch -8.3 % (base -0.7 %), rate +7.2 % (base -0.4 %), words 97% (base 100%)."
-    )
+    assert cost(verdict) == ("pitch -8.3 % (base -0.7 %), rate +7.2 % (base -0.4 %), words 97% (base 100%).")
 
 
 def test_the_base_wins_where_every_epoch_loses_words_and_the_advice_is_told():
@@ -220,114 +218,168 @@ UNDERSTOOD = base(3, errors=0.15)
     ("known", "others", "best", "reason"),
     [
         pytest.param(
-            base(), [spoken(8, voice=0.9, lost=0.2), spoken(9, 0.5, voice=0.75, lost=0.005)],
-            "epoch 2 at 50%", "Epoch 2 at 50% is the best.",
+            base(),
+            [spoken(8, voice=0.9, lost=0.2), spoken(9, 0.5, voice=0.75, lost=0.005)],
+            "epoch 2 at 50%",
+            "Epoch 2 at 50% is the best.",
             id="a blend that keeps the words, before its epoch",
         ),
         pytest.param(
-            base(), [spoken(11, epoch=1, voice=0.8, lost=0.02), spoken(12, voice=0.79)],
-            "epoch 2", "", id="of voices that cannot be told apart, the one with more words",
+            base(),
+            [spoken(11, epoch=1, voice=0.8, lost=0.02), spoken(12, voice=0.79)],
+            "epoch 2",
+            "",
+            id="of voices that cannot be told apart, the one with more words",
         ),
         pytest.param(
-            base(), [spoken(13, share, voice=0.7) for share in (1.0, 0.7, 0.3)],
-            "epoch 2 at 30%", "", id="of those that nothing tells apart, the smallest share",
+            base(),
+            [spoken(13, share, voice=0.7) for share in (1.0, 0.7, 0.3)],
+            "epoch 2 at 30%",
+            "",
+            id="of those that nothing tells apart, the smallest share",
         ),
         pytest.param(
-            base(3), [spoken(15, 0.3, voice=0.47, lost=0.01)], "epoch 2 at 30%", "",
+            base(3),
+            [spoken(15, 0.3, voice=0.47, lost=0.01)],
+            "epoch 2 at 30%",
+            "",
             id="the base does not win a tie by hearing its own words",
         ),
         pytest.param(
-            base(unfinished=0.5), [spoken(101, epoch=1, voice=0.4)], "epoch 1", "",
+            base(unfinished=0.5),
+            [spoken(101, epoch=1, voice=0.4)],
+            "epoch 1",
+            "",
             id="an unreliable base does not win",
         ),
         pytest.param(
-            base(unfinished=0.5), [spoken(101, epoch=1, voice=0.1)], "epoch 1",
+            base(unfinished=0.5),
+            [spoken(101, epoch=1, voice=0.1)],
+            "epoch 1",
             "and the base is ruled out. The cost: voice 0.11 (base 0.43).",
             id="nor one that sounds more like the person",
         ),
         *(
             pytest.param(
-                base(3, rate=0.92), [spoken(14, voice=0.4, rate=rate, lost=0.01)], best, reason,
+                base(3, rate=0.92),
+                [spoken(14, voice=0.4, rate=rate, lost=0.01)],
+                best,
+                reason,
                 id=f"a rate of {rate} beside one of 0.92",
             )
             for rate, best, reason in (
-                (0.98, "epoch 2", "than the untrained model: rate -2"), (0.93, "base", ""),
+                (0.98, "epoch 2", "than the untrained model: rate -2"),
+                (0.93, "base", ""),
                 (1.08, "base", ""),
             )
         ),
         pytest.param(
-            UNDERSTOOD, [spoken(21, voice=0.7, lost=0.1, errors=0.1)], "epoch 2",
+            UNDERSTOOD,
+            [spoken(21, voice=0.7, lost=0.1, errors=0.1)],
+            "epoch 2",
             "Nearer to the person than the untrained model: voice 0.71 (base 0.39, 52% of the way",
             id="words that a recogniser hears are not left out",
         ),
         pytest.param(
-            base(3, errors=0.3), [spoken(22, voice=0.4, errors=0.02)], "base", "",
+            base(3, errors=0.3),
+            [spoken(22, voice=0.4, errors=0.02)],
+            "base",
+            "",
             id="fewer word errors bring nobody nearer",
         ),
         pytest.param(
-            base(3, errors=0.3), [spoken(22, voice=0.7, errors=0.02)], "epoch 2",
+            base(3, errors=0.3),
+            [spoken(22, voice=0.7, errors=0.02)],
+            "epoch 2",
             "Also better: word error rate 3% (base 33%). The cost: none that a judge can measure.",
             id="but are told of",
         ),
         pytest.param(
-            UNDERSTOOD, [spoken(23, 0.3, voice=0.41, errors=0.16), POOR], "base",
+            UNDERSTOOD,
+            [spoken(23, 0.3, voice=0.41, errors=0.16), POOR],
+            "base",
             "epoch 2 at 30% speaks as well, but is not audibly nearer to the person.",
             id="a blend that ties is not taken",
         ),
         pytest.param(
-            UNDERSTOOD, [spoken(23, epoch=1, voice=0.41, errors=0.16), POOR], "base", "",
+            UNDERSTOOD,
+            [spoken(23, epoch=1, voice=0.41, errors=0.16), POOR],
+            "base",
+            "",
             id="an epoch that ties is not",
         ),
         pytest.param(
-            UNDERSTOOD, [spoken(24, 0.3, voice=0.2, errors=0.1)], "base", "",
+            UNDERSTOOD,
+            [spoken(24, 0.3, voice=0.2, errors=0.1)],
+            "base",
+            "",
             id="a blend further from the person is not",
         ),
         pytest.param(
-            UNDERSTOOD, [spoken(24, 0.3, voice=0.41, errors=0.24)], "base", "",
+            UNDERSTOOD,
+            [spoken(24, 0.3, voice=0.41, errors=0.24)],
+            "base",
+            "",
             id="a blend with more word errors, not surely, is not",
         ),
         pytest.param(
             base(3, errors=0.2),
             [spoken(25, voice=0.9, errors=0.22), spoken(26, 0.5, voice=0.6, errors=0.04)],
-            "epoch 2", "", id="of those that are understood as the base is, the nearest",
+            "epoch 2",
+            "",
+            id="of those that are understood as the base is, the nearest",
         ),
         pytest.param(
-            base(3, pitch=133.0), [spoken(28, voice=0.41, pitch=120.0)], "epoch 2",
-            "Nearer to the person than the untrained model: pitch", id="pitch alone is a gain",
+            base(3, pitch=133.0),
+            [spoken(28, voice=0.41, pitch=120.0)],
+            "epoch 2",
+            "Nearer to the person than the untrained model: pitch",
+            id="pitch alone is a gain",
         ),
         pytest.param(
-            base(3, pitch=122.4), [spoken(28, voice=0.41, pitch=120.0)], "base", "",
+            base(3, pitch=122.4),
+            [spoken(28, voice=0.41, pitch=120.0)],
+            "base",
+            "",
             id="not one that nobody hears",
         ),
         pytest.param(
-            base(3, spread=1.6), [spoken(29, voice=0.41, spread=2.4)], "epoch 2",
-            "spread of pitch", id="so is livelier speech",
+            base(3, spread=1.6),
+            [spoken(29, voice=0.41, spread=2.4)],
+            "epoch 2",
+            "spread of pitch",
+            id="so is livelier speech",
         ),
         pytest.param(
-            base(3, spread=2.4), [spoken(29, voice=0.9, spread=1.2)], "base",
-            "it is monotone: its pitch moves 51 % less", id="and monotone speech is a floor",
+            base(3, spread=2.4),
+            [spoken(29, voice=0.9, spread=1.2)],
+            "base",
+            "it is monotone: its pitch moves 51 % less",
+            id="and monotone speech is a floor",
         ),
         pytest.param(
-            base(3, spread=1.2), [spoken(29, voice=0.9, spread=1.2)], "epoch 2", "",
-            id="if the base is not",
+            base(3, spread=1.2), [spoken(29, voice=0.9, spread=1.2)], "epoch 2", "", id="if the base is not"
         ),
         pytest.param(
-            base(3, pitch=125.0), [spoken(30, voice=0.9, pitch=150.0)], "base",
-            "its pitch is 25 % higher than the person's", id="somebody else's pitch is a floor",
+            base(3, pitch=125.0),
+            [spoken(30, voice=0.9, pitch=150.0)],
+            "base",
+            "its pitch is 25 % higher than the person's",
+            id="somebody else's pitch is a floor",
         ),
         pytest.param(
             base(3, pitch=133.0),
             [spoken(31, voice=0.9), spoken(32, epoch=1, voice=0.9, pitch=132.0)],
-            "epoch 2", "", id="of voices that cannot be told apart, the one with more gains",
+            "epoch 2",
+            "",
+            id="of voices that cannot be told apart, the one with more gains",
         ),
     ],
-)  # fmt: skip
+)
 def test_which_is_best(known, others, best, reason):
     told, verdict = verdict_of(known, *others)
     chosen = told[best]
-    assert (verdict.kind, verdict.epoch, verdict.share) == (
-        chosen.kind, chosen.epoch, chosen.share,
-    )  # fmt: skip
+    assert (verdict.kind, verdict.epoch, verdict.share) == (chosen.kind, chosen.epoch, chosen.share)
     assert reason in verdict.reason
 
 
@@ -407,10 +459,11 @@ def test_a_run_too_short_to_be_judged_says_so_and_keeps_the_base(count, cut, err
 def without(one: Candidate, judge: str, keep: int = 0) -> Candidate:
     """The candidate with a judge's figures on its first `keep` sentences only."""
     sentences = [
-        said if number < keep else replace(
-            said, judges={name: x for name, x in said.judges.items() if name != judge})
+        said
+        if number < keep
+        else replace(said, judges={name: x for name, x in said.judges.items() if name != judge})
         for number, said in enumerate(one.sentences)
-    ]  # fmt: skip
+    ]
     figures = {name: figure for name, figure in one.judges.items() if name != judge}
     return replace(one, sentences=sentences, judges=figures)
 
@@ -418,16 +471,18 @@ def without(one: Candidate, judge: str, keep: int = 0) -> Candidate:
 @pytest.mark.parametrize("keep", [0, 3])
 @pytest.mark.parametrize(
     ("judge", "named"),
-    [("voice", "voice"), ("word_errors", "word error rate"), ("words", "words"),
-     ("rate_drift_percent", "rate")],
-)  # fmt: skip
+    [
+        ("voice", "voice"),
+        ("word_errors", "word error rate"),
+        ("words", "words"),
+        ("rate_drift_percent", "rate"),
+    ],
+)
 @pytest.mark.parametrize("kind", ["epoch", "blend"])
 def test_a_figure_that_one_candidate_lacks_is_not_a_judge_that_is_missing(judge, named, keep, kind):
     share = 1.0 if kind == "epoch" else 0.5
     bad = candidate(facts(5, voice=0.95, errors=0.05), kind, 2, share, loss=0.1)
-    told, verdict = verdict_of(
-        base(0, errors=0.15), good(0, errors=0.15), without(bad, judge, keep)
-    )
+    told, verdict = verdict_of(base(0, errors=0.15), good(0, errors=0.15), without(bad, judge, keep))
     assert (verdict.kind, verdict.epoch) == ("epoch", 1)
     assert f"have a figure for {named} to compare" in str(told[bad.name].ruled_out)
     # If it is the only candidate, the base stays.
@@ -477,17 +532,17 @@ def test_the_run_s_log_says_each_candidates_remarks():
     lines = report.table(known).splitlines()
     said = [line for line in lines if "harder to understand" in line]
     assert [line.partition(":")[0] for line in said] == [
-        "epoch 1", "epoch 2", "Nothing beat the untrained model",
-    ]  # fmt: skip
+        "epoch 1",
+        "epoch 2",
+        "Nothing beat the untrained model",
+    ]
     for one in known.candidates[1:]:
         assert not any(remark in report.line(known, one) for remark in one.remarks)
 
 
 def evaluation_of(*candidates: Candidate) -> Evaluation:
     told, verdict = verdict_of(*candidates)
-    return Evaluation(
-        "", "en", {}, "", {}, {}, {}, candidates=list(told.values()), verdict=verdict,
-    )  # fmt: skip
+    return Evaluation("", "en", {}, "", {}, {}, {}, candidates=list(told.values()), verdict=verdict)
 
 
 def test_the_advice_counts_all_clips_and_says_so():
@@ -511,9 +566,7 @@ def test_who_is_measurably_less_natural_than_the_base_is_ruled_out(kind, natural
     (one,) = (one for one in told.values() if one.kind == kind)
     assert (one.ruled_out is not None, verdict.kind == "base") == (out, out)
     if out:
-        assert one.ruled_out.startswith(
-            "It sounds less natural: its predicted opinion score is 0.3"
-        )
+        assert one.ruled_out.startswith("It sounds less natural: its predicted opinion score is 0.3")
         assert "less natural" in verdict.reason
     else:
         assert ("naturalness 3." in cost(verdict)) == (natural == 3.28), verdict.reason
@@ -584,13 +637,14 @@ def test_a_woman_made_worse_is_not_called_better():
     run's own judge of voices, whose zero was three robots, had said 0.89 and 0.93."""
     known = base(0, voice=0.35, errors=0.05, natural=3.91, count=16)
     epochs = [
-        candidate(facts(seed, voice=voice, errors=errors, natural=natural, count=16), kind, epoch,
-                  share)
+        candidate(facts(seed, voice=voice, errors=errors, natural=natural, count=16), kind, epoch, share)
         for seed, kind, epoch, share, voice, errors, natural in (
-            (51, "epoch", 1, 1.0, 0.3, 0.1, 3.3), (52, "epoch", 2, 1.0, 0.28, 0.3, 3.0),
-            (53, "epoch", 4, 1.0, 0.3, 0.3, 2.86), (54, "blend", 2, 0.3, 0.26, 0.06, 3.73),
+            (51, "epoch", 1, 1.0, 0.3, 0.1, 3.3),
+            (52, "epoch", 2, 1.0, 0.28, 0.3, 3.0),
+            (53, "epoch", 4, 1.0, 0.3, 0.3, 2.86),
+            (54, "blend", 2, 0.3, 0.26, 0.06, 3.73),
         )
-    ]  # fmt: skip
+    ]
     told, verdict = verdict_of(known, *epochs)
     assert verdict.kind == "base" and verdict.reason.startswith("Nothing beat the untrained model")
     assert all(one.ruled_out for one in told.values() if one.kind != "base")
@@ -602,9 +656,8 @@ def test_a_gain_of_pitch_is_taken_and_one_that_babbles_without_a_gain_is_not():
     known = base(0, voice=0.4, errors=0.08, pitch=133.4, count=16)
     tuned = candidate(facts(61, voice=0.42, errors=0.08, pitch=120.1, count=16), epoch=2)
     babbling = candidate(
-        failing(facts(62, voice=0.42, errors=0.08, pitch=133.4, count=16), endless=1), "blend", 1,
-        0.3,
-    )  # fmt: skip
+        failing(facts(62, voice=0.42, errors=0.08, pitch=133.4, count=16), endless=1), "blend", 1, 0.3
+    )
     told, verdict = verdict_of(known, tuned, babbling)
     assert (verdict.kind, verdict.epoch) == ("epoch", 2)
     assert "pitch" in verdict.reason and "It babbles" in str(told["epoch 1 at 30%"].ruled_out)

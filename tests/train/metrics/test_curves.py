@@ -42,9 +42,7 @@ def test_a_folder_that_somebody_else_made_is_left_alone(anna, runs_dir):
     assert not list((runs_dir / "output").iterdir())
 
 
-def test_in_containers_where_every_output_dir_has_one_path_they_keep_apart(
-    tmp_path, anna, bob, runs_dir
-):
+def test_in_containers_where_every_output_dir_has_one_path_they_keep_apart(tmp_path, anna, bob, runs_dir):
     """Different mounts have the same path."""
     mounted = tmp_path / "data" / "output"
     names = []
@@ -98,8 +96,13 @@ def test_steps_that_a_killed_run_had_written_vanish_when_it_goes_on_before_them(
         writer.close()
     read = EventAccumulator(str(tmp_path)).Reload().Scalars("loss/audio")
     assert [(one.step, one.value) for one in read] == [
-        (2, 1.0), (3, 1.0), (4, 1.0), (5, 1.0), (6, 5.0), (7, 5.0),
-    ]  # fmt: skip
+        (2, 1.0),
+        (3, 1.0),
+        (4, 1.0),
+        (5, 1.0),
+        (6, 5.0),
+        (7, 5.0),
+    ]
 
 
 def test_a_spectrogram_has_low_frequencies_at_the_bottom():

@@ -59,9 +59,14 @@ def a_step(result: StepResult, waited: float = 0.0, **changes: Any) -> TrainedSt
 
 def logs(folder: Path, first_step: int = 0, **options: Any) -> Logs:
     return Logs(
-        RunFolder(folder / "output"), folder / "runs", num_epochs=NUM_EPOCHS,
-        steps_per_epoch=STEPS_PER_EPOCH, first_step=first_step, log_every=10, **options,
-    )  # fmt: skip
+        RunFolder(folder / "output"),
+        folder / "runs",
+        num_epochs=NUM_EPOCHS,
+        steps_per_epoch=STEPS_PER_EPOCH,
+        first_step=first_step,
+        log_every=10,
+        **options,
+    )
 
 
 def train(found: Logs, first: int, last: int) -> None:
@@ -89,19 +94,25 @@ def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path):
     *steps, validation = records(tmp_path)
     assert [record["step"] for record in steps] == [1, 2, 3, 4]
     assert steps[1] == {
-        "kind": "train", "epoch": 1, "step": 2, "loss": 2.0, "text_loss": 3.0, "audio_loss": 1.0,
-        "gradient_norm": 1.5, "learning_rate": 1e-4, "clips_per_second": 2.0,
-        "audio_seconds_per_second": 4.0, "data_wait_share": 0.25,
+        "kind": "train",
+        "epoch": 1,
+        "step": 2,
+        "loss": 2.0,
+        "text_loss": 3.0,
+        "audio_loss": 1.0,
+        "gradient_norm": 1.5,
+        "learning_rate": 1e-4,
+        "clips_per_second": 2.0,
+        "audio_seconds_per_second": 4.0,
+        "data_wait_share": 0.25,
         "memory_bytes": steps[1]["memory_bytes"],
         "progress": steps[1]["progress"],
-    }  # fmt: skip
+    }
     assert steps[1]["memory_bytes"] > 1 << 20
     left = steps[1]["progress"].pop("seconds_left")
     assert steps[1]["progress"] == {"epochs": 2, "epoch_step": 2, "epoch_steps": 4}
     assert 0 <= left < 60
-    assert validation == {
-        "kind": "validation", "epoch": 1, "step": 4, "text_loss": 2.5, "audio_loss": 1.25,
-    }  # fmt: skip
+    assert validation == {"kind": "validation", "epoch": 1, "step": 4, "text_loss": 2.5, "audio_loss": 1.25}
     shown = curves(tmp_path)
     for record in (*steps, validation):
         for name, value in record.items():
@@ -182,9 +193,7 @@ def test_a_full_disk_costs_records_and_not_the_run(tmp_path, caplog, monkeypatch
             train(found, 2, 3)
         train(found, 4, 4)
     told = [message for message in caplog.messages if "No space left" in message]
-    assert (
-        len(told) == 1 and told[0].startswith("metrics.jsonl") and "Training continues" in told[0]
-    )
+    assert len(told) == 1 and told[0].startswith("metrics.jsonl") and "Training continues" in told[0]
     # The half line is removed, so the lines before and after it can be read.
     assert [record["step"] for record in records(tmp_path)] == [1, 4]
 
@@ -217,9 +226,7 @@ def test_a_place_that_cannot_be_written_is_told_at_the_start(tmp_path, where):
 
 def sidecar(epoch: int, mode: str, similarity: float | None = None) -> SampleSidecar:
     seconds = None if mode == "skipped" else 1.0
-    return SampleSidecar(
-        epoch, "abc", "hello", "cpu", mode, "", seconds, seconds, 24_000, similarity
-    )
+    return SampleSidecar(epoch, "abc", "hello", "cpu", mode, "", seconds, seconds, 24_000, similarity)
 
 
 def tone(samples: int) -> torch.Tensor:
@@ -269,9 +276,7 @@ def test_tensorboard_answers_with_the_runs_scalars_and_ends_with_it(tmp_path):
     with contextlib.closing(board):
         assert answers(board)
         points, pid = _shown(board, "scalars", "train/audio_loss", 3), board._child.pid
-    assert [(step, loss) for _, step, loss in points] == [
-        (1, 2.0), (2, 1.0), (3, pytest.approx(2 / 3)),
-    ]  # fmt: skip
+    assert [(step, loss) for _, step, loss in points] == [(1, 2.0), (2, 1.0), (3, pytest.approx(2 / 3))]
     assert gone(pid)
     with socket.socket() as again:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -354,16 +359,21 @@ def test_a_tensorboard_that_does_not_start_is_told_at_once(caplog, tmp_path, mon
 @pytest.mark.slow
 def test_tensorboard_dies_with_a_run_that_is_killed(tmp_path):
     parent = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(f"""
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent(f"""
             import time
             from pathlib import Path
             from train.metrics.tensorboard_server import TensorBoard
             server = TensorBoard(Path({str(tmp_path)!r}), 26006)
             print(server._child.pid, flush=True)
             time.sleep(60)
-        """)],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        """),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     parent.kill()

@@ -8,9 +8,7 @@ from train.metrics import tensorboard_server
 
 
 @pytest.mark.parametrize(("port", "code"), [("7001", 0), ("six", 2)])
-def test_it_looks_where_dotenv_says_or_tells_a_wrong_setting(
-    monkeypatch, tmp_path, capsys, port, code
-):
+def test_it_looks_where_dotenv_says_or_tells_a_wrong_setting(monkeypatch, tmp_path, capsys, port, code):
     monkeypatch.chdir(tmp_path)
     started: list[list[str]] = []  # the command lines of `execv`
     monkeypatch.setattr(os, "execv", lambda _path, words: started.append(list(words)))
@@ -22,9 +20,13 @@ def test_it_looks_where_dotenv_says_or_tells_a_wrong_setting(
         assert "TENSORBOARD_PORT is 'six'" in capsys.readouterr().err
         return
     assert started[0][3:] == [
-        "--logdir", "my runs", "--port", "7001",
-        "--samples_per_plugin", "audio=10000,images=10000",
-    ]  # fmt: skip
+        "--logdir",
+        "my runs",
+        "--port",
+        "7001",
+        "--samples_per_plugin",
+        "audio=10000,images=10000",
+    ]
 
 
 def test_help_is_printed_and_nothing_starts(monkeypatch, capsys):

@@ -45,10 +45,7 @@ def test_blocks_really_run_twice_and_only_while_they_learn():
 
 
 def test_less_is_kept():
-    assert (
-        kept_bytes(a_learner(trainable=TrainableParts(recompute=True)))
-        < kept_bytes(a_learner()) / 4
-    )
+    assert kept_bytes(a_learner(trainable=TrainableParts(recompute=True))) < kept_bytes(a_learner()) / 4
 
 
 @pytest.mark.parametrize(

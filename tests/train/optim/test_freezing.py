@@ -31,9 +31,7 @@ def test_what_a_pattern_fits_stays_without_a_state_and_the_rest_learns():
         ("*", "which matches every weight"),
     ],
 )
-def test_a_pattern_that_fits_nothing_or_everything_is_refused_with_the_names_of_the_parts(
-    glob, told
-):
+def test_a_pattern_that_fits_nothing_or_everything_is_refused_with_the_names_of_the_parts(glob, told):
     with pytest.raises(SotaqueError, match=told) as raised:
         freeze(a_learner().gpt, (glob,))
     assert raised.value.exit_code == 2

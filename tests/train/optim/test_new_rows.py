@@ -42,16 +42,13 @@ def test_new_rows_move_so_many_times_further_and_old_ones_as_before(monkeypatch)
 
 
 @pytest.mark.parametrize("parts", [{"freeze": FROZEN}, {"lora_rank": 2}])
-@pytest.mark.parametrize(
-    "optimizer", ["adamw", pytest.param("adamw8bit", marks=needs("eight_bit"))]
-)
+@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("adamw8bit", marks=needs("eight_bit"))])
 def test_in_frozen_tables_only_new_rows_learn(parts, optimizer):
     if "lora_rank" in parts:
         pytest.importorskip("peft")
     one = a_learner(
-        trainable=TrainableParts(new_rows=NEW, **parts), dropout=0.0, optimizer=optimizer,
-        weight_decay=0.1,
-    )  # fmt: skip
+        trainable=TrainableParts(new_rows=NEW, **parts), dropout=0.0, optimizer=optimizer, weight_decay=0.1
+    )
     for name, (new, old) in moved(one, steps=3).items():
         assert new.amax(-1).min() > 0, name
         assert old.max() == 0, name

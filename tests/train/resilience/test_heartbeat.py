@@ -44,9 +44,13 @@ def test_a_sign_at_each_item_and_at_both_ends_of_a_leave(heard):
     beating, read_end = heard
     assert list(beating.watch(range(4), "learning")) == [0, 1, 2, 3]
     assert lines(read_end) == [
-        "20.000 learning", "20.000 learning", "20.000 learning", "2.000 learning",
-        "2.000 learning", "2.000 learning ended",
-    ]  # fmt: skip
+        "20.000 learning",
+        "20.000 learning",
+        "20.000 learning",
+        "2.000 learning",
+        "2.000 learning",
+        "2.000 learning ended",
+    ]
     assert list(beating.watch(range(1), "learning")) == [0]
     assert lines(read_end)[0] == "2.000 learning"  # the next epoch knows the usual duration
     with beating.allow(1800, "writing a checkpoint"):

@@ -63,9 +63,14 @@ def test_a_lost_gpu_says_how_to_go_on(gpu_says, error, says, words, reported):
 
 @pytest.mark.parametrize(
     "error",
-    [KeyError("gpt.x"), SotaqueError("A sentence."), GpuLost("Told already."), KeyboardInterrupt(),
-     RuntimeError("Argument #4: Padding size should be less than the corresponding input")],
-)  # fmt: skip
+    [
+        KeyError("gpt.x"),
+        SotaqueError("A sentence."),
+        GpuLost("Told already."),
+        KeyboardInterrupt(),
+        RuntimeError("Argument #4: Padding size should be less than the corresponding input"),
+    ],
+)
 def test_what_is_no_fault_of_the_gpu_passes(gpu_says, error):
     told: list[Any] = []
     with pytest.raises(type(error)) as found, lost_gpu("cuda:0", lambda *one: told.append(one)):
@@ -240,9 +245,7 @@ def test_a_sticky_error_in_a_step_saves_nothing_exits_70_and_goes_on(
     assert_same_end(straight, workshop.run(name, EPOCHS), EPOCHS)
 
 
-def test_a_gpu_that_is_lost_since_its_check_ends_the_start_with_70(
-    workshop, monkeypatch, capfd, reports
-):
+def test_a_gpu_that_is_lost_since_its_check_ends_the_start_with_70(workshop, monkeypatch, capfd, reports):
     def lost(_device: str) -> None:
         raise accelerator_error(999)
 
@@ -251,9 +254,7 @@ def test_a_gpu_that_is_lost_since_its_check_ends_the_start_with_70(
     assert "number 999" in capfd.readouterr().err
 
 
-def test_short_memory_in_a_step_costs_one_more_try_and_no_bit(
-    workshop, straight, monkeypatch, caplog
-):
+def test_short_memory_in_a_step_costs_one_more_try_and_no_bit(workshop, straight, monkeypatch, caplog):
     errors: list[Exception] = [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GB")]
     monkeypatch.setattr(step, "forward_backward", failing_step(3, errors))
     run = workshop.run("short", EPOCHS)

@@ -20,8 +20,11 @@ class Run:
     def __init__(self, kind: str, stall_seconds: float) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.train.resilience.hanging", kind, str(stall_seconds)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         assert self.process.stdout is not None
         self.watchdog = int(self.process.stdout.readline())
         while not self._is_ready():  # on a busy machine it has not started yet

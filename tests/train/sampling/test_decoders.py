@@ -24,9 +24,7 @@ from xtts.workers.decoder_schedule import EPOCHS, STEPS, steps_for, steps_until
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TunedVoice
 
-CLIPS = [
-    Clip(f"{n}", Path(f"{n}.wav"), "One.", "anna", "en", 9.0, f"{n:02}", (1,)) for n in range(20)
-]
+CLIPS = [Clip(f"{n}", Path(f"{n}.wav"), "One.", "anna", "en", 9.0, f"{n:02}", (1,)) for n in range(20)]
 MINUTES = 20 * 9.0 / 60
 LEARNED = DecoderLearned(2.0, 1.5, 8, 30, 1.0, new_steps=10, step_seconds=0.3)
 
@@ -50,9 +48,8 @@ class Learning:
         files = {checkpoint.name: Written(sha256, checkpoint.stat().st_size)}
         write_manifest(self.run.manifest_path(epoch), Manifest(epoch, 1, files))
         self.step_seconds = learn_for_epoch(
-            self.run, self.ask, CLIPS, Path("person.wav"), epoch, checkpoint, sha256,
-            self.minute_steps,
-        )  # fmt: skip
+            self.run, self.ask, CLIPS, Path("person.wav"), epoch, checkpoint, sha256, self.minute_steps
+        )
         return checkpoint
 
     def ask(self, request: LearnDecoderRequest) -> DecoderLearned:
@@ -126,9 +123,7 @@ def test_a_start_over_learns_only_what_is_missing(learning):
 
 
 @pytest.mark.parametrize("place", ["before decoder", "after decoder state"])
-def test_killed_while_it_is_written_it_is_learned_again_from_the_same_state(
-    learning, tmp_path, place
-):
+def test_killed_while_it_is_written_it_is_learned_again_from_the_same_state(learning, tmp_path, place):
     learning.epoch(1)
     assert in_child(lambda: learning.epoch(2), crash_at=place) == -9
     run = learning.run

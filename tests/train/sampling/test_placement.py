@@ -93,7 +93,7 @@ SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
         (GPUS["driver"], SECOND, "cpu", "cuda:1", "gpu_subprocess", False),
         (GPUS["fft"], replace(GPUS["hang"], index=1), "cpu", "cuda:0", "gpu_subprocess", False),
     ],
-)  # fmt: skip
+)
 def test_of_two_gpus(first, second, training, device, mode, overlap):
     found = plan(machine(*filter(None, (first, second))), "auto", training, ASKED)
     assert (found.device, found.mode, found.overlap) == (device, mode, overlap)
@@ -127,19 +127,14 @@ BESIDE = replace(IN, mode="gpu_subprocess")
 GPU = replace(BESIDE, beside_gpu=False)
 CPU = SamplingPlan("cpu_subprocess", ASKED, "no GPU")
 FFT = WorkerFailed(
-    "error",
-    "cuFFT error: CUFFT_INVALID_SIZE\nand more",
-    DeviceFault(Outcome.BUILD, "fft", None, ""),
+    "error", "cuFFT error: CUFFT_INVALID_SIZE\nand more", DeviceFault(Outcome.BUILD, "fft", None, "")
 )
 DNN = WorkerFailed("error", "cuDNN error", DeviceFault(Outcome.BUILD, "convolution", None, ""))
 FULL = WorkerFailed(
     "out_of_memory", "CUDA out of memory.", DeviceFault(Outcome.TRANSIENT, "memory", None, "")
 )
 DEAD = WorkerFailed("gpu_fault", "CUDA error", DeviceFault(Outcome.STICKY, "context", 710, ""))
-CRASH, HANG = (
-    WorkerFailed("crashed", "The worker ended by SIGSEGV."),
-    WorkerFailed("hang", "The worker…"),
-)
+CRASH, HANG = (WorkerFailed("crashed", "The worker ended by SIGSEGV."), WorkerFailed("hang", "The worker…"))
 NAN = WorkerFailed("not_finite", "The vocoder's waveform is not finite.")
 REFUSED = WorkerFailed("refused", "The reference is silent.")
 
@@ -174,9 +169,7 @@ def test_where_to_speak_after_a_fault(chosen, failure, changes):
     assert found.reason.startswith(why) and "\n" not in found.reason
     if changes == "cpu":
         beside = chosen.beside_gpu
-        assert found == SamplingPlan(
-            "cpu_subprocess", ASKED, why, overlap=beside, beside_gpu=beside
-        )
+        assert found == SamplingPlan("cpu_subprocess", ASKED, why, overlap=beside, beside_gpu=beside)
     else:
         assert found == replace(changed(chosen, **changes), reason=found.reason)
 
@@ -203,8 +196,7 @@ def sticky() -> Exception:
         (RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"), "", "error", Outcome.BUILD, True),
         (sticky(), "", "error", Outcome.STICKY, True),
         (sticky(), "CUDA error: device-side assert", "gpu_fault", Outcome.STICKY, True),
-        (ValueError("a shape"), "CUDA error: unspecified launch failure", "gpu_fault",
-         Outcome.STICKY, True),
+        (ValueError("a shape"), "CUDA error: unspecified launch failure", "gpu_fault", Outcome.STICKY, True),
         (audio.AudioError("gone"), "CUDA error: unspecified", "gpu_fault", Outcome.STICKY, True),
         (torch.OutOfMemoryError("CUDA out of memory."), "", "error", Outcome.TRANSIENT, True),
         (ValueError("a shape"), "", "error", None, True),
@@ -214,7 +206,7 @@ def sticky() -> Exception:
         (WorkerFailed("refused", "…"), "", "refused", None, False),
         (WorkerFailed("interrupted", "…"), "", "interrupted", None, False),
     ],
-)  # fmt: skip
+)
 def test_what_an_error_is(error, poison, code, outcome, elsewhere):
     found = failure_of(error, poison)
     assert (found.reason_code, found.elsewhere) == (code, elsewhere)

@@ -59,8 +59,9 @@ def test_a_copy_and_the_same_text_again_are_no_reference_either():
     first = compared_clips(data, "ana")[0]
     copies = (
         Clip("copy", Path("copy"), "another", "ana", "en", 4.0, first.audio_sha256, (1,)),
-        clip(20, first.text), clip(21, speaker="ben"),
-    )  # fmt: skip
+        clip(20, first.text),
+        clip(21, speaker="ben"),
+    )
     clips = (*data.clips, *copies)
     more = Dataset(clips, (), tuple(range(len(clips))), ())
     against = compared_clips(more, "ana")

@@ -138,9 +138,7 @@ def test_the_sample_is_of_a_person_as_usual(base, tmp_path):
 def test_an_exported_voice_speaks_as_each_of_them(base, tmp_path):
     """It speaks as the run does, from the run's recordings."""
     checkpoint = perturbed(base, tmp_path / "output")
-    names = kept(
-        RunFolder(tmp_path / "output"), data_of(with_a_whisper(tmp_path / "data"), base), base
-    )
+    names = kept(RunFolder(tmp_path / "output"), data_of(with_a_whisper(tmp_path / "data"), base), base)
     voice = find_voice(VoiceSpec(str(checkpoint), base=str(base)))
     assert list(voice.speakers) == names and voice.own_name == "anna"
     to = tmp_path / "voice"
@@ -173,8 +171,10 @@ def test_each_speaker_speaks_with_the_decoder_that_was_learned_for_them(base, tm
         shifted_decoder(run.decoder_path(7), base, checkpoint, 0.9)
     after = [said(checkpoint, name) for name in names]
     assert [np.array_equal(one, other) for one, other in zip(before, after, strict=True)] == [
-        not of_first, False, True,
-    ]  # fmt: skip
+        not of_first,
+        False,
+        True,
+    ]
     assert np.array_equal(said(checkpoint, "", "[voice:ben]one two"), after[1])
     to = tmp_path / "voice"
     for _ in range(2):  # the second one replaces the first

@@ -29,12 +29,7 @@ from train.sampling import samples as sample_speech
 from train.sampling.placement import SamplingPlan
 from train.sampling.reference import SampleReference, spoken_clip
 from train.sampling.sampler import Sampler, new_speaker, sampler_of
-from train.sampling.samples import (
-    Samples,
-    SampleSidecar,
-    on_demand,
-    sample_is_missing,
-)
+from train.sampling.samples import Samples, SampleSidecar, on_demand, sample_is_missing
 from train.settings import TrainSettings, load
 from train.verbs import sample
 from xtts.inference.compute_config import ComputeConfig
@@ -67,22 +62,31 @@ class Heard:
     """Samples on a worker without a model, and the sidecars that they reported."""
 
     def __init__(
-        self, folder: Path, reference: SampleReference, chosen: SamplingPlan = CPU,
-        in_process: Any = None, **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        reference: SampleReference,
+        chosen: SamplingPlan = CPU,
+        in_process: Any = None,
+        **options: Any,
+    ) -> None:
         self.in_process = in_process
         self.run = RunFolder(folder / "output")
         self.told: list[SampleSidecar] = []
         self.workers: list[SamplingPlan] = []
         self.surprises: list[tuple[str, str]] = []
         self.sampler = Sampler(
-            chosen, self._worker, report=lambda *told: self.surprises.append(told),
+            chosen,
+            self._worker,
+            report=lambda *told: self.surprises.append(told),
             interrupted=options.pop("interrupted", lambda: False),
-        )  # fmt: skip
+        )
         self.samples = Samples(
-            self.sampler, self.run, reference,
-            on_sample=lambda _epoch, told: self.told.append(told), **options,
-        )  # fmt: skip
+            self.sampler,
+            self.run,
+            reference,
+            on_sample=lambda _epoch, told: self.told.append(told),
+            **options,
+        )
 
     def _worker(self, chosen: SamplingPlan) -> Any:
         self.workers.append(chosen)
@@ -105,10 +109,21 @@ def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(tmp_path, reference):
         heard.speak(10)
     told = heard.sidecar(10)
     assert list(told) == [
-        "epoch", "checkpoint_sha256", "text", "device", "mode", "reason", "seconds",
-        "audio_seconds", "sample_rate", "similarity", "ending", "ending_reason", "attempts",
+        "epoch",
+        "checkpoint_sha256",
+        "text",
+        "device",
+        "mode",
+        "reason",
+        "seconds",
+        "audio_seconds",
+        "sample_rate",
+        "similarity",
+        "ending",
+        "ending_reason",
+        "attempts",
         "words",
-    ]  # fmt: skip
+    ]
     assert (told["epoch"], told["checkpoint_sha256"], told["text"]) == (10, "abc", "hello")
     assert (told["mode"], told["device"]) == ("cpu_subprocess", "cpu")
     assert (told["sample_rate"], told["audio_seconds"], told["similarity"]) == (24_000, 0.1, 0.5)
@@ -157,9 +172,7 @@ def test_three_failures_in_a_row_end_the_attempts_with_one_message(tmp_path, ref
         heard.samples.reference = refused
         heard.speak(*range(4, 9))
         assert sampler.worker.pid is None
-    (end,) = [
-        record for record in caplog.messages if record.startswith("This run speaks no more samples")
-    ]
+    (end,) = [record for record in caplog.messages if record.startswith("This run speaks no more samples")]
     assert "The reference is silent." in end
     assert "3 samples in a row failed" in heard.sidecar(8)["reason"]
     assert [told.mode for told in heard.told].count("skipped") == 7
@@ -242,9 +255,7 @@ def test_a_bad_fft_moves_the_mel_and_nothing_else(tmp_path, reference, gpu_says,
     assert "CUFFT_INVALID_SIZE" in caplog.text
 
 
-def test_a_gpu_that_fails_while_speaking_is_left_a_step_at_a_time(
-    tmp_path, reference, gpu_says, monkeypatch
-):
+def test_a_gpu_that_fails_while_speaking_is_left_a_step_at_a_time(tmp_path, reference, gpu_says, monkeypatch):
     heard = Heard(tmp_path, reference, IN_PROCESS, in_process=Fails(ValueError("wrong shape")))
     with heard.sampler as sampler:
         heard.speak(1)
@@ -321,9 +332,7 @@ def test_a_short_clip_is_no_sample(train, held_out, chosen):
 
 
 def test_the_sentence_is_long_and_in_the_persons_usual_way_of_speaking():
-    short, whisper, usual = (
-        clip(name, seconds) for name, seconds in (("a", 1), ("b", 4), ("c", 5))
-    )
+    short, whisper, usual = (clip(name, seconds) for name, seconds in (("a", 1), ("b", 4), ("c", 5)))
     clips = (short, replace(whisper, speaker="ana:whisper"), usual)
     assert spoken_clip(Dataset(clips, (), (2,), (0, 1))).name == "c"
 
@@ -366,11 +375,7 @@ def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoin
 
 @pytest.mark.parametrize(
     ("mode", "overlap", "threads", "niceness"),
-    [
-        ("cpu_subprocess", False, 8, 0),
-        ("cpu_subprocess", True, 7, 5),
-        ("in_process", False, None, 0),
-    ],
+    [("cpu_subprocess", False, 8, 0), ("cpu_subprocess", True, 7, 5), ("in_process", False, None, 0)],
 )
 def test_a_speaker_computes_as_its_plan_says(monkeypatch, mode, overlap, threads, niceness):
     """Including GUARD and SPEAK_PRECISION; a worker leaves one core to concurrent training."""
@@ -400,29 +405,29 @@ def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path, base
     """The run, `train sample` and `train evaluate`, which once ignored GUARD."""
     path = make_dataset(tmp_path / "data", 1, 3.0) / "wavs" / "clip-0.wav"
     context: Any = SimpleNamespace(
-        machine=CORES, device=Choice("cpu", ""), base=base_folder,
+        machine=CORES,
+        device=Choice("cpu", ""),
+        base=base_folder,
         config=ModelConfig.read(base_folder),
         data=Dataset((replace(clip("a", 4.0), path=path),), (), (0,), ()),
-    )  # fmt: skip
+    )
     settings = TrainSettings(speak_precision="fp32", guard=False, seed=5, sample_device="cpu")
     found = sampler_of(settings, context)
     assert found.plan.compute == ComputeConfig(precision="fp32", guard=False)
 
 
-def test_decoders_of_epochs_take_the_steps_that_the_base_recommends(
-    tmp_path, base_folder, monkeypatch
-):
+def test_decoders_of_epochs_take_the_steps_that_the_base_recommends(tmp_path, base_folder, monkeypatch):
     path = make_dataset(tmp_path / "data", 1, 3.0) / "wavs" / "clip-0.wav"
     config = ModelConfig.read(base_folder)
     context: Any = SimpleNamespace(
-        machine=CORES, device=Choice("cpu", ""), base=base_folder,
+        machine=CORES,
+        device=Choice("cpu", ""),
+        base=base_folder,
         config=replace(config, training=replace(config.training, decoder_steps=45.0)),
         data=Dataset((replace(clip("a", 4.0), path=path),), (), (0,), ()),
-    )  # fmt: skip
-    asked = list[float]()
-    monkeypatch.setattr(
-        sample_speech, "learn_for_epoch", lambda *given: asked.append(given[-1]) or 0.0
     )
+    asked = list[float]()
+    monkeypatch.setattr(sample_speech, "learn_for_epoch", lambda *given: asked.append(given[-1]) or 0.0)
     settings, stop = TrainSettings(sample_device="cpu", seed=5), SimpleNamespace(requested=False)
     plan, worker = CPU, Worker(Path("base"), CPU.compute, module=QUICK)
     monkeypatch.setattr(setup, "sampler_of", lambda *_: Sampler(plan, lambda _: worker))
@@ -480,9 +485,7 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(workshop, caplo
     assert refused.value.exit_code == 2 and "a number of 307 digits" in caplog.text
 
 
-def test_an_epochs_sample_is_spoken_with_the_decoder_that_is_learned_for_it(
-    monkeypatch, tmp_path, reference
-):
+def test_an_epochs_sample_is_spoken_with_the_decoder_that_is_learned_for_it(monkeypatch, tmp_path, reference):
     """The decoder is learned first, for the same weights; a sample on demand learns none."""
     learned: list[tuple[int, Path]] = []
 
@@ -514,12 +517,12 @@ def test_an_epoch_is_heard_as_each_further_speaker_while_there_is_time(
         heard.speak(2)
     samples = heard.run.samples
     assert sorted(path.name for path in samples.glob("epoch_1_*.wav")) == [
-        "epoch_1_output.wav", "epoch_1_reference.wav", "epoch_1_speaker_2.wav",
+        "epoch_1_output.wav",
+        "epoch_1_reference.wav",
+        "epoch_1_speaker_2.wav",
         "epoch_1_speaker_3.wav",
-    ]  # fmt: skip
-    assert "Samples as ben, anna:whisper: epoch_1_speaker_2.wav, epoch_1_speaker_3.wav" in (
-        caplog.text
-    )
+    ]
+    assert "Samples as ben, anna:whisper: epoch_1_speaker_2.wav, epoch_1_speaker_3.wav" in (caplog.text)
     assert not list(samples.glob("epoch_2_speaker_*"))
     assert "epoch 2 has no sample as ben, anna:whisper" in caplog.text
     assert heard.told[-1].mode == "cpu_subprocess"

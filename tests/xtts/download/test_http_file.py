@@ -81,23 +81,25 @@ def from_(*places: int) -> list[str]:
     ("bads", "ranges"),
     [
         pytest.param([], from_(0), id="well"),
-        pytest.param([Bad(cut_after=1_000_000), Bad(cut_after=500_000)],
-                     from_(0, 1_000_000, 1_500_000), id="cut"),
-        pytest.param([Bad(cut_after=100_000)] * 25, from_(*range(0, 2_600_000, 100_000)),
-                     id="cut 25 times"),
-        pytest.param([Bad(cut_after=2_000_000), Bad(ignore_range=True)], from_(0, 2_000_000),
-                     id="without ranges"),
+        pytest.param(
+            [Bad(cut_after=1_000_000), Bad(cut_after=500_000)], from_(0, 1_000_000, 1_500_000), id="cut"
+        ),
+        pytest.param([Bad(cut_after=100_000)] * 25, from_(*range(0, 2_600_000, 100_000)), id="cut 25 times"),
+        pytest.param(
+            [Bad(cut_after=2_000_000), Bad(ignore_range=True)], from_(0, 2_000_000), id="without ranges"
+        ),
         pytest.param([Bad(length=0)], from_(0), id="without a length"),
-        pytest.param([Bad(length=0, cut_after=1_000)], from_(0, 1_000),
-                     id="without a length, cut"),
+        pytest.param([Bad(length=0, cut_after=1_000)], from_(0, 1_000), id="without a length, cut"),
         # The SHA-256 differs, and the whole file is requested again.
-        pytest.param([Bad(body=OTHER, cut_after=1_000_000)], from_(0, 1_000_000, 0),
-                     id="changed between two parts"),
-        pytest.param([Bad(cut_after=1_000_000), Bad(start_at=999_000)], from_(0, 1_000_000, 0),
-                     id="from a wrong place"),
+        pytest.param(
+            [Bad(body=OTHER, cut_after=1_000_000)], from_(0, 1_000_000, 0), id="changed between two parts"
+        ),
+        pytest.param(
+            [Bad(cut_after=1_000_000), Bad(start_at=999_000)], from_(0, 1_000_000, 0), id="from a wrong place"
+        ),
         pytest.param([Bad(reset=True), Bad(reset=True)], from_(0, 0, 0), id="reset"),
     ],
-)  # fmt: skip
+)
 def test_the_file_comes_whole_and_what_has_come_is_not_asked_for_again(get, server, bads, ranges):
     whole(get(*bads))
     assert server.ranges(PATH) == ranges
@@ -121,11 +123,7 @@ def test_the_next_start_goes_on_where_the_last_one_stopped(get, server, tmp_path
 
 @pytest.mark.parametrize(
     ("part", "ranges"),
-    [
-        (CONTENT, []),
-        (OTHER[:1_000_000], from_(1_000_000, 0)),
-        (bytes(3_000_001), from_(0)),
-    ],
+    [(CONTENT, []), (OTHER[:1_000_000], from_(1_000_000, 0)), (bytes(3_000_001), from_(0))],
     ids=["whole", "damaged", "too long"],
 )
 def test_what_an_earlier_start_left_is_used_where_it_is_right(get, server, tmp_path, part, ranges):
@@ -193,8 +191,9 @@ def test_a_passing_trouble_is_waited_for(get, waits, status):
 
 
 def test_the_server_says_how_long_to_wait_within_reason(get, waits):
-    whole(get(Bad(status=429, headers={"Retry-After": "7"}),
-              Bad(status=503, headers={"Retry-After": "86400"})))  # fmt: skip
+    whole(
+        get(Bad(status=429, headers={"Retry-After": "7"}), Bad(status=503, headers={"Retry-After": "86400"}))
+    )
     assert waits == [7.0, 60.0]
 
 
@@ -291,9 +290,12 @@ def test_a_kill_leaves_a_part_and_the_next_start_finishes_it(get, server, tmp_pa
     )
     words = [server.url + PATH, str(target), EXPECTED.sha256, str(EXPECTED.bytes)]
     done = subprocess.run(
-        [sys.executable, "-c", code, *words], env={**os.environ, "SOTAQUE_CRASH_AT": point},
-        capture_output=True, timeout=60, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", code, *words],
+        env={**os.environ, "SOTAQUE_CRASH_AT": point},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == -9, done.stderr
     assert not target.exists()
     assert part_of(target).stat().st_size > 0
@@ -361,7 +363,7 @@ UNTRUSTED.verify_message = "self-signed certificate"
         (ValueError("unknown url type"), Refused, "address is invalid"),
         (urllib.error.URLError(UNTRUSTED), Refused, "self-signed certificate"),
     ],
-)  # fmt: skip
+)
 def test_a_fault_of_the_line_is_told_in_words(error, outcome, says):
     found = of_fault(error)
     assert type(found) is outcome and says in str(found)

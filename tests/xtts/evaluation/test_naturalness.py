@@ -84,9 +84,7 @@ def judge() -> NaturalnessJudge:
     return NaturalnessJudge()
 
 
-def scores(
-    judge: NaturalnessJudge, made: Callable[[Tensor], Tensor], clips: list[Path]
-) -> list[float]:
+def scores(judge: NaturalnessJudge, made: Callable[[Tensor], Tensor], clips: list[Path]) -> list[float]:
     sounds = [audio.read(path, audio.VOCODER_RATE) for path in clips]
     return [judge.mos(audio.resample(made(one), audio.VOCODER_RATE, RATE)) for one in sounds]
 

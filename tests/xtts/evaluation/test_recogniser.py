@@ -50,8 +50,18 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     transformers = importlib.import_module("transformers")
 
     folder = tmp_path_factory.mktemp("whisper")
-    signs = ["endoftext", "startoftranscript", "en", "pt", "translate", "transcribe", "startoflm",
-             "startofprev", "nospeech", "notimestamps"]  # fmt: skip
+    signs = [
+        "endoftext",
+        "startoftranscript",
+        "en",
+        "pt",
+        "translate",
+        "transcribe",
+        "startoflm",
+        "startofprev",
+        "nospeech",
+        "notimestamps",
+    ]
     tokens = [*sorted(ByteLevel.alphabet()), *(f"<|{sign}|>" for sign in signs)]
     ids = {token: number for number, token in enumerate(tokens)}
     (folder / "vocab.json").write_text(json.dumps(ids), encoding="utf-8")
@@ -61,19 +71,34 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     transformers.WhisperProcessor(features, words).save_pretrained(folder)
     start, end = ids["<|startoftranscript|>"], ids["<|endoftext|>"]
     config = transformers.WhisperConfig(
-        vocab_size=len(tokens), d_model=16, encoder_layers=1, decoder_layers=1,
-        encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=16,
-        decoder_ffn_dim=16, pad_token_id=end, bos_token_id=end, eos_token_id=end,
-        decoder_start_token_id=start, suppress_tokens=None, begin_suppress_tokens=None,
-    )  # fmt: skip
+        vocab_size=len(tokens),
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=16,
+        pad_token_id=end,
+        bos_token_id=end,
+        eos_token_id=end,
+        decoder_start_token_id=start,
+        suppress_tokens=None,
+        begin_suppress_tokens=None,
+    )
     model = transformers.WhisperForConditionalGeneration(config)
     model.save_pretrained(folder)
     transformers.GenerationConfig(
-        is_multilingual=True, lang_to_id={"<|en|>": ids["<|en|>"], "<|pt|>": ids["<|pt|>"]},
+        is_multilingual=True,
+        lang_to_id={"<|en|>": ids["<|en|>"], "<|pt|>": ids["<|pt|>"]},
         task_to_id={name: ids[f"<|{name}|>"] for name in ("translate", "transcribe")},
-        no_timestamps_token_id=ids["<|notimestamps|>"], decoder_start_token_id=start,
-        eos_token_id=end, pad_token_id=end, bos_token_id=end, max_length=448,
-    ).save_pretrained(folder)  # fmt: skip
+        no_timestamps_token_id=ids["<|notimestamps|>"],
+        decoder_start_token_id=start,
+        eos_token_id=end,
+        pad_token_id=end,
+        bos_token_id=end,
+        max_length=448,
+    ).save_pretrained(folder)
     return folder
 
 
@@ -254,10 +279,15 @@ def test_pocketsphinx_that_is_missing_is_told_of(monkeypatch):
 @pytest.mark.parametrize(
     ("said", "heard", "errors"),
     [
-        ("a b c", "a b c", 0), ("a b c", "a x c", 1), ("a b c", "a c", 1), ("a b", "a x b y", 2),
-        ("a b c", "", 3), ("", "a", 1), ("the cat sat", "cat sat the", 2),
+        ("a b c", "a b c", 0),
+        ("a b c", "a x c", 1),
+        ("a b c", "a c", 1),
+        ("a b", "a x b y", 2),
+        ("a b c", "", 3),
+        ("", "a", 1),
+        ("the cat sat", "cat sat the", 2),
     ],
-)  # fmt: skip
+)
 def test_errors_are_words_replaced_left_out_or_added(said, heard, errors):
     assert num_errors(said.split(), heard.split()) == errors
 

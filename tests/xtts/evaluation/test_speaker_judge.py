@@ -33,9 +33,7 @@ def test_the_mel_is_librosas():
     import librosa
 
     sound = noise(2.5) + 0.2 * torch.sin(torch.arange(int(2.5 * RATE)) * 0.3)
-    wanted = librosa.feature.melspectrogram(
-        y=sound.numpy(), sr=RATE, n_fft=400, hop_length=160, n_mels=40
-    )
+    wanted = librosa.feature.melspectrogram(y=sound.numpy(), sr=RATE, n_fft=400, hop_length=160, n_mels=40)
     np.testing.assert_allclose(mel(sound).numpy(), wanted.T, rtol=1e-3, atol=1e-5)
 
 

@@ -15,9 +15,7 @@ def batcher_of(voice: LoadedVoice, count: int) -> ContinuousBatcher:
     return ContinuousBatcher(voice.backend(count), voice.guard)
 
 
-def said_in(
-    batcher: ContinuousBatcher, voice: Any, asked: Mapping[str, SynthesisRequest]
-) -> Iterator[Any]:
+def said_in(batcher: ContinuousBatcher, voice: Any, asked: Mapping[str, SynthesisRequest]) -> Iterator[Any]:
     """The parts of all requests, step by step; each request enters as soon as a slot is free."""
     waiting = dict(asked)
     while waiting or not batcher.empty:

@@ -13,9 +13,17 @@ from xtts.model.loading import load_gpt
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 
 SHAPE = GPTShape(
-    text_ids=40, text_start=39, layers=3, width=64, heads=4, audio_ids=66, audio_start=64,
-    audio_stop=65, max_text_tokens=40, max_audio_tokens=60,
-)  # fmt: skip
+    text_ids=40,
+    text_start=39,
+    layers=3,
+    width=64,
+    heads=4,
+    audio_ids=66,
+    audio_start=64,
+    audio_stop=65,
+    max_text_tokens=40,
+    max_audio_tokens=60,
+)
 RULES = SamplingParams(temperature=1.2, top_k=30, top_p=0.9, repetition_penalty=2.0)
 
 

@@ -11,15 +11,22 @@ from xtts.arguments import ArgumentError
 from xtts.inference.compute_config import ComputeConfig
 
 OTHER = ComputeConfig(
-    "cuda:1", "cuda:1", "bf16", Path("a folder/latents"), "onnx", low_memory=True, threads=3,
-    guard=False, cudnn=False, watermark="perth",
-)  # fmt: skip
+    "cuda:1",
+    "cuda:1",
+    "bf16",
+    Path("a folder/latents"),
+    "onnx",
+    low_memory=True,
+    threads=3,
+    guard=False,
+    cudnn=False,
+    watermark="perth",
+)
 
 
 def test_a_child_reads_what_its_parent_has():
     assert all(
-        getattr(OTHER, one.name) != getattr(ComputeConfig(), one.name)
-        for one in fields(ComputeConfig)
+        getattr(OTHER, one.name) != getattr(ComputeConfig(), one.name) for one in fields(ComputeConfig)
     )
     parser = argparse.ArgumentParser()
     ComputeConfig.add_argument(parser)

@@ -133,9 +133,10 @@ def card(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 # The parts of XTTS-v2's GPT that are read.
 ON_GPU = SimpleNamespace(
     mel_head=SimpleNamespace(weight=SimpleNamespace(device=torch.device("cuda:1"))),
-    shape=XTTS_V2, gpt=SimpleNamespace(cache_type=torch.float32),
+    shape=XTTS_V2,
+    gpt=SimpleNamespace(cache_type=torch.float32),
     parameters=lambda: [SimpleNamespace(nbytes=WEIGHTS)],
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,7 @@ def test_a_text_without_pauses_is_the_same_to_the_bit(model, voice):
         TorchBackend(model), voice, SynthesisRequest("one two", "en", seed=2, max_codes=CODES)
     )
     paused = speech.synthesize(
-        TorchBackend(model),
-        voice,
-        SynthesisRequest("one two[pause:1s]", "en", seed=2, max_codes=CODES),
+        TorchBackend(model), voice, SynthesisRequest("one two[pause:1s]", "en", seed=2, max_codes=CODES)
     )
     fade = round(FADE_SECONDS * VOCODER_RATE)
     assert len(ids) == 1 and len(paused) == len(whole) + VOCODER_RATE

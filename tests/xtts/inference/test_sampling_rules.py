@@ -13,10 +13,13 @@ from xtts.inference import torch_backend
 from xtts.inference.defaults import SamplingParams
 
 RULES = (
-    SamplingParams(), SamplingParams(top_k=3), SamplingParams(top_p=0.3, temperature=0.2),
-    SamplingParams(top_k=0, top_p=1.0), SamplingParams(top_k=500, top_p=0.99, temperature=2.0),
+    SamplingParams(),
+    SamplingParams(top_k=3),
+    SamplingParams(top_p=0.3, temperature=0.2),
+    SamplingParams(top_k=0, top_p=1.0),
+    SamplingParams(top_k=500, top_p=0.99, temperature=2.0),
     SamplingParams(repetition_penalty=1.0),
-)  # fmt: skip
+)
 EXACT = {"repetition_penalty": 1.0, "temperature": 1.0}
 
 
@@ -31,9 +34,7 @@ class Torch:
 
     def kept(self, logits: Logits, params: SamplingParams) -> list[bool]:
         given = torch.tensor([logits])
-        _, chances = torch_backend.drawn_from(
-            given, torch.zeros_like(given, dtype=torch.bool), [params]
-        )
+        _, chances = torch_backend.drawn_from(given, torch.zeros_like(given, dtype=torch.bool), [params])
         return list((chances[0] > 0).tolist())
 
     def drawn(

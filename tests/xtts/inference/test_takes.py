@@ -65,10 +65,11 @@ def test_a_choice_is_told_in_a_line():
 
 def test_no_attempt_of_a_take_has_the_seed_of_another():
     seeds = [
-        (request_of(SynthesisRequest("a", "en", seed), number).seed + RETRY_SEED_STRIDE * again)
-        % 2**32
-        for seed in range(20) for number in range(16) for again in range(MOST_RETRIES + 1)
-    ]  # fmt: skip
+        (request_of(SynthesisRequest("a", "en", seed), number).seed + RETRY_SEED_STRIDE * again) % 2**32
+        for seed in range(20)
+        for number in range(16)
+        for again in range(MOST_RETRIES + 1)
+    ]
     assert len(set(seeds)) == len(seeds) and seeds[0] == 0
 
 

@@ -22,8 +22,7 @@ from xtts.model.loading import load_model
 from xtts.voices.base_models import DEMO
 
 CLIPS = [
-    soundfile.read(f"train/data/demo/wavs/demo-{number}.flac", dtype="float32")
-    for number in (150, 190, 90)
+    soundfile.read(f"train/data/demo/wavs/demo-{number}.flac", dtype="float32") for number in (150, 190, 90)
 ]
 SPEECH, RATE = np.concatenate([samples for samples, _ in CLIPS]), CLIPS[0][1]
 LEVEL = float(np.sqrt(np.mean(SPEECH**2)))
@@ -47,10 +46,16 @@ def click(seconds: float) -> np.ndarray:
 
 
 LEADS = {
-    "8 s": silence(8), "12 s": silence(12), "40 s": silence(40), "100 s": silence(100),
-    "a quiet room": noise(12, 45), "a loud room": noise(12, 20), "much room": noise(40, 25),
-    "a click": click(8), "a click and more": np.concatenate([click(2), noise(15, 40)]),
-}  # fmt: skip
+    "8 s": silence(8),
+    "12 s": silence(12),
+    "40 s": silence(40),
+    "100 s": silence(100),
+    "a quiet room": noise(12, 45),
+    "a loud room": noise(12, 20),
+    "much room": noise(40, 25),
+    "a click": click(8),
+    "a click and more": np.concatenate([click(2), noise(15, 40)]),
+}
 
 
 def after(lead: str) -> tuple[np.ndarray, np.ndarray]:
@@ -106,9 +111,7 @@ def test_the_voice_stays_the_same_person(tmp_path, plain):
     found = latents_of_recording(model, "", path, None)
     cosine = float(torch.dot(found.speaker.flatten(), alone.speaker.flatten()))
     assert cosine > 0.98
-    latents = torch.nn.functional.cosine_similarity(
-        found.latents.flatten(), alone.latents.flatten(), dim=0
-    )
+    latents = torch.nn.functional.cosine_similarity(found.latents.flatten(), alone.latents.flatten(), dim=0)
     assert float(latents) > 0.95
 
 
@@ -135,10 +138,7 @@ def test_a_silent_recording_is_refused_alike(tmp_path, peak):
     path = tmp_path / "silent.wav"
     soundfile.write(path, sound, RATE, subtype="FLOAT")
     model: Any = SimpleNamespace(config=CONFIG)
-    for ask in (
-        lambda: read_reference(CONFIG, path),
-        lambda: latents_of_recording(model, "", path, None),
-    ):
+    for ask in (lambda: read_reference(CONFIG, path), lambda: latents_of_recording(model, "", path, None)):
         with pytest.raises(VoiceError, match="is silent: no sample is above -60 dB"):
             ask()
     with pytest.raises(ValueError, match="is silent: no sample is above -60 dB"):

@@ -60,10 +60,7 @@ def test_what_is_of_another_model_is_a_sentence():
         ({}, "no tensors"),
         (half, r"A and B of gpt\.gpt\.h\.0\.mlp\.c_fc are .* and missing"),
         ({**tensors, name: tensors[name][:-1]}, r"are \[4, 64\] and \[255, 4\], but the matrix is"),
-        (
-            {**tensors, "gpt.gpt.h.9.mlp.c_fc.lora_A.weight": tensors[name]},
-            r"it has gpt\.gpt\.h\.9",
-        ),
+        ({**tensors, "gpt.gpt.h.9.mlp.c_fc.lora_A.weight": tensors[name]}, r"it has gpt\.gpt\.h\.9"),
     ):
         with pytest.raises(ConfigError, match=f"anna does not fit this model: .*{words}"):
             Adapter(gpt, wrong, 1.0, "anna")

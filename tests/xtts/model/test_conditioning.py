@@ -7,11 +7,7 @@ import pytest
 import torch
 
 from xtts.model import training, varlen
-from xtts.model.conditioning import (
-    MEL_BANDS,
-    ConditioningEncoder,
-    PerceiverResampler,
-)
+from xtts.model.conditioning import MEL_BANDS, ConditioningEncoder, PerceiverResampler
 from xtts.model.shapes import NUM_LATENTS
 from xtts.model.training import packed_conditioning_latents
 from xtts.model.varlen import VarlenLayout

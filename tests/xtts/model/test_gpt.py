@@ -52,9 +52,7 @@ def test_on_disk_are_coquis_names_and_turned_matrices():
 def test_other_parts_and_copies_for_inference_are_left_out():
     more = ("mel_stats", "gpt.gpt_inference.x", "gpt.gpt.wte.weight", "gpt.gpt.wpe.emb.weight")
     one = torch.zeros(1)
-    assert from_coqui(dict.fromkeys((*more, "gpt.text_head.bias"), one)).keys() == {
-        "text_head.bias"
-    }
+    assert from_coqui(dict.fromkeys((*more, "gpt.text_head.bias"), one)).keys() == {"text_head.bias"}
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 11])

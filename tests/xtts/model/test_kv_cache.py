@@ -57,9 +57,7 @@ def test_rows_that_attend_by_themselves_do_not_touch_each_other():
     assert not found[1].any()
     for row, cache in ((0, alone[0]), (2, alone[1])):
         own = slice(row, row + 1)
-        assert torch.equal(
-            found[own], cache.attend_next(0, torch.stack((q[own], k[own], v[own]), 1))
-        )
+        assert torch.equal(found[own], cache.attend_next(0, torch.stack((q[own], k[own], v[own]), 1)))
 
 
 def test_a_log_keeps_what_its_layers_asked_and_no_more():

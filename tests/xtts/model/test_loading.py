@@ -74,9 +74,7 @@ def test_a_file_that_holds_no_weights_is_refused_and_what_coquis_trainer_saved_i
         read_tensors(path)
     for content in (b"", b"no weights", b"PK\x03\x04 cut short"):
         path.write_bytes(content)
-        with pytest.raises(
-            ConfigError, match=r"model\.pth cannot be read as model weights"
-        ) as told:
+        with pytest.raises(ConfigError, match=r"model\.pth cannot be read as model weights") as told:
             read_tensors(path)
         assert "weights_only" not in str(told.value)
     torch.save({"model": {"step": 3}}, path)

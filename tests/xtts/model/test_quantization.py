@@ -10,12 +10,7 @@ from xtts.inference.torch_backend import DecodeStep, TorchBackend
 from xtts.inference.voice import voice_from_reference
 from xtts.model import quantization
 from xtts.model.loading import load_model, read_tensors
-from xtts.model.quantization import (
-    Int4Linear,
-    Int8Linear,
-    PackedLinear,
-    packed_linear,
-)
+from xtts.model.quantization import Int4Linear, Int8Linear, PackedLinear, packed_linear
 
 # Without VNNI an activation has 7 bits and is rounded twice as coarsely.
 COARSER = 1 if torch.cpu._is_vnni_supported() else 2
@@ -45,9 +40,7 @@ def test_a_row_of_zeros_and_an_outlier_do_no_harm(kind):
     weight[1, 3] = 50.0
     with torch.inference_mode():
         found = packed_linear(kind, weight, torch.ones(16))(torch.eye(64)[3][None])
-    torch.testing.assert_close(
-        found, torch.tensor([[1.0, 51.0, *[1.0] * 14]]), rtol=0.02, atol=0.02
-    )
+    torch.testing.assert_close(found, torch.tensor([[1.0, 51.0, *[1.0] * 14]]), rtol=0.02, atol=0.02)
 
 
 @pytest.mark.parametrize("kind", ["int8", "int4"])
@@ -111,8 +104,7 @@ def test_bf16_is_the_transformer_and_what_it_remembers(base_folder):
     embedded = torch.randn(1, 12, short.config.gpt.width)
     with torch.inference_mode():
         (wanted, _), (found, _) = (
-            DecodeStep(one.gpt).prefill(embedded, one.gpt.gpt.new_cache(1, 20))
-            for one in (exact, short)
+            DecodeStep(one.gpt).prefill(embedded, one.gpt.gpt.new_cache(1, 20)) for one in (exact, short)
         )
     assert found.dtype == torch.float32
     assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.02
@@ -128,11 +120,7 @@ def test_int4_refuses_a_width_that_its_groups_do_not_divide():
 
 @pytest.mark.parametrize(
     ("engines", "width", "kind"),
-    [
-        (["qnnpack", "x86"], 1024, "int8"),
-        (["qnnpack", "x86"], 256, "fp32"),
-        (["qnnpack"], 1024, "fp32"),
-    ],
+    [(["qnnpack", "x86"], 1024, "int8"), (["qnnpack", "x86"], 256, "fp32"), (["qnnpack"], 1024, "fp32")],
 )
 def test_auto_is_int8_where_torch_has_its_kernels(monkeypatch, engines, width, kind):
     monkeypatch.setattr(type(torch.backends.quantized), "supported_engines", engines)
@@ -147,9 +135,7 @@ def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder):
     ids = torch.randint(3, 40, (9,))
     with torch.inference_mode():
         (wanted, _), (found, _) = (
-            DecodeStep(one.gpt).prefill(
-                one.gpt.prefix(voice.latents, ids), one.gpt.gpt.new_cache(1, 60)
-            )
+            DecodeStep(one.gpt).prefill(one.gpt.prefix(voice.latents, ids), one.gpt.gpt.new_cache(1, 60))
             for one in (plain, small)
         )
     assert float((found - wanted).norm() / wanted.norm()) < 0.05
@@ -170,9 +156,7 @@ def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder):
         (True, True, torch.bfloat16, torch.bfloat16),
     ],
 )
-def test_bfloat16_is_taken_where_it_is_quicker(
-    monkeypatch, base_folder, avx512, amx, vocoder, memory
-):
+def test_bfloat16_is_taken_where_it_is_quicker(monkeypatch, base_folder, avx512, amx, vocoder, memory):
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     loaded = load_model(base_folder, precision="int8")

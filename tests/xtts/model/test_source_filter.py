@@ -124,9 +124,7 @@ def test_a_speaker_changes_every_block_of_filters_and_nothing_before_it_has_lear
     seen.clear()
     decoder.filters(steps, anna), decoder.filters(steps, ben)
     assert [manner.shape for manner in seen] == [(1, 1, 32)] * 4
-    assert all(
-        not torch.allclose(one, other) for one, other in zip(seen[:2], seen[2:], strict=True)
-    )
+    assert all(not torch.allclose(one, other) for one, other in zip(seen[:2], seen[2:], strict=True))
 
 
 def test_a_speaker_moves_the_pitch_of_the_same_latents():

@@ -11,13 +11,7 @@ from torch.nn.utils import parametrize
 
 from xtts.model import vocoder as vocoders
 from xtts.model.shapes import AnyVocoderShape, SourceFilterShape, VocoderShape
-from xtts.model.streaming_vocoder import (
-    ChunkedVocoder,
-    chunk_codes,
-    first_steps,
-    settled_steps,
-    windows,
-)
+from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes, first_steps, settled_steps, windows
 from xtts.model.vocoder import Vocoder
 
 SMALL = VocoderShape(16, (8, 8, 4), (16, 16, 8), "2", (3, 5, 7), ((1, 2), (2, 6), (3, 12)))
@@ -47,9 +41,7 @@ def whole_sound(vocoder: Vocoder, latents: torch.Tensor, speaker: torch.Tensor) 
     return vocoder.sound(steps, speaker)[0, edge:-edge]
 
 
-@pytest.mark.parametrize(
-    "shape", [*SHAPES, SOURCE], ids=["small", "slow", "published", "source and filter"]
-)
+@pytest.mark.parametrize("shape", [*SHAPES, SOURCE], ids=["small", "slow", "published", "source and filter"])
 @pytest.mark.parametrize("codes", [1, 2, 7, 60])
 @pytest.mark.parametrize("laid_out", [False, True], ids=["as published", "laid out"])
 def test_chunks_joined_are_the_whole(shape, codes, laid_out):

@@ -28,8 +28,7 @@ def test_another_layout_makes_the_same_sound(shape, dtype, most):
 def test_another_layout_is_published_as_it_was():
     vocoder, _ = speaking(SMALL)
     like = {
-        f"{WAVEFORM_DECODER}{name}": tensor
-        for name, tensor in vocoder.waveform_decoder.state_dict().items()
+        f"{WAVEFORM_DECODER}{name}": tensor for name, tensor in vocoder.waveform_decoder.state_dict().items()
     }
     wanted = published_names(vocoder, like)
     vocoder.lay_out(torch.float32)
@@ -54,9 +53,7 @@ def test_a_speaker_encoder_may_keep_the_spectrum_but_never_the_loudness():
         shape = SpeakerEncoderShape(32, (1, 1, 1, 1), (8, 8, 16, 16), keeps_spectrum=keeps)
         encoder = SpeakerEncoder(SimpleNamespace(speaker_encoder=shape)).eval()
         norm = encoder.net.instancenorm
-        flat, steep, loud = (
-            norm((speaker_mel(wave) + 1e-6).log()) for wave in (noise, tilted, 3 * noise)
-        )
+        flat, steep, loud = (norm((speaker_mel(wave) + 1e-6).log()) for wave in (noise, tilted, 3 * noise))
         torch.testing.assert_close(flat, loud, atol=1e-3, rtol=0)
         heard = float((flat.mean(2) - steep.mean(2)).abs().max())
         assert (heard > 0.3) == keeps

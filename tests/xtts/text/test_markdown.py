@@ -21,10 +21,7 @@ def said(text: str) -> str:
         ("> It is said.", "It is said."),
         ("Before\n```py\nx = 1\n```\nafter", "Before after"),
         ("| Year | Ships |\n|---|---|\n| 1901 | 12 |", "Year, Ships 1901, 12"),
-        (
-            "See [the page](https://a.b/c) and ![a cat](cat.png)[^1].\n[^1]: A note.",
-            "See the page and .",
-        ),
+        ("See [the page](https://a.b/c) and ![a cat](cat.png)[^1].\n[^1]: A note.", "See the page and ."),
         ("Text.\n\n[1]: https://a.b/c", "Text."),
         ("a \\* b", "a * b"),
         ("don&#39;t &amp; &quot;won&rsquo;t&quot; &#x41;", 'don\'t & "won’t" A'),

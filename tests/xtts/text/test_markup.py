@@ -3,13 +3,7 @@
 import pytest
 
 from xtts.text.errors import TextError
-from xtts.text.markup import (
-    PARAGRAPH_SECONDS,
-    MarkedText,
-    marked_texts,
-    of_request,
-    voices_named,
-)
+from xtts.text.markup import PARAGRAPH_SECONDS, MarkedText, marked_texts, of_request, voices_named
 
 
 def said(text: str) -> str:
@@ -38,8 +32,7 @@ def test_pauses_stand_between_what_is_said(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["[sic] he said", "a [b] c", "<a@b.example>", "AT&T", "[1:2]", "[see: this]"],
+    "text", ["[sic] he said", "a [b] c", "<a@b.example>", "AT&T", "[1:2]", "[see: this]"]
 )
 def test_a_sign_that_begins_no_tag_is_text(text):
     assert said(text) == text

@@ -11,14 +11,7 @@ from xtts.text.splitting import Limits, cut
     [
         ("en", ["It closes at 9 p.m.", "Then we leave."]),
         ("en", ["The U.S. Senate met.", "He met J.R.R. Tolkien on Elm St.", "Then no. 5 burned."]),
-        (
-            "en",
-            [
-                "Dr. Smith and Mrs. Hall came at 9 p.m. Monday.",
-                "On Jan. 5 he left the U.S.",
-                "The end.",
-            ],
-        ),
+        ("en", ["Dr. Smith and Mrs. Hall came at 9 p.m. Monday.", "On Jan. 5 he left the U.S.", "The end."]),
         ("en", ["It was 1990.", "It is 5 min.", "Then we go."]),
         ("de", ["Am 29. Juli 2026 war es.", "Er wurde 29.", "Danach ging er."]),
         ("de", ["Obst, z. B. Die Birne, usw.", "Danach fahren wir.", "Im 19. Jh. und in Abb. 3."]),
@@ -44,8 +37,6 @@ def test_a_stream_waits_for_the_word_that_decides():
 
 def test_a_long_sentence_keeps_dates_titles_and_amounts_together():
     limits = Limits(40, 40, sentences=sentence_ends("de"))
-    pieces = cut(
-        "und so weiter " * 2 + "am 29. Juli 2026 kam Dr. Smith für 10 USD " + "wieder " * 6, limits
-    )
+    pieces = cut("und so weiter " * 2 + "am 29. Juli 2026 kam Dr. Smith für 10 USD " + "wieder " * 6, limits)
     for together in ("29. Juli 2026", "Dr. Smith", "10 USD"):
         assert any(together in piece for piece in pieces), pieces

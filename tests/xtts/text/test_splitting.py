@@ -27,12 +27,7 @@ def test_nothing_is_lost_and_every_piece_fits(text, characters, tokens):
 def test_sentences_come_before_clauses_and_clauses_before_words():
     text = "One, two and three. Four and five, six and seven and eight and nine."
     pieces = [piece.strip() for piece in cut(text, Limits(24, 24))]
-    assert pieces == [
-        "One, two and three.",
-        "Four and five,",
-        "six and seven and",
-        "eight and nine.",
-    ]
+    assert pieces == ["One, two and three.", "Four and five,", "six and seven and", "eight and nine."]
 
 
 def test_words_are_cut_evenly():

@@ -24,9 +24,7 @@ WORDS = st.one_of(
     ),
     st.from_regex(r"\[(pause|en|x):?[0-9]{0,5}(ms|s)?\]?", fullmatch=True),
     st.text(st.sampled_from("\x00\x07\u200b\u202e\ufeff\ufe0f\U000e0100\u0301 \t\n"), max_size=6),
-    st.sampled_from(
-        ["你好", "こんにちは", "привет", "नमस्ते", "안녕하세요", "مرحبا", "Mr.", "a-" * 30, "…"]
-    ),
+    st.sampled_from(["你好", "こんにちは", "привет", "नमस्ते", "안녕하세요", "مرحبا", "Mr.", "a-" * 30, "…"]),
 )
 TEXTS = st.lists(WORDS, max_size=20).map(" ".join)
 
@@ -40,9 +38,7 @@ def polyglot(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return found
 
 
-@settings(
-    max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
-)
+@settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(text=TEXTS)
 def test_ids_or_a_refusal_and_nothing_else(polyglot, text):
     for language in ALL_LANGUAGES:

@@ -157,9 +157,7 @@ def test_signs_and_emoji_that_are_unknown_are_left_out(tokenizer):
 def test_letters_that_the_voice_cannot_say_are_refused_by_name(tokenizer, text, read):
     """They were once left out: 0.4 s of near-silence with status 200."""
     strange = next(word for word in text.split() if not word.isascii())
-    with pytest.raises(
-        TextError, match=f"cannot say '{strange}' in language en.*{strange[0].lower()}"
-    ):
+    with pytest.raises(TextError, match=f"cannot say '{strange}' in language en.*{strange[0].lower()}"):
         getattr(tokenizer, read)(text, "en")
 
 
@@ -168,9 +166,7 @@ def test_what_the_normaliser_cannot_read_is_refused_with_the_word(polyglot):
     coquis = TokenizerSpec(polyglot.spec.folder, COQUI).open()
     with pytest.raises(TextError, match=r"'12\.' cannot be read in language cs \(NotImpl"):
         coquis.encode("dnes je 12. prosince a prší", "cs")
-    assert polyglot.read("dnes je 12. prosince a prší", "cs").words == (
-        "dnes je dvanáctého prosince a prší"
-    )
+    assert polyglot.read("dnes je 12. prosince a prší", "cs").words == ("dnes je dvanáctého prosince a prší")
 
 
 def test_the_normaliser_stands_in_the_key_of_caches(polyglot):

@@ -29,9 +29,15 @@ def exported_adapter(folder: Path, base: Path, seed: int, *, base_sha256: str = 
         for name in (adapter_file.NAME, "reference.wav")
     }
     told = bundle.Bundle(
-        files=files, base=of, data_sha256="d" * 64, epoch=1, licence="free",
-        made_at="2026-11-25T12:00:00+00:00", speaks_in_coqui=False, kind=bundle.ADAPTER,
-    )  # fmt: skip
+        files=files,
+        base=of,
+        data_sha256="d" * 64,
+        epoch=1,
+        licence="free",
+        made_at="2026-11-25T12:00:00+00:00",
+        speaks_in_coqui=False,
+        kind=bundle.ADAPTER,
+    )
     bundle.write(folder, told)
     return folder
 
@@ -45,7 +51,6 @@ def adapter_of(base: str, folder: Path) -> Path:
     files = {name: Written(sha256_of(folder / name), 8) for name in names}
     named = {"name": base, "sha256": "a" * 64}
     bundle.write(
-        folder,
-        bundle.Bundle(files, named, "d", 1, "free", "", speaks_in_coqui=False, kind=bundle.ADAPTER),
+        folder, bundle.Bundle(files, named, "d", 1, "free", "", speaks_in_coqui=False, kind=bundle.ADAPTER)
     )
     return folder

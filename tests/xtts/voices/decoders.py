@@ -10,9 +10,7 @@ from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import epoch_of
 
 
-def shifted_decoder(
-    tensors: Path, base: Path, checkpoint: Path, factor: float, *, sha256: str = ""
-) -> None:
+def shifted_decoder(tensors: Path, base: Path, checkpoint: Path, factor: float, *, sha256: str = "") -> None:
     """Writes the base's decoder with its biases times `factor`, with a record that it was learned
     for the checkpoint of an epoch, or for one with this SHA-256."""
     own = {
@@ -24,7 +22,6 @@ def shifted_decoder(
     learned_decoder.write(
         tensors,
         LearnedDecoder(
-            epoch_of(checkpoint) or 0, 1.0, sha256 or sha256_of(checkpoint), 2.0, 1.5, 40, 250,
-            file=written,
+            epoch_of(checkpoint) or 0, 1.0, sha256 or sha256_of(checkpoint), 2.0, 1.5, 40, 250, file=written
         ),
-    )  # fmt: skip
+    )

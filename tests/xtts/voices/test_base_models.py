@@ -25,9 +25,8 @@ def coqui(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "made_from", ["published weights", "no licence", "an export's licence", "a base's name",
-                  "a base's hash"],
-)  # fmt: skip
+    "made_from", ["published weights", "no licence", "an export's licence", "a base's name", "a base's hash"]
+)
 def test_what_is_or_was_made_from_xtts_v2_asks_for_consent(tmp_path, monkeypatch, made_from):
     """It is recognised by its weights, its licence or its base, whatever its name."""
     folder = tiny_voice(tmp_path / "voice")
@@ -58,9 +57,7 @@ def test_an_export_of_another_base_asks_nothing(tmp_path):
         name: Written(sha256_of(folder / name), (folder / name).stat().st_size)
         for name in ("config.json", "model.pth", "vocab.json")
     }
-    bundle.write(
-        folder, bundle.Bundle(files, {"name": "demo", "sha256": "a"}, "d", 1, "MIT", "", False)
-    )
+    bundle.write(folder, bundle.Bundle(files, {"name": "demo", "sha256": "a"}, "d", 1, "MIT", "", False))
     assert find_voice(VoiceSpec(str(folder))).licence == "MIT"
     assert find_voice(VoiceSpec("demo")).folder.name == "demo"
 

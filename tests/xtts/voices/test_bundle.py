@@ -20,13 +20,16 @@ from xtts.voices.voice_files import VoiceSpec
 @pytest.fixture
 def voice(base: Path) -> Path:
     """The folder of `base`, made into a voice."""
-    files = {
-        name: Written(sha256_of(base / name), (base / name).stat().st_size) for name in ALL[:3]
-    }
+    files = {name: Written(sha256_of(base / name), (base / name).stat().st_size) for name in ALL[:3]}
     told = Bundle(
-        files=files, base={"name": "demo", "sha256": "b" * 64}, data_sha256="d" * 64, epoch=3,
-        licence="free", made_at="2026-11-20T20:00:00+00:00", speaks_in_coqui=False,
-    )  # fmt: skip
+        files=files,
+        base={"name": "demo", "sha256": "b" * 64},
+        data_sha256="d" * 64,
+        epoch=3,
+        licence="free",
+        made_at="2026-11-20T20:00:00+00:00",
+        speaks_in_coqui=False,
+    )
     bundle.write(base, told)
     return base
 

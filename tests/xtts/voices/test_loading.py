@@ -41,9 +41,7 @@ def widths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("low_memory", [False, True])
 def test_the_first_request_finds_the_vocoder_warm(folder, widths, low_memory):
     """Code is compiled for each width, 1.5 s at full size: not during a request."""
-    standing = load_voice(
-        VoiceSpec(str(folder)), ComputeConfig(low_memory=low_memory, threads=1), {}
-    )
+    standing = load_voice(VoiceSpec(str(folder)), ComputeConfig(low_memory=low_memory, threads=1), {})
     standing.prepare()
     assert standing.own is not None
     made, model = set(widths), standing.model

@@ -20,16 +20,9 @@ def save(run: RunFolder, epoch: int, loss: float | None = None) -> None:
     run.checkpoints.mkdir(parents=True, exist_ok=True)
     files = {}
     for path, value in ((run.checkpoint_path(epoch), epoch), (run.state_path(epoch), -epoch)):
-        content = {
-            "model": {"gpt.a": torch.full((VALUES,), float(value))},
-            "provenance": {"epoch": epoch},
-        }
-        files[path.name] = replace_file(
-            path, lambda file, content=content: torch.save(content, file)
-        )
-    manifest = Manifest(
-        epoch=epoch, step=10 * epoch, files=files, losses={"validation_audio_loss": loss}
-    )
+        content = {"model": {"gpt.a": torch.full((VALUES,), float(value))}, "provenance": {"epoch": epoch}}
+        files[path.name] = replace_file(path, lambda file, content=content: torch.save(content, file))
+    manifest = Manifest(epoch=epoch, step=10 * epoch, files=files, losses={"validation_audio_loss": loss})
     write_manifest(run.manifest_path(epoch), manifest)
 
 
@@ -113,9 +106,12 @@ def test_two_files_swapped_are_caught(run, which):
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(None, "missing"), (b'{"seal": "0", "epoch": 3}', "changed or damaged"),
-     *[(garbled, "cannot be read") for garbled in (b"", b"{", b"[]", b"\xff\xfe\x00")]],
-)  # fmt: skip
+    [
+        (None, "missing"),
+        (b'{"seal": "0", "epoch": 3}', "changed or damaged"),
+        *[(garbled, "cannot be read") for garbled in (b"", b"{", b"[]", b"\xff\xfe\x00")],
+    ],
+)
 def test_a_manifest_missing_or_garbled_is_caught(run, content, reason):
     path = run.manifest_path(3)
     path.unlink()
@@ -222,11 +218,7 @@ def test_a_checkpoint_away_from_its_run_is_checked_by_its_own_sums(run, tmp_path
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [
-        ({"weights": 1}, "is not a checkpoint"),
-        ([1, 2], "is not a checkpoint"),
-        (None, "does not exist"),
-    ],
+    [({"weights": 1}, "is not a checkpoint"), ([1, 2], "is not a checkpoint"), (None, "does not exist")],
 )
 def test_other_files_are_no_checkpoints(tmp_path, content, told):
     if content:

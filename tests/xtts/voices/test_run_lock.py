@@ -31,8 +31,10 @@ HOLD = (
 def holder(run: RunFolder) -> "subprocess.Popen[str]":
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(run.folder)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout.readline() == "held\n"
     return process
 
@@ -107,8 +109,5 @@ def test_only_the_holder_clears_what_killed_writers_left(run):
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
-    with (
-        pytest.raises(atomic.WriteError, match="OUTPUT_DIR="),
-        locked(RunFolder(tmp_path / "file/x")),
-    ):
+    with pytest.raises(atomic.WriteError, match="OUTPUT_DIR="), locked(RunFolder(tmp_path / "file/x")):
         pass

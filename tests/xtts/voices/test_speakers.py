@@ -55,11 +55,18 @@ def test_speakers_that_cannot_be_used_are_left_out_with_a_line(folder, caplog, d
 
 @pytest.mark.parametrize(
     ("wanted", "found"),
-    [("anna", ""), ("Anna", ""), ("default", ""), ("BEN", "Ben"),
-     ("anna : Whisper", "anna:whisper"),
-     (":whisper", "anna:whisper"), ("default:whisper", "anna:whisper"), ("ben:whisper", None),
-     ("bob", None)],
-)  # fmt: skip
+    [
+        ("anna", ""),
+        ("Anna", ""),
+        ("default", ""),
+        ("BEN", "Ben"),
+        ("anna : Whisper", "anna:whisper"),
+        (":whisper", "anna:whisper"),
+        ("default:whisper", "anna:whisper"),
+        ("ben:whisper", None),
+        ("bob", None),
+    ],
+)
 def test_a_speaker_is_found_by_any_way_to_write_the_name(folder, wanted, found):
     assert speakers.find(wanted, "anna", speakers.read(folder)) == found
 

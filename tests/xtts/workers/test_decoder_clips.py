@@ -21,9 +21,7 @@ def clips(tmp_path: Path) -> list[TranscribedClip]:
     return [TranscribedClip(path, "one two", "en") for path in sorted(data.rglob("*.wav"))]
 
 
-def test_latents_are_computed_when_drawn_and_again_for_other_weights(
-    base_folder, clips, monkeypatch
-):
+def test_latents_are_computed_when_drawn_and_again_for_other_weights(base_folder, clips, monkeypatch):
     model = load_model(base_folder)
     whose = voice_from_reference(model, read_reference(model.config, clips[0].recording))
     computed, loaded, forced = [], [], decoder_clips.forced_latents

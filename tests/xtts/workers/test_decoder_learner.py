@@ -20,9 +20,10 @@ from xtts.workers.decoder_schedule import CHECK_EVERY, PATIENCE
 HERTZ = 100
 SHAPES = {
     "oscillator": SourceFilterShape(16, 1, 16, 1),
-    "HiFi-GAN": VocoderShape(upsample_initial_channel=16, resblock_kernel_sizes=(3,),
-                             resblock_dilation_sizes=((1, 3, 5),)),
-}  # fmt: skip
+    "HiFi-GAN": VocoderShape(
+        upsample_initial_channel=16, resblock_kernel_sizes=(3,), resblock_dilation_sizes=((1, 3, 5),)
+    ),
+}
 
 
 def a_clip(codes: int, seed: int) -> SpokenClip:
@@ -154,9 +155,7 @@ def test_a_state_continues_to_the_bit(shape, tmp_path: Path, monkeypatch):
     # A state of the published layout, as on a GPU, holds the same weights.
     state = copy.deepcopy(first.state())
     for name in ("vocoder", "average"):
-        state[name] = {
-            key: one[:, :, 0] if one.ndim == 4 else one for key, one in state[name].items()
-        }
+        state[name] = {key: one[:, :, 0] if one.ndim == 4 else one for key, one in state[name].items()}
     second.restore(state)
     assert equal(weights(second.vocoder), weights(first.vocoder))
 

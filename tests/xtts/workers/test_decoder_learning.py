@@ -46,18 +46,11 @@ FEW = 6  # one is held out
 def clips(count: int) -> tuple[TranscribedClip, ...]:
     lines = (DATA / "metadata.csv").read_text().splitlines()[:count]
     named = [line.split("|")[:2] for line in lines]
-    return tuple(
-        TranscribedClip(next((DATA / "wavs").glob(f"{name}.*")), text, "en") for name, text in named
-    )
+    return tuple(TranscribedClip(next((DATA / "wavs").glob(f"{name}.*")), text, "en") for name, text in named)
 
 
 def request(out: Path, count: int = FEW, **changes: object) -> LearnDecoderRequest:
-    asked = {
-        "clips": clips(count),
-        "voice": TunedVoice(REFERENCE),
-        "out": out,
-        "steps": 3,
-    } | changes
+    asked = {"clips": clips(count), "voice": TunedVoice(REFERENCE), "out": out, "steps": 3} | changes
     return LearnDecoderRequest(**asked)  # type: ignore[arg-type]
 
 
@@ -161,9 +154,7 @@ def test_without_discriminators_of_the_base_they_begin_alone(base, speaker, tmp_
 
 
 @pytest.mark.slow
-def test_the_same_clips_and_seed_give_the_same_and_no_random_state_moves(
-    speaker, learned, decoder, tmp_path
-):
+def test_the_same_clips_and_seed_give_the_same_and_no_random_state_moves(speaker, learned, decoder, tmp_path):
     before = torch.random.get_rng_state()
     speaker.ask(request(tmp_path / "again.safetensors"))
     assert (tmp_path / "again.safetensors").read_bytes() == decoder.read_bytes()
@@ -239,9 +230,7 @@ def test_a_time_limit_ends_it_and_without_time_it_takes_no_step(
     assert (found.steps, found.new_steps) == (3 + 2, 2)
 
 
-def test_training_ends_early_when_held_out_clips_stop_to_come_closer(
-    speaker, tmp_path, monkeypatch
-):
+def test_training_ends_early_when_held_out_clips_stop_to_come_closer(speaker, tmp_path, monkeypatch):
     def no_closer(learner: DecoderLearner, *_: object) -> None:
         learner.farther = 9 if learner.step == 2 else 0
 

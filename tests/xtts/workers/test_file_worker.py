@@ -77,14 +77,24 @@ def test_a_refusal_is_an_answer_and_the_child_lives_on(worker, tmp_path):
         ("SIGSEGV", "crashed", "SIGSEGV", None),
         ("SIGKILL", "killed", "SIGKILL", None),
         ("memory", "out_of_memory", "ran out of memory", Outcome.TRANSIENT),
-        pytest.param("gpu memory", "out_of_memory", "Tried to allocate 2.00 GiB",
-                     Outcome.TRANSIENT, marks=pytest.mark.slow),
+        pytest.param(
+            "gpu memory",
+            "out_of_memory",
+            "Tried to allocate 2.00 GiB",
+            Outcome.TRANSIENT,
+            marks=pytest.mark.slow,
+        ),
         ("cuFFT error: CUFFT_INVALID_SIZE", "gpu_fault", "CUFFT_INVALID_SIZE", Outcome.BUILD),
-        pytest.param("700", "gpu_fault", "failed on cpu: CUDA error: number 700.", Outcome.STICKY,
-                     marks=pytest.mark.slow),
+        pytest.param(
+            "700",
+            "gpu_fault",
+            "failed on cpu: CUDA error: number 700.",
+            Outcome.STICKY,
+            marks=pytest.mark.slow,
+        ),
         ("a mistake of ours", "crashed", "Its last line: RuntimeError: a mistake of ours", None),
     ],
-)  # fmt: skip
+)
 def test_a_fault_is_told_and_the_next_call_has_a_new_child(
     monkeypatch, worker, tmp_path, fault, reason_code, words, outcome
 ):
@@ -181,7 +191,10 @@ def test_a_stop_does_not_wait_for_the_sample(worker, tmp_path, doing):
 
 def test_the_child_dies_with_a_parent_that_is_killed(tmp_path):
     parent = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(f"""
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent(f"""
             import time
             from pathlib import Path
             from xtts.workers.file_worker import Worker
@@ -191,9 +204,11 @@ def test_the_child_dies_with_a_parent_that_is_killed(tmp_path):
             worker._received("getting ready", 30, lambda: False, print)
             print(worker.pid, flush=True)
             time.sleep(60)
-        """)],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        """),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     parent.kill()
@@ -253,9 +268,7 @@ def test_the_tiny_model_speaks_with_the_weights_it_is_given(base_folder, recordi
 
 
 @pytest.mark.slow
-def test_all_but_the_new_weights_is_ready_before_anything_is_asked(
-    base_folder, recording, tmp_path
-):
+def test_all_but_the_new_weights_is_ready_before_anything_is_asked(base_folder, recording, tmp_path):
     """An epoch's sample only waits for its weights and for speech. Imports and frozen parts are
     loaded before the first request, while the first epoch is trained."""
     moved = checkpoint(base_folder, tmp_path / "moved.pt", 0.02)
@@ -267,8 +280,6 @@ def test_all_but_the_new_weights_is_ready_before_anything_is_asked(
         ready = time.monotonic()
         mapped = Path(f"/proc/{worker.pid}/maps").read_text(encoding="utf-8")
         assert "libtorch" in mapped and "soundfile" in mapped
-        spoken = worker.ask(
-            SpeakRequest(HELLO, TunedVoice(recording, moved), tmp_path / "out.wav"), 120
-        )
+        spoken = worker.ask(SpeakRequest(HELLO, TunedVoice(recording, moved), tmp_path / "out.wav"), 120)
         answered = time.monotonic()
     assert spoken.seconds <= answered - ready < ready - began

@@ -27,9 +27,7 @@ class Written:
     def open(self, tokenizer: TokenizerSpec) -> None:
         """Does nothing."""
 
-    def read(
-        self, tokenizer: TokenizerSpec, text: str, language: str, *, plain: bool = False
-    ) -> list[Piece]:
+    def read(self, tokenizer: TokenizerSpec, text: str, language: str, *, plain: bool = False) -> list[Piece]:
         return [Piece("", [1])]
 
 
@@ -78,8 +76,10 @@ def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(tmp_path):
     speak("0.wav")  # a known voice moves to the end
     speak("64.wav")
     assert [Path(path).name for _, path in ensemble._voices] == [
-        *(f"{number}.wav" for number in range(2, 64)), "0.wav", "64.wav",
-    ]  # fmt: skip
+        *(f"{number}.wav" for number in range(2, 64)),
+        "0.wav",
+        "64.wav",
+    ]
     assert ensemble._began == {}
 
 
@@ -131,10 +131,7 @@ def messages(frames: Iterable[Frame]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("begins", [True, False], ids=["enters", "goes on"])
 def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins):
     """Unknown ids, no piece at all: whatever a request contains, the others continue."""
-    server, batcher = (
-        SpeechServer(ComputeConfig(), 1, texts=Written()),
-        Failing(IndexError("secret")),
-    )
+    server, batcher = (SpeechServer(ComputeConfig(), 1, texts=Written()), Failing(IndexError("secret")))
     server._batchers["v"] = batcher  # type: ignore[assignment]
     server._began["s1"] = server._paused["s1"] = 0.0
     if begins:

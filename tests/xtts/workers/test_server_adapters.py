@@ -84,9 +84,7 @@ def test_loading_one_stops_nobody(server, folders, monkeypatch):
     assert set(heard(server, {"loading"})) == {"loading"}
 
 
-def test_a_replaced_adapter_is_read_again_and_one_of_another_base_is_refused(
-    server, base, tmp_path
-):
+def test_a_replaced_adapter_is_read_again_and_one_of_another_base_is_refused(server, base, tmp_path):
     folder = tmp_path / "anna"
     said = []
     for seed in (1, 2):

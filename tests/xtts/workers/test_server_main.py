@@ -24,9 +24,8 @@ class Talk:
 
     def __init__(self, **compute: Any) -> None:
         command = module_command(
-            "xtts.workers.server_main", "--slots", "3",
-            *ComputeConfig(threads=1, **compute).command_line(),
-        )  # fmt: skip
+            "xtts.workers.server_main", "--slots", "3", *ComputeConfig(threads=1, **compute).command_line()
+        )
         self.child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )

@@ -120,9 +120,7 @@ def written(path: Path, samples: np.ndarray, rate: int) -> Path:
 def test_a_text_that_cannot_be_spoken_costs_nothing(idle, tmp_path, name):
     text, language, told = UNSPEAKABLE[name]
     reference = written(tmp_path / "good.wav", GOOD, 22_050)
-    asked = SpeakRequest(
-        SynthesisRequest(text, language), TunedVoice(reference), tmp_path / "out.wav"
-    )
+    asked = SpeakRequest(SynthesisRequest(text, language), TunedVoice(reference), tmp_path / "out.wav")
     with pytest.raises(SotaqueError, match=told):
         idle.ask(asked)
     assert not asked.out.exists()
@@ -205,8 +203,7 @@ def test_a_sample_knows_when_its_words_are_spoken(tmp_path):
 
 # Measuring
 
-TEXTS = ("hello", "one two three", "a day in may", "good night", "so it is", "no", "yes", "we go",
-         "the end")  # fmt: skip
+TEXTS = ("hello", "one two three", "a day in may", "good night", "so it is", "no", "yes", "we go", "the end")
 
 
 @pytest.fixture(scope="module")
@@ -219,9 +216,7 @@ def request_of_base(tmp_path_factory: pytest.TempPathFactory) -> EvaluateRequest
     folder = tmp_path_factory.mktemp("evaluation")
     soundfile.write(folder / "person.wav", a_sound(1.5, 22_050), 22_050)
     sentences = tuple(
-        SentenceTask(
-            SynthesisRequest(text, "en", number), sounded=number < 2, out=folder / f"{number}.wav"
-        )
+        SentenceTask(SynthesisRequest(text, "en", number), sounded=number < 2, out=folder / f"{number}.wav")
         for number, text in enumerate(TEXTS)
     )
     return EvaluateRequest(sentences, TunedVoice(folder / "person.wav"), SpeakingRate(0.5, 1.0))
@@ -247,9 +242,7 @@ def checkpoint(folder: Path, base: Path, shift: float = 0.0) -> Path:
     return run.checkpoint_path(1)
 
 
-def test_relabelled_base_weights_are_the_base_to_the_bit(
-    speaker, request_of_base, tmp_path, base_folder
-):
+def test_relabelled_base_weights_are_the_base_to_the_bit(speaker, request_of_base, tmp_path, base_folder):
     base = speaker.ask(request_of_base)
     same = checkpoint(tmp_path / "same", base_folder)
     assert speaker.ask(by(request_of_base, weights=same)).sentences == base.sentences
@@ -288,9 +281,7 @@ def test_another_decoder_changes_the_sound_and_no_code(speaker, request_of_base,
     assert own[0].embedding and own[0].embedding != other[0].embedding
 
 
-def test_the_base_reads_as_the_run_that_it_is_compared_with(
-    speaker, request_of_base, tmp_path, base_folder
-):
+def test_the_base_reads_as_the_run_that_it_is_compared_with(speaker, request_of_base, tmp_path, base_folder):
     """A run from before our normaliser keeps Coqui's, so its base must use it, too."""
     old = checkpoint(tmp_path / "old", base_folder, shift=0.02)  # naming no normaliser
     asked = replace(request_of_base, sentences=(task("It is 1/2 past 3 on the 4th.", 1),))
@@ -333,8 +324,10 @@ def test_a_recogniser_listens_to_what_has_a_sound_and_ended(monkeypatch, tmp_pat
     texts = {"hello": True, "one two three": True, "good night": False}
     asked = EvaluateRequest(
         tuple(replace(task(text, 1), sounded=sounded) for text, sounded in texts.items()),
-        TunedVoice(DEMO / "reference.wav"), SpeakingRate(2.0, 3.0), "a folder",
-    )  # fmt: skip
+        TunedVoice(DEMO / "reference.wav"),
+        SpeakingRate(2.0, 3.0),
+        "a folder",
+    )
     found = speaker.ask(asked).sentences
     speaker.ask(asked)
     assert names == [("a folder", "en")]
@@ -359,9 +352,7 @@ def test_recordings_and_the_bases_own_voices_are_heard(base_folder, request_of_b
         (base / path.name).symlink_to(path)
     voices = {name: {"speaker_embedding": torch.ones(1, 512, 1)} for name in ("Ana", "Ben")}
     torch.save(voices, base / "speakers_xtts.pth")
-    found = FileSpeaker(base, ComputeConfig()).ask(
-        ListenRequest((request_of_base.voice.reference,))
-    )
+    found = FileSpeaker(base, ComputeConfig()).ask(ListenRequest((request_of_base.voice.reference,)))
     (person,) = found.recordings
     assert person.seconds == pytest.approx(1.5, abs=0.01) and len(person.embedding) == 512
     assert person.pitch_hz is not None and 60 < person.pitch_hz < 500
@@ -434,8 +425,7 @@ def test_naturalness_is_judged_where_it_is_asked_for_and_there_is_a_sound(monkey
     """With the embedded voice: random weights may never end."""
     opened = list[str]()
     monkeypatch.setattr(
-        "xtts.evaluation.naturalness.NaturalnessJudge",
-        lambda device: opened.append(device) or Listening(),
+        "xtts.evaluation.naturalness.NaturalnessJudge", lambda device: opened.append(device) or Listening()
     )
     speaker = FileSpeaker(DEMO, ComputeConfig(precision="fp32"))
     sentences = tuple(

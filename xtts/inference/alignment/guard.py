@@ -238,9 +238,7 @@ def judge(
     return _by_path(code_array, alignment, known, stopped=stopped)
 
 
-def _by_path(
-    codes: Array, path: Alignment, loud: Array | None, *, stopped: bool
-) -> EndingVerdict:  # fmt: skip
+def _by_path(codes: Array, path: Alignment, loud: Array | None, *, stopped: bool) -> EndingVerdict:
     end = path.end
     # Attention may stay at the last token when its sound is over.
     reached = int(path.wandering.max()) == path.last_spoken
@@ -308,9 +306,7 @@ def _before_the_end(path: Alignment, covered: float, *, stopped: bool) -> Ending
 
 def _by_length(codes: Array, *, stopped: bool, tokens: int) -> EndingVerdict:
     count = len(codes)
-    by_length = partial(
-        EndingVerdict, covered=min(1.0, count / max(1.0, FASTEST * tokens)), aligned=False
-    )
+    by_length = partial(EndingVerdict, covered=min(1.0, count / max(1.0, FASTEST * tokens)), aligned=False)
     if (at := repeats_at(codes)) is not None:
         return by_length(Ending.REPEATED, f"the sound {_at(at)} repeats earlier sound")
     if not stopped:
@@ -352,8 +348,9 @@ def _back(path: Alignment, start: int, stop: int | None = None) -> int | None:
     behind = places < np.maximum.accumulate(places) - 1
     behind[:start] = False
     # Lost attention jumps back too, but does not repeat anything.
-    runs = [(first, last) for first, last in _runs(behind)
-            if path.nearness[first:last].mean() >= REAL_NEARNESS]  # fmt: skip
+    runs = [
+        (first, last) for first, last in _runs(behind) if path.nearness[first:last].mean() >= REAL_NEARNESS
+    ]
     return next((first for first, last in runs if last - first >= FEWEST_BACK), None)
 
 

@@ -67,9 +67,14 @@ class Utterance(ABC):
     times: Array | None = None
 
     def __init__(
-        self, shape: GPTShape, rules: SamplingParams, random: Any, max_codes: int | None,
-        heads: Sequence[Head], seen: Any,
-    ) -> None:  # fmt: skip
+        self,
+        shape: GPTShape,
+        rules: SamplingParams,
+        random: Any,
+        max_codes: int | None,
+        heads: Sequence[Head],
+        seen: Any,
+    ) -> None:
         """Starts an utterance without codes.
 
         Args:
@@ -154,9 +159,12 @@ class SpokenPiece:
     def as_dict(self) -> dict[str, Any]:
         """The fields for JSON, without ids and times."""
         return {
-            "ending": self.ending.value, "reason": self.reason, "attempts": self.attempts,
-            "cut_off": self.cut_off, "aligned": self.aligned,
-        }  # fmt: skip
+            "ending": self.ending.value,
+            "reason": self.reason,
+            "attempts": self.attempts,
+            "cut_off": self.cut_off,
+            "aligned": self.aligned,
+        }
 
 
 @dataclass
@@ -183,9 +191,15 @@ class GuardedPiece:
     """One piece of text and its attempts. Without a guard, all sound passes."""
 
     def __init__(
-        self, guard: Guard | None, ids: Sequence[int], arrays: ModuleType, *, whole: bool,
-        speed: float = 1.0, first: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        guard: Guard | None,
+        ids: Sequence[int],
+        arrays: ModuleType,
+        *,
+        whole: bool,
+        speed: float = 1.0,
+        first: bool = False,
+    ) -> None:
         """Starts a piece.
 
         Args:
@@ -242,9 +256,8 @@ class GuardedPiece:
         path = None if attention is None else align(attention, spoken)
         loud = self._loudness.loud_codes(len(utterance.latents), self._speed)
         verdict = utterance.verdict = judge(
-            utterance.codes, stopped=utterance.stopped, alignment=path, tokens=int(spoken.sum()),
-            loud=loud,
-        )  # fmt: skip
+            utterance.codes, stopped=utterance.stopped, alignment=path, tokens=int(spoken.sum()), loud=loud
+        )
         if path is not None:
             utterance.times = without_silence(
                 path.times() * CODE_SECONDS, path.spoken, self._loudness.loud(), self._speed
@@ -301,10 +314,16 @@ class GuardedPiece:
         cut_off = keep is not None and self._given <= end / self._speed
         latents = best.kept if cut_off else best.latents
         return SpokenPiece(
-            self.ids, best.verdict.ending, best.verdict.reason, len(self._attempts), cut_off,
-            best.verdict.aligned, min(len(latents), len(best.codes)),
-            len(latents) * CODE_SECONDS / self._speed, best.times,
-        )  # fmt: skip
+            self.ids,
+            best.verdict.ending,
+            best.verdict.reason,
+            len(self._attempts),
+            cut_off,
+            best.verdict.aligned,
+            min(len(latents), len(best.codes)),
+            len(latents) * CODE_SECONDS / self._speed,
+            best.times,
+        )
 
 
 class LoudnessLog:

@@ -19,11 +19,7 @@ Head = tuple[int, int]
 # The measurement of one text: attention `[codes, positions]` by head, and the spoken positions.
 Spoken = tuple[Mapping[Head, Array], Sequence[bool]]
 
-TEXTS = (
-    "The first train leaves at six.",
-    "We walked along the river.",
-    "Please put the box on the table.",
-)
+TEXTS = ("The first train leaves at six.", "We walked along the river.", "Please put the box on the table.")
 # A limit above the length of all these texts; a model with random weights never stops.
 MOST_CODES = 160
 # The least score of a head; 1 means that it attends to one token after the other and to nothing

@@ -94,9 +94,7 @@ class AmountRules(FractionRules):
             amount, scale, sign, unit, *others = match.groups()
             minus, _, _, first, after_sign, its_scale, code, its = others
             if sign:
-                return (
-                    spoken(sign, amount, scale) + self.rate(unit, of_money=True) + self.stop(match)
-                )
+                return spoken(sign, amount, scale) + self.rate(unit, of_money=True) + self.stop(match)
             words = spoken(code or first, minus + after_sign, its_scale)
             words += self.rate(its, of_money=True)
             after = match.string[match.end() : match.end() + 1]
@@ -152,14 +150,10 @@ class AmountRules(FractionRules):
         """Reads amounts with units: 5 kg, 60 km/h, 20 °C, and those with a scale: 3,5 Mio."""
         end = self.unit_end
         units = re.compile(rf"({self.signed})\s?({alternatives(self.units)}){self.per}(?(3)|{end})")
-        marks = re.compile(
-            rf"({self.signed})(?:\s?({alternatives(self.scale_marks)})|([kKMBКМк])){end}"
-        )
+        marks = re.compile(rf"({self.signed})(?:\s?({alternatives(self.scale_marks)})|([kKMBКМк])){end}")
         joiner = self.scale_joiner.strip()
         # Before a noun: a 100-g bar, ein 5-kg-Sack.
-        names = alternatives(
-            sign for sign in self.units if sign.isascii() and sign.strip(".").isalpha()
-        )
+        names = alternatives(sign for sign in self.units if sign.isascii() and sign.strip(".").isalpha())
         hyphened = re.compile(
             rf"{self.begin}([0-9]{{1,4}}(?:[.,][0-9]{{1,3}})?(?:[-–][0-9]{{1,4}})?)-({names})(?![\w/.]|\s?\d)(?=-?\s?[^\W\d])"
         )
@@ -167,9 +161,7 @@ class AmountRules(FractionRules):
         def before_noun(match: re.Match[str]) -> str:
             noun = self.units[match[2]]
             return (
-                match[0]
-                if is_numbered(match)
-                else f"{self.amount_words(match[1], noun.gender)} {noun.one}"
+                match[0] if is_numbered(match) else f"{self.amount_words(match[1], noun.gender)} {noun.one}"
             )
 
         def scaled(match: re.Match[str]) -> str:
@@ -210,9 +202,7 @@ class AmountRules(FractionRules):
         noun = _COUNTED.match(after) or (self.capital_nouns and _COUNTED_NOUN.match(after))
         if not noun or is_company:
             return False
-        return (mark != "K" or digit not in "2468") and (
-            mark not in "kKк" or not _SCREEN.match(after)
-        )
+        return (mark != "K" or digit not in "2468") and (mark not in "kKк" or not _SCREEN.match(after))
 
 
 # A noun that 5M can count: four lower-case letters or more, or a word in a script without capitals.

@@ -6,9 +6,7 @@ from typing import ClassVar
 
 from xtts.text.normalization.numbers import NEVER, NumberRules, Pattern
 
-_HOURS_TO = re.compile(
-    r"(?<![\w.,:/-])([0-9]{1,2})()\s?[–—-]\s?(?=[0-9]{1,2}:[0-5][0-9](?![\d:]))", re.ASCII
-)
+_HOURS_TO = re.compile(r"(?<![\w.,:/-])([0-9]{1,2})()\s?[–—-]\s?(?=[0-9]{1,2}:[0-5][0-9](?![\d:]))", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -67,9 +65,7 @@ class ClockRules(NumberRules):
         return _TIME.sub(self._timed, self.clock.sub(self._timed, text))
 
     def _timed(self, match: re.Match[str]) -> str:
-        hour, minute, second = (
-            int(figures) if figures else None for figures in (*match.groups(), "")[:3]
-        )
+        hour, minute, second = (int(figures) if figures else None for figures in (*match.groups(), "")[:3])
         if (hour or 0) > 24 or (minute or 0) > 59 or (second or 0) > 59:
             return match[0]
         before, after = match.string[: match.start()], match.string[match.end() :]
@@ -94,6 +90,4 @@ class ClockRules(NumberRules):
         return self.minute_form.format(zero + self.cardinal(minute, self.minute_gender))
 
 
-_TIME = re.compile(
-    r"(?<![\d:.,])([0-9]{1,2}):([0-5][0-9])(?::([0-9]{2}))?(?![\d:])(?:\s?h(?:rs?)?\b)?"
-)
+_TIME = re.compile(r"(?<![\d:.,])([0-9]{1,2}):([0-5][0-9])(?::([0-9]{2}))?(?![\d:])(?:\s?h(?:rs?)?\b)?")

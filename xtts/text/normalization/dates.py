@@ -145,12 +145,9 @@ class DateRules(NumberRules):
     @cached_property
     def read_named_dates(self) -> Step:
         """Reads dates with the name of the month: 5 March 2024."""
-        month_numbers = {
-            name.casefold(): str(month) for month, name in enumerate(self.months, start=1)
-        }
+        month_numbers = {name.casefold(): str(month) for month, name in enumerate(self.months, start=1)}
         pattern = re.compile(
-            rf"(?<![\w.,])([0-9]{{1,2}}){self.day_mark}({alternatives(self.months)})(?!\w)"
-            + self.year_mark,
+            rf"(?<![\w.,])([0-9]{{1,2}}){self.day_mark}({alternatives(self.months)})(?!\w)" + self.year_mark,
             re.IGNORECASE,
         )
         return lambda text: pattern.sub(
@@ -163,12 +160,9 @@ class DateRules(NumberRules):
         )
 
 
-_ISO_DATE = re.compile(
-    r"(?<![\w.-])([12][0-9]{3})[-/]([0-9]{1,2})[-/]([0-9]{1,2})(?![\d-])", re.ASCII
-)
+_ISO_DATE = re.compile(r"(?<![\w.-])([12][0-9]{3})[-/]([0-9]{1,2})[-/]([0-9]{1,2})(?![\d-])", re.ASCII)
 _FIGURES_DATE = re.compile(
-    r"(?<![\w.,/-])([0-9]{1,2})(?:([/-])|\.\s?)([0-9]{1,2})(?(2)[/-]|\.\s?)([12][0-9]{3})(?![\d/-])",
-    re.ASCII,
+    r"(?<![\w.,/-])([0-9]{1,2})(?:([/-])|\.\s?)([0-9]{1,2})(?(2)[/-]|\.\s?)([12][0-9]{3})(?![\d/-])", re.ASCII
 )
 # A month's short names are separated by `/`; `-` has none. With `*` they are also words or numbers
 # ("set", "mar", "dez"), so that only a full stop, a year or a dash makes them months.
@@ -180,8 +174,7 @@ _SHORT_MONTHS = {
     "es": "ene feb/febr mar* abr may jun jul ago*/agto sep/sept/set* oct nov dic",
     "pt": "jan fev mar* abr mai* jun jul ago* set* out* nov dez*",
     "it": "gen/genn feb/febbr mar* apr mag/magg giu lug/lugl ago* set*/sett ott nov dic",
-    "pl": "sty/stycz lut mar* kwi/kwiec - cze/czerw lip sie*/sierp wrz/wrześ paź/paźdz lis*/listop "
-    "gru/grudz",
+    "pl": "sty/stycz lut mar* kwi/kwiec - cze/czerw lip sie*/sierp wrz/wrześ paź/paźdz lis*/listop gru/grudz",
     "cs": "led* úno bře dub* kvě čvn čvc srp zář říj lis* pro*",
     "ru": "янв фев/февр мар* апр - июн июл авг сен*/сент окт ноя/нояб дек",
     "hu": "jan feb/febr márc ápr máj jún júl aug szept/szep okt nov dec",

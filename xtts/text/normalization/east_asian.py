@@ -26,9 +26,7 @@ class EastAsianRules(LanguageRules):
     def read_fractions(self) -> Step:
         """3/4, the denominator first."""
         others = super().read_fractions
-        return lambda text: _FRACTION.sub(
-            lambda m: self.part_words(int(m[1]), int(m[2])), others(text)
-        )
+        return lambda text: _FRACTION.sub(lambda m: self.part_words(int(m[1]), int(m[2])), others(text))
 
     def part_words(self, top: int, bottom: int) -> str:
         """四分の三."""
@@ -37,12 +35,8 @@ class EastAsianRules(LanguageRules):
     @cached_property
     def read_years(self) -> Step:
         """1999年."""
-        pattern = re.compile(
-            rf"(?<![0-9.,])([12][0-9]{{3}})\s?(?={self.year_sign}(?!{self._spans}))"
-        )
-        years = re.compile(
-            rf"(?<![0-9.,])([12][0-9]{{3}})\s?[-–—~]\s?([12][0-9]{{3}})(?={self.year_sign})"
-        )
+        pattern = re.compile(rf"(?<![0-9.,])([12][0-9]{{3}})\s?(?={self.year_sign}(?!{self._spans}))")
+        years = re.compile(rf"(?<![0-9.,])([12][0-9]{{3}})\s?[-–—~]\s?([12][0-9]{{3}})(?={self.year_sign})")
         return lambda text: pattern.sub(
             lambda m: self.year(int(m[1])),
             years.sub(lambda m: f"{self.year(int(m[1]))}{self.to}{self.year(int(m[2]))}", text),
@@ -53,9 +47,7 @@ class EastAsianRules(LanguageRules):
 
 
 # The space between two numbers, which would be one without it.
-_TWO_NUMBERS = re.compile(
-    "(?<=[〇零一二三四五六七八九十百千万億亿兆]) (?=[〇零一二两三四五六七八九十百千])"
-)
+_TWO_NUMBERS = re.compile("(?<=[〇零一二三四五六七八九十百千万億亿兆]) (?=[〇零一二两三四五六七八九十百千])")
 # 9:00〜17:00
 _WAVE = re.compile(r"(?<=[0-9%])\s?[~〜～]\s?(?=[$€£¥￥₩]?[0-9])")
 _FRACTION = re.compile(r"(?<![\w./])([0-9]{1,3})/([1-9][0-9]{0,2})(?![\d/])", re.ASCII)
@@ -105,9 +97,7 @@ class ChineseRules(EastAsianRules):
         return spoken
 
 
-_TWO = re.compile(
-    r"(?<![0-9.,第第/-])2(?=[个只本张位名件条杯块斤天年岁]|小时|分钟|公里|公斤|千克|米|元)"
-)
+_TWO = re.compile(r"(?<![0-9.,第第/-])2(?=[个只本张位名件条杯块斤天年岁]|小时|分钟|公里|公斤|千克|米|元)")
 
 
 class JapaneseRules(EastAsianRules):
@@ -152,8 +142,7 @@ class KoreanRules(EastAsianRules):
         kW = 킬로와트, GB = 기가바이트, MB = 메가바이트""")
     _MONTHS = {6: "유", 10: "시"}
     _COUNTERS = (
-        "개월|개|명|살|시간|시|마리|잔|병|권|장|대|번째|번|켤레|송이|그루|사람|가지|벌|채|척|"
-        "자루|곳|달"
+        "개월|개|명|살|시간|시|마리|잔|병|권|장|대|번째|번|켤레|송이|그루|사람|가지|벌|채|척|자루|곳|달"
     )
 
     def native(self, number: int) -> str:

@@ -19,16 +19,12 @@ class EnglishRules(LanguageRules):
     ordinals = {"m": "ordinal-verbose"}
     group = ","
     point, minus, to = "point", "minus", "to"
-    date_words = (
-        "on|mon|tues|wednes|thurs|fri|satur|sunday|monday|tuesday|wednesday|thursday|friday"
-    )
+    date_words = "on|mon|tues|wednes|thurs|fri|satur|sunday|monday|tuesday|wednesday|thursday|friday"
     month_first, date_forms = True, ("{month} {day}", "{month} {day}, {year}")
     fraction_digits = True
     zero_minute, second_form = "oh ", " and {} seconds"
     # 21st
-    ordinal_mark = re.compile(
-        r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})*|[0-9]{1,9})(?:st|nd|rd|th)\b", re.I
-    )
+    ordinal_mark = re.compile(r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})*|[0-9]{1,9})(?:st|nd|rd|th)\b", re.I)
     calling = "call|phone|tel|telephone|fax|dial|ring|mobile|cell"
     months = words("""January February March April May June July August September October November
         December""")
@@ -148,13 +144,9 @@ class EnglishRules(LanguageRules):
         """March 5th, 2024; 5 March 2024; March 3-5."""
         names, year = "|".join(self.months), r"(?:,?\s([0-9]{4})(?![\w.,]?\d))?"
         day = r"([0-9]{1,2})(?:st|nd|rd|th)?"
-        since = re.compile(
-            rf"(\b(?:{names})\s[0-9]{{1,2}})\s?[–—-]\s?([0-9]{{1,2}})(?![\w:/-]){year}"
-        )
+        since = re.compile(rf"(\b(?:{names})\s[0-9]{{1,2}})\s?[–—-]\s?([0-9]{{1,2}})(?![\w:/-]){year}")
         american = re.compile(rf"\b({names})\s{day}(?![\w.,:]?\d){year}")
-        british = re.compile(
-            rf"(?<![\w.,])(?:the\s)?{day}\s(?:of\s)?({names})\b{year}", re.IGNORECASE
-        )
+        british = re.compile(rf"(?<![\w.,])(?:the\s)?{day}\s(?:of\s)?({names})\b{year}", re.IGNORECASE)
 
         def dated(day: str, year: str | None, form: str) -> str:
             words = form.format(self.day(int(day)))
@@ -166,10 +158,7 @@ class EnglishRules(LanguageRules):
                 lambda m: dated(m[2], m[3], f"{m[1]} {{}}") if 1 <= int(m[2]) <= 31 else m[0], text
             )
             return british.sub(
-                lambda m: (
-                    dated(m[1], m[3], f"the {{}} of {m[2]}") if 1 <= int(m[1]) <= 31 else m[0]
-                ),
-                text,
+                lambda m: dated(m[1], m[3], f"the {{}} of {m[2]}") if 1 <= int(m[1]) <= 31 else m[0], text
             )
 
         return step
@@ -188,9 +177,7 @@ class EnglishRules(LanguageRules):
     @cached_property
     def read_times(self) -> Step:
         """3:05 pm, 7 a.m., 14:30."""
-        half = re.compile(
-            r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\s?([ap])\.?m\b(\.?)", re.IGNORECASE
-        )
+        half = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\s?([ap])\.?m\b(\.?)", re.IGNORECASE)
         plain = super().read_times
 
         def spoken(match: re.Match[str]) -> str:
@@ -228,9 +215,7 @@ class EnglishRules(LanguageRules):
         """Reads four digits after a word that precedes a year."""
         text = _DECADE.sub(self._decade, text)
         text = _THE_YEAR.sub(lambda m: self.year(int(m[0])), text)
-        text = _ENGLISH_YEARS.sub(
-            lambda m: f"{m[1]}{self.year(int(m[2]))} to {self.year(int(m[3]))}", text
-        )
+        text = _ENGLISH_YEARS.sub(lambda m: f"{m[1]}{self.year(int(m[2]))} to {self.year(int(m[3]))}", text)
         return _ENGLISH_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
 
     def letter(self, character: str) -> str:
@@ -281,10 +266,8 @@ _BEFORE_A_YEAR = (
     r"june|july|august|september|october|november|december"
 )
 _ENGLISH_YEAR = re.compile(
-    rf"(\b(?:{_BEFORE_A_YEAR}),?\s\(?)((?:1[0-9]|20)[0-9]{{2}})(?![\w%°$€£]|[.,:/-]\d|\s?[–-]\s?\d)",
-    re.I,
+    rf"(\b(?:{_BEFORE_A_YEAR}),?\s\(?)((?:1[0-9]|20)[0-9]{{2}})(?![\w%°$€£]|[.,:/-]\d|\s?[–-]\s?\d)", re.I
 )
 _ENGLISH_YEARS = re.compile(
-    r"(\b(?:from|years?|between)\s)((?:1[1-9]|20)[0-9]{2})\s?[–-]\s?((?:1[1-9]|20)[0-9]{2})(?!\w)",
-    re.I,
+    r"(\b(?:from|years?|between)\s)((?:1[1-9]|20)[0-9]{2})\s?[–-]\s?((?:1[1-9]|20)[0-9]{2})(?!\w)", re.I
 )

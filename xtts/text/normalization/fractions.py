@@ -159,9 +159,7 @@ class FractionRules(UnitRules, DateRules):
 
     def ratio(self, first: str, second: str) -> str:
         """The two numbers of a ratio or a score with the word between them."""
-        return (
-            f"{first} {RATIO[self.code]} {second}" if self.code in RATIO else first + APART + second
-        )
+        return f"{first} {RATIO[self.code]} {second}" if self.code in RATIO else first + APART + second
 
     def _paired(self, match: re.Match[str]) -> str:
         first, second = match.groups()
@@ -220,8 +218,7 @@ _BAR = re.compile(r"(?<=[0-9])/(?=[0-9])")
 _PAIR = re.compile(r"(?<![\w.,:/-])([1-9][0-9]{0,4})/([1-9][0-9]{0,4})(?![\w/-]|[.,:]\d)", re.ASCII)
 _RATIO = re.compile(r"(?<![\d:.,])([0-9]{1,3}):([0-9]{1,3})(?![\d:]|[.,]\d)")
 _PRESSURE = re.compile(
-    r"(?:pressure|\bbp|blutdruck|tension|presión|pressione|pressão|bloeddruk|ciśnienie)\b[^.!?\d]*$",
-    re.I,
+    r"(?:pressure|\bbp|blutdruck|tension|presión|pressione|pressão|bloeddruk|ciśnienie)\b[^.!?\d]*$", re.I
 )
 # Words that number what follows: "page 1/5" is the first of five.
 _NUMBERED = (

@@ -19,8 +19,7 @@ _CLOCKS = re.compile(
 def _year_after(before: str) -> re.Pattern[str]:
     """The pattern of a year after one of these words."""
     return re.compile(
-        rf"(\b(?:{before})\s)(1[1-9][0-9]{{2}}|20[0-9]{{2}})(?![\w%°€$£]|[.,:/-]\d|\s?[€%°])",
-        re.IGNORECASE,
+        rf"(\b(?:{before})\s)(1[1-9][0-9]{{2}}|20[0-9]{{2}})(?![\w%°€$£]|[.,:/-]\d|\s?[€%°])", re.IGNORECASE
     )
 
 
@@ -31,12 +30,7 @@ class GermanRules(LanguageRules):
     code = "de"
     spaced_groups = LONG_GROUPS
     # Eins, if nothing is counted.
-    cardinals = {
-        "": "numbering",
-        "m": "cardinal-masculine",
-        "f": "cardinal-feminine",
-        "n": "cardinal-neuter",
-    }
+    cardinals = {"": "numbering", "m": "cardinal-masculine", "f": "cardinal-feminine", "n": "cardinal-neuter"}
     point, minus, to = "Komma", "minus", "bis"
     year_marks = (
         _year_after(
@@ -60,9 +54,7 @@ class GermanRules(LanguageRules):
     percent = Noun.of("Prozent")
     scales = ("Tausend", "Million", "Millionen", "Milliarde", "Milliarden")
     thousands = ("tausend",)
-    scale_marks = marks(
-        "Tsd. Tsd tsd. = 3, Mio. Mio mio. Mill. = 6, Mrd. Mrd mrd. Mia. = 9, Bio. Bio = 12"
-    )
+    scale_marks = marks("Tsd. Tsd tsd. = 3, Mio. Mio mio. Mill. = 6, Mrd. Mrd mrd. Mia. = 9, Bio. Bio = 12")
     money_marks = marks("T = 3")
     scale_nouns = scale_words("Million/-en f, Milliarde/-n f, Billion/-en f")
     denominators = "Drittel Fünftel Sechstel Siebtel Achtel Neuntel Zehntel"
@@ -120,9 +112,7 @@ class GermanRules(LanguageRules):
         if not 1 <= int(match[1]) <= 31:
             return match[0]
         # The ending follows the article before the first day.
-        first, last = (
-            self.day(int(figures), match.string[: match.start()]) for figures in match.groups()
-        )
+        first, last = (self.day(int(figures), match.string[: match.start()]) for figures in match.groups())
         return f"{first} {self.to} {last}"
 
     def _both_days(self, match: re.Match[str]) -> str:
@@ -161,9 +151,7 @@ _GERMAN_ORDINAL = re.compile(
     r"(?<=zum )|(?<=zur )|(?<=beim )|(?<=jede )|(?<=jeden )|(?<=jedem ))([0-9]{1,3})\.(?=\s\w)"
 )
 # am 3. und 4. Mai, der 1., 2. und 3. Platz
-_GERMAN_BOTH = re.compile(
-    r"(?<![\w.,])([0-9]{1,3})\.\s(und|oder|bis)\s([0-9]{1,3})\.(?=\s[A-ZÄÖÜ])"
-)
+_GERMAN_BOTH = re.compile(r"(?<![\w.,])([0-9]{1,3})\.\s(und|oder|bis)\s([0-9]{1,3})\.(?=\s[A-ZÄÖÜ])")
 _GERMAN_DAY = re.compile(
     r"(?<![\w.,-])([0-9]{1,2})\.\s?([0-9]{1,2})\.(?!\s?[0-9]{4}|[0-9])(?![^\W\d_])", re.ASCII
 )

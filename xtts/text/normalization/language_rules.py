@@ -126,9 +126,7 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules):
         names = sorted(self.abbreviations, key=len, reverse=True)
         any_name = "|".join(map(self._abbreviation, names)) or "(?!)"
         pattern = re.compile(rf"(?<![\w.])(?:{any_name})")
-        expansions = {
-            folded_sign(name.rstrip("#")): words for name, words in self.abbreviations.items()
-        }
+        expansions = {folded_sign(name.rstrip("#")): words for name, words in self.abbreviations.items()}
 
         def spoken(match: re.Match[str]) -> str:
             return expansions[folded_sign(match[0])] + self.stop(match)
@@ -234,9 +232,7 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules):
         before, after = match.string[: match.start()], match.string[match.end() :]
         spoken = self.amount_words(match[0], self.gender_before(match[0], after))
         # Another language's "5th", or "mp3": a space separates the word from the number.
-        left, right = (
-            " " * (self.spaced and neighbour.isalnum()) for neighbour in (before[-1:], after[:1])
-        )
+        left, right = (" " * (self.spaced and neighbour.isalnum()) for neighbour in (before[-1:], after[:1]))
         return left + spoken + right
 
     def gender_before(self, amount: str, after: str) -> str:

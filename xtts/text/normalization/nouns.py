@@ -75,9 +75,7 @@ def _powers(units: Mapping[str, Noun]) -> dict[str, Noun]:
     """Areas and volumes of the other lengths, named as that of the metre is: Quadratmeter,
     Quadratzentimeter."""
     powers = dict[str, Noun]()
-    for metre, power, prefix in itertools.product(
-        "mм", "²³", ("k", "d", "c", "m", "к", "д", "с", "м")
-    ):
+    for metre, power, prefix in itertools.product("mм", "²³", ("k", "d", "c", "m", "к", "д", "с", "м")):
         length, whole = units.get(prefix + metre), units.get(metre + power)
         if length is None or whole is None:
             continue

@@ -17,10 +17,7 @@ _RAISED_SIGNS, _LOWERED_SIGNS = "\u207a\u207b", "\u208a\u208b"
 # Ideographs for numbers, which Chinese and Japanese read unchanged.
 _IDEOGRAPHS = "\u3007\u3021\u3022\u3023\u3024\u3025\u3026\u3027\u3028\u3029\u3038\u3039\u303a"
 # The Arabic decimal separator and the separator of thousands.
-_ARABIC_POINT, _ARABIC_GROUP = (
-    re.compile(r"(?<=\d)\u066b(?=\d)"),
-    re.compile(r"(?<=\d)\u066c(?=\d)"),
-)
+_ARABIC_POINT, _ARABIC_GROUP = (re.compile(r"(?<=\d)\u066b(?=\d)"), re.compile(r"(?<=\d)\u066c(?=\d)"))
 _ASCII = {
     "\u2212": "-",
     "\uff0d": "-",
@@ -124,9 +121,7 @@ _NUMBERED = re.compile(
     re.I,
 )
 # French and Dutch: XIXe siècle, IIe eeuw.
-_ORDINAL = re.compile(
-    r"(?<![\w'’])(?=[IVX])(X{0,3}(?:IX|IV|V?I{0,3}))(e|ème|er|re|ère|ᵉ)(?![\w'’])"
-)
+_ORDINAL = re.compile(r"(?<![\w'’])(?=[IVX])(X{0,3}(?:IX|IV|V?I{0,3}))(e|ème|er|re|ère|ᵉ)(?![\w'’])")
 _ORDINALS = ("fr", "nl")
 ROMAN = re.compile("[IVX]")
 _VALUES = {"I": 1, "V": 5, "X": 10}
@@ -146,6 +141,4 @@ def roman_in_figures(text: str, language: str) -> str:
 def roman_value(numeral: str) -> int:
     """The value of a Roman numeral below 40."""
     values = [_VALUES[digit] for digit in numeral]
-    return sum(
-        -one if one < then else one for one, then in zip(values, [*values[1:], 0], strict=True)
-    )
+    return sum(-one if one < then else one for one, then in zip(values, [*values[1:], 0], strict=True))

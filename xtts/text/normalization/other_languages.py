@@ -70,9 +70,7 @@ class HungarianRules(LanguageRules):
     # `read_dates` reads those with the name of the month.
     date_forms, day_mark = ("{month} {day}", "{year} {month} {day}"), "(?!)"
     # Also after symbols: 5 €-t is öt eurót.
-    suffix = re.compile(
-        r"([0-9€$£%]|Ft|kg|km|°C|cm)-((?!j?[áaeé]n?(?!\w))[a-záéíóöőúüű]{1,6})(?!\w)"
-    )
+    suffix = re.compile(r"([0-9€$£%]|Ft|kg|km|°C|cm)-((?!j?[áaeé]n?(?!\w))[a-záéíóöőúüű]{1,6})(?!\w)")
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\.(?=\s[a-záéíóöőúüű])")
     calling = "tel|telefon|hívja|hívj|hívjon|szám|mobil|fax|telefonszám"
     months = words("""január február március április május június július augusztus szeptember
@@ -166,9 +164,7 @@ class HungarianRules(LanguageRules):
 
     def read_ordinals(self, text: str) -> str:
         """2. before a word; 5-7. before a word."""
-        text = _HUNGARIAN_RANGE.sub(
-            lambda m: f"{self.cardinal(int(m[1]))} {self.ordinal(int(m[2]))}", text
-        )
+        text = _HUNGARIAN_RANGE.sub(lambda m: f"{self.cardinal(int(m[1]))} {self.ordinal(int(m[2]))}", text)
         return super().read_ordinals(text)
 
 
@@ -262,9 +258,7 @@ class HindiRules(LanguageRules):
     point, minus, plus, to = "दशमलव", "माइनस", "प्लस", "से"
     fraction_digits, hundred = True, "{} सौ {}"
     # Four digits before में and similar words, or after सन्
-    year_marks = (
-        re.compile(r"((?:सन्\s|साल\s)?)(?<![\w.,])(1[1-9][0-9]{2})(?=\s(?:में|के|से|की|का|तक|ई))"),
-    )
+    year_marks = (re.compile(r"((?:सन्\s|साल\s)?)(?<![\w.,])(1[1-9][0-9]{2})(?=\s(?:में|के|से|की|का|तक|ई))"),)
     # 10:30 बजे
     clock = re.compile(r"(?<![\d:.,])([0-9]{1,2}):([0-9]{2})\sबजे(?!\w)")
     # 2रा, 5वाँ

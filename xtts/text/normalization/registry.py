@@ -37,12 +37,7 @@ NEWEST = SOTAQUE_1
 _CLASSES = {
     "english": {"en": "EnglishRules"},
     "germanic": {"de": "GermanRules", "nl": "DutchRules"},
-    "romance": {
-        "es": "SpanishRules",
-        "fr": "FrenchRules",
-        "it": "ItalianRules",
-        "pt": "PortugueseRules",
-    },
+    "romance": {"es": "SpanishRules", "fr": "FrenchRules", "it": "ItalianRules", "pt": "PortugueseRules"},
     "slavic": {"pl": "PolishRules", "cs": "CzechRules"},
     "russian": {"ru": "RussianRules"},
     "east_asian": {"zh": "ChineseRules", "ja": "JapaneseRules", "ko": "KoreanRules"},

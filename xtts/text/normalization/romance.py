@@ -73,9 +73,7 @@ class IberianRules(RomanceRules):
         words = super().part_before(match, top, bottom)
         if not re.match(r"\spartes?\b", match.string[match.end() :]):
             return words
-        words = re.sub(
-            "^(?:un|um|dois) ", lambda m: _AGREEING[m[0]], words.replace("tercio", "tercero")
-        )
+        words = re.sub("^(?:un|um|dois) ", lambda m: _AGREEING[m[0]], words.replace("tercio", "tercero"))
         return re.sub(r"o(s?)$", r"a\1", words)
 
     def gender_before(self, amount: str, after: str) -> str:
@@ -313,16 +311,7 @@ class PortugueseRules(IberianRules):
     # 2º, 3ª
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\.?(º|ª|°(?!\s?[CF])|(?<=\.)[oa]\b)")
     percent = Noun.of("por cento")
-    scales = (
-        "mil",
-        "milhão",
-        "milhões",
-        "bilhão",
-        "bilhões",
-        "trilhão",
-        "trilhões",
-        "mil milhões",
-    )
+    scales = ("mil", "milhão", "milhões", "bilhão", "bilhões", "trilhão", "trilhões", "mil milhões")
     thousands = ("mil",)
     scale_marks = marks("mi mi. mio = 6, bi bi. = 9, tri tri. = 12")
     scale_nouns = scale_words("milhão/milhões, bilhão/bilhões, trilhão/trilhões")

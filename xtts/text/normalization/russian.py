@@ -80,11 +80,7 @@ class RussianRules(SlavicRules):
         т.# = том, п.# = пункт""")
     fractions = {"½": "половина", "¼": "четверть", "¾": "три четверти"}
     _WHOLE = Noun.of("целая/целых")
-    _PARTS = {
-        1: Noun.of("десятая/десятых"),
-        2: Noun.of("сотая/сотых"),
-        3: Noun.of("тысячная/тысячных"),
-    }
+    _PARTS = {1: Noun.of("десятая/десятых"), 2: Noun.of("сотая/сотых"), 3: Noun.of("тысячная/тысячных")}
 
     def read(self, text: str) -> str:
         """The case of years: в 1990-х гг.; a square and a cubic unit in words: кв. м."""
@@ -126,8 +122,7 @@ class RussianRules(SlavicRules):
         """Reads the code and the first three digits as hundreds, the rest in pairs."""
         plus = "плюс " if text.startswith("+") else ""
         return plus + ", ".join(
-            self.whole(part) if len(part) <= 3 else self.digits(part)
-            for part in re.findall(r"\d+", text)
+            self.whole(part) if len(part) <= 3 else self.digits(part) for part in re.findall(r"\d+", text)
         )
 
     def _ordinal(self, match: re.Match[str]) -> str:

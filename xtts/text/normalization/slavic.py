@@ -229,9 +229,7 @@ class PolishRules(SlavicRules):
 
     def _joined(self, thousands: int) -> str:
         stems = {2: "dwu", 3: "trzy", 4: "cztero"}
-        return stems.get(thousands) or spell(
-            "pl", thousands, "cardinal-masculine-genitive"
-        ).replace(" ", "")
+        return stems.get(thousands) or spell("pl", thousands, "cardinal-masculine-genitive").replace(" ", "")
 
     def declined(self, word: str, gender: str) -> str:
         """A soft stem stays soft before a and ą: trzecia, but druga."""
@@ -243,9 +241,7 @@ class PolishRules(SlavicRules):
         """Czternasta trzydzieści; o dziewiątej."""
         word = re.search(r"(\w+)\s*$", at.before)
         governs = word[1].casefold() if word else ""
-        case = (
-            "f-gen" if governs in ("o", "od", "do", "po", "około", "godziny", "godzinie") else "f"
-        )
+        case = "f-gen" if governs in ("o", "od", "do", "po", "około", "godziny", "godzinie") else "f"
         case = "f-ins" if governs in ("przed", "między") else case
         spoken = self.ordinal(at.hour, case)
         if not at.full_hour:
@@ -258,9 +254,7 @@ class PolishRules(SlavicRules):
         return self.ordinal(int(match[1]), gender)
 
 
-_TAKES_GENITIVE = re.compile(
-    r"(?<!\w)(?:bez|od|do|dla|około|oprócz|poniżej|powyżej|spośród|wśród)\s$", re.I
-)
+_TAKES_GENITIVE = re.compile(r"(?<!\w)(?:bez|od|do|dla|około|oprócz|poniżej|powyżej|spośród|wśród)\s$", re.I)
 _GROSZ = re.compile(r"((?<=zł )[0-9]{1,2}) gr\b\.?")
 
 

@@ -24,9 +24,7 @@ class TelephoneRules(NumberRules):
         again = re.compile(
             rf"({_READ}(?:,|,?\s\w{{1,5}})\s(?:the\s)?)({_SHORT})(?![\w/%-]|[.,:]\d{_COUNTING})"
         )
-        text_code = re.compile(
-            r"(?<!\w)((?:text|sms)\s(?:\w+\s(?:to|at)\s)?)([0-9]{4,6})(?![\w.,]?\d)", re.I
-        )
+        text_code = re.compile(r"(?<!\w)((?:text|sms)\s(?:\w+\s(?:to|at)\s)?)([0-9]{4,6})(?![\w.,]?\d)", re.I)
         emergency = re.compile(rf"(?<![\w.,$€£-])911{_CALLS}")
 
         def read_out(match: re.Match[str]) -> str:
@@ -126,9 +124,7 @@ _PHONE = re.compile(
     r")(?![\d-])(?![.,]\d)",
     re.ASCII,
 )
-_SHORT = (
-    "000|061|062|080|091|10[1-4]|11[0-9]|144|19[0-3]|211|311|411|511|811|911|988|999|116 ?1[0-9]{2}"
-)
+_SHORT = "000|061|062|080|091|10[1-4]|11[0-9]|144|19[0-3]|211|311|411|511|811|911|988|999|116 ?1[0-9]{2}"
 # 1300 555 019, 1800 123 456: numbers that are free to call.
 _FREE = re.compile(r"(?<![\w.,+-])1[38]00 [0-9]{3} [0-9]{3}(?![\d-])(?![.,]\d)")
 _ANY = re.compile(rf"(?<![\w.,-])(?:{_SHORT})(?![\w/%])|(?:[Tt]ext|SMS|sms)\s")

@@ -112,8 +112,7 @@ class CheckedVoice:
             raise self._damaged(name, error) from error
         if count != expected.bytes:
             raise VoiceFileError(
-                f"{self.path}: {name} has {count:,} bytes, but the manifest says "
-                f"{expected.bytes:,}."
+                f"{self.path}: {name} has {count:,} bytes, but the manifest says {expected.bytes:,}."
             )
         if digest.hexdigest() != expected.sha256:
             raise VoiceFileError(
@@ -158,9 +157,7 @@ class CheckedVoice:
             raise self._damaged(name, error) from error
         for one in found:
             if f"{speakers.FOLDER}/{one.file}" not in self.manifest.members:
-                raise VoiceFileError(
-                    f"{self.path}: {name} names {shown(one.file)}, which the file lacks."
-                )
+                raise VoiceFileError(f"{self.path}: {name} names {shown(one.file)}, which the file lacks.")
 
     def _damaged(self, name: str, error: Exception) -> VoiceFileError:
         return VoiceFileError(f"{self.path}: {name} is damaged ({first_line(error)}).")

@@ -23,9 +23,7 @@ _RECORDING = re.compile(r"(samples/[^/\\]+|ref_audio)\.wav", re.IGNORECASE)
 _MANIFEST, _SAMPLES = "manifest.json", 10
 _MOST_MANIFEST_BYTES, _MOST_WAV_BYTES = 1 << 20, 64 << 20
 _MOST_SECONDS = 600.0
-_BROKEN = (
-    zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError,
-)  # fmt: skip
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError)
 
 
 class ForeignVoice(NamedTuple):

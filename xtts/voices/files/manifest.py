@@ -27,9 +27,9 @@ NAME, TENSORS, CARD, CONSENT = "manifest.json", "voice.safetensors", "README.md"
 REFERENCE, PREVIEW = "reference.wav", "preview.wav"
 Kind = Literal["latents", "adapter", "weights"]
 # An SPDX identifier that a model's config.json may name. Every other licence is a LicenseRef.
-_SPDX = frozenset({
-    "Apache-2.0", "BSD-3-Clause", "CC-BY-4.0", "CC-BY-NC-4.0", "CC-BY-SA-4.0", "CC0-1.0", "MIT",
-})  # fmt: skip
+_SPDX = frozenset(
+    {"Apache-2.0", "BSD-3-Clause", "CC-BY-4.0", "CC-BY-NC-4.0", "CC-BY-SA-4.0", "CC0-1.0", "MIT"}
+)
 _CPML_REF = "LicenseRef-CPML-1.0.0"
 
 Short = Annotated[str, StringConstraints(max_length=200)]
@@ -40,12 +40,19 @@ Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 _MB = 1 << 20
 # The largest size of each member. Weights of XTTS-v2 in float32 take 1.9 GB.
 _MOST_BYTES = {
-    CARD: _MB, CONSENT: _MB, REFERENCE: 64 * _MB, PREVIEW: 64 * _MB, PRONUNCIATIONS: _MB,
-    "config.json": _MB, "vocab.json": 16 * _MB,
-}  # fmt: skip
+    CARD: _MB,
+    CONSENT: _MB,
+    REFERENCE: 64 * _MB,
+    PREVIEW: 64 * _MB,
+    PRONUNCIATIONS: _MB,
+    "config.json": _MB,
+    "vocab.json": 16 * _MB,
+}
 _MOST_TENSOR_BYTES: Mapping[Kind, int] = {
-    "latents": 512 * _MB, "adapter": 2_048 * _MB, "weights": 8_192 * _MB,
-}  # fmt: skip
+    "latents": 512 * _MB,
+    "adapter": 2_048 * _MB,
+    "weights": 8_192 * _MB,
+}
 MOST_MANIFEST_BYTES, MOST_MEMBERS = _MB, 256
 _SPEAKERS = re.compile(
     rf"{speakers.FOLDER}/({re.escape(speakers.FILE)}|[1-9]\d?\.wav"
@@ -132,11 +139,16 @@ class Manifest:
     def metadata(self) -> dict[str, str]:
         """The strings in the header of voice.safetensors, which say what it is on its own."""
         return {
-            "format": f"sotaque {self.format}", "kind": self.kind,
-            "base_model": self.base.name, "base_sha256": self.base.sha256,
-            "language": ",".join(self.languages), "sample_rate": str(self.sample_rate),
-            "license": self.licence, "dataset_sha256": self.data_sha256, "created": self.created,
-        }  # fmt: skip
+            "format": f"sotaque {self.format}",
+            "kind": self.kind,
+            "base_model": self.base.name,
+            "base_sha256": self.base.sha256,
+            "language": ",".join(self.languages),
+            "sample_rate": str(self.sample_rate),
+            "license": self.licence,
+            "dataset_sha256": self.data_sha256,
+            "created": self.created,
+        }
 
 
 def is_voice_file(path: Path) -> bool:
@@ -198,9 +210,7 @@ def _check_members(manifest: Manifest, path: Path) -> None:
         if most is None:
             raise VoiceFileError(f"{path} has the member {shown(name)}, which no voice has.")
         if not 0 <= written.bytes <= most:
-            raise VoiceFileError(
-                f"{path}: {name} has {written.bytes:,} bytes; at most {most:,} are allowed."
-            )
+            raise VoiceFileError(f"{path}: {name} has {written.bytes:,} bytes; at most {most:,} are allowed.")
     if missing := _NEEDED[manifest.kind] - manifest.members.keys():
         raise VoiceFileError(f"{path} lacks {min(missing)}, which this voice needs.")
 

@@ -55,9 +55,16 @@ def _front_matter(made: Manifest) -> list[str]:
     spoken = dict.fromkeys(short_code(one) for one in made.languages)
     languages = [f"- {_word(one)}" for one in spoken]
     return [
-        *licence, *base, f"library_name: {library}", "pipeline_tag: text-to-speech", "language:",
-        *languages, "tags:", "- xtts", "- voice-cloning",
-    ]  # fmt: skip
+        *licence,
+        *base,
+        f"library_name: {library}",
+        "pipeline_tag: text-to-speech",
+        "language:",
+        *languages,
+        "tags:",
+        "- xtts",
+        "- voice-cloning",
+    ]
 
 
 def _figures(evaluation: Mapping[str, Any]) -> list[str]:

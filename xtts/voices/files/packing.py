@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
     from xtts.inference.speech import Voice
 
-_KINDS: Mapping[str, Kind] = {
-    "voice": "weights", bundle.ADAPTER: "adapter", bundle.LATENTS: "latents",
-}  # fmt: skip
+_KINDS: Mapping[str, Kind] = {"voice": "weights", bundle.ADAPTER: "adapter", bundle.LATENTS: "latents"}
 
 
 @dataclass(frozen=True)
@@ -82,13 +80,20 @@ def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifes
     config = ModelConfig.read(files.folder)
     licence = header.licence
     manifest = Manifest(
-        format=1, kind=_KINDS[header.kind], name=packing.name, created=header.made_at,
+        format=1,
+        kind=_KINDS[header.kind],
+        name=packing.name,
+        created=header.made_at,
         made_by=commands.version(),
         base=Base(form.short_base(header.base["name"]), header.base["sha256"]),
-        languages=tuple(config.languages), licence=form.spdx_of(licence), licence_text=licence,
-        data_sha256=header.data_sha256, epoch=header.epoch,
-        evaluation=dict(packing.evaluation), preview=preview,
-    )  # fmt: skip
+        languages=tuple(config.languages),
+        licence=form.spdx_of(licence),
+        licence_text=licence,
+        data_sha256=header.data_sha256,
+        epoch=header.epoch,
+        evaluation=dict(packing.evaluation),
+        preview=preview,
+    )
     members: dict[str, Path | bytes] = {
         form.CARD: model_card.card(manifest, packing.consent).encode(),
         form.PREVIEW: encoding.whole("wav", encoding.pcm16(waveform), Mark(packing.name)),

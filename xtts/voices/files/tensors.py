@@ -22,9 +22,20 @@ _WEIGHTS = ("gpt.", "hifigan_decoder.")
 _LORA = (".lora_A.weight", ".lora_B.weight")
 _MOST_HEADER_BYTES = 16 << 20
 _BITS = {
-    "BOOL": 8, "U8": 8, "I8": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32,
-    "F32": 32, "I64": 64, "U64": 64, "F64": 64,
-}  # fmt: skip
+    "BOOL": 8,
+    "U8": 8,
+    "I8": 8,
+    "I16": 16,
+    "U16": 16,
+    "F16": 16,
+    "BF16": 16,
+    "I32": 32,
+    "U32": 32,
+    "F32": 32,
+    "I64": 64,
+    "U64": 64,
+    "F64": 64,
+}
 _METADATA = "__metadata__"
 
 

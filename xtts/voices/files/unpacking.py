@@ -139,9 +139,7 @@ def _base_for(base: str | Path | None, xtts_v2: Path, *, tos_agreed: bool) -> tu
         folder = Path(base).expanduser()
         require_consent(f"The base {folder}", folder, {}, tos_agreed=tos_agreed)
         if not (folder / "model.pth").is_file():
-            raise BundleError(
-                f"--base {folder} holds no model.pth. Name the folder of a base model."
-            )
+            raise BundleError(f"--base {folder} holds no model.pth. Name the folder of a base model.")
         return str(folder.resolve()), folder
     if tos_agreed and not set(published.missing_files(xtts_v2)) - published.OPTIONAL:
         return "xtts_v2", xtts_v2
@@ -153,12 +151,19 @@ def _write_recording(wav: bytes, to: Path, base_name: str, base: Path) -> str:
     licence = ModelConfig.read(base).licence
     with whole_folder(to, len(wav)) as part:
         files = {form.REFERENCE: replace_file(part / form.REFERENCE, lambda file: file.write(wav))}
-        bundle.write(part, bundle.Bundle(
-            files=files, base={"name": base_name, "sha256": sha256_of(base / "model.pth")},
-            data_sha256="", epoch=0, licence=licence,
-            made_at=datetime.now(UTC).isoformat(timespec="seconds"), speaks_in_coqui=False,
-            kind=bundle.LATENTS,
-        ))  # fmt: skip
+        bundle.write(
+            part,
+            bundle.Bundle(
+                files=files,
+                base={"name": base_name, "sha256": sha256_of(base / "model.pth")},
+                data_sha256="",
+                epoch=0,
+                licence=licence,
+                made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                speaks_in_coqui=False,
+                kind=bundle.LATENTS,
+            ),
+        )
     return licence
 
 
@@ -193,19 +198,22 @@ def _unpack(voice: CheckedVoice, to: Path, base: str) -> None:
     # The tensors are written twice: as they are in the file, then as the model reads them.
     num_bytes = 2 * sum(one.bytes for one in made.members.values())
     with whole_folder(to, num_bytes) as part:
-        files = {
-            name: _copied(voice, name, part / name) for name in made.members if name != form.TENSORS
-        }
+        files = {name: _copied(voice, name, part / name) for name in made.members if name != form.TENSORS}
         files |= _write_tensors(voice, part)
         if made.kind == "weights":
             _check_config(voice, part)
         files.pop(PRONUNCIATIONS, None)  # its owner may change it
         kinds = {"latents": bundle.LATENTS, "adapter": bundle.ADAPTER, "weights": "voice"}
         about = bundle.Bundle(
-            files=files, base={"name": base or made.base.name, "sha256": made.base.sha256},
-            data_sha256=made.data_sha256, epoch=made.epoch, licence=made.licence_text,
-            made_at=made.created, speaks_in_coqui=False, kind=kinds[made.kind],
-        )  # fmt: skip
+            files=files,
+            base={"name": base or made.base.name, "sha256": made.base.sha256},
+            data_sha256=made.data_sha256,
+            epoch=made.epoch,
+            licence=made.licence_text,
+            made_at=made.created,
+            speaks_in_coqui=False,
+            kind=kinds[made.kind],
+        )
         if made.kind == "weights":
             about = replace(about, speaks_in_coqui=ModelConfig.read(part).speaks_in_coqui)
         bundle.write(part, about)
@@ -243,9 +251,7 @@ def _write_tensors(voice: CheckedVoice, part: Path) -> dict[str, Written]:
     return files
 
 
-def _saved(
-    path: Path, content: Mapping[str, Array], metadata: dict[str, str] | None = None
-) -> Written:
+def _saved(path: Path, content: Mapping[str, Array], metadata: dict[str, str] | None = None) -> Written:
     data = save(dict(content), metadata)
     return replace_file(path, lambda file: file.write(data))
 

@@ -25,9 +25,19 @@ def test_the_spine_orders_and_the_contents_name(tmp_path, version):
 
 @pytest.mark.parametrize(
     ("languages", "code"),
-    [(["eng"], "en"), (["ger"], "de"), (["en_US"], "en"), (["English"], "en"), (["pt-BR"], "pt"),
-     (["und", "fra"], "fr"), (["mul", "de"], "de"), (["zxx"], ""), ([], ""), (["haw"], "haw")],
-)  # fmt: skip
+    [
+        (["eng"], "en"),
+        (["ger"], "de"),
+        (["en_US"], "en"),
+        (["English"], "en"),
+        (["pt-BR"], "pt"),
+        (["und", "fra"], "fr"),
+        (["mul", "de"], "de"),
+        (["zxx"], ""),
+        ([], ""),
+        (["haw"], "haw"),
+    ],
+)
 def test_the_language_however_it_is_written(tmp_path, languages, code):
     documents = {"a.xhtml": chapter(1)}
     path = write_epub(tmp_path / "b.epub", documents, [], languages=languages)
@@ -80,9 +90,7 @@ def nested(levels: int) -> str:
 @pytest.mark.parametrize(("levels", "first"), [(190, "Line 0"), (100_000, "Chapter 0")])
 def test_contents_deep_in_one_another_are_read_or_noted(tmp_path, levels, first):
     documents = {f"c{n}.xhtml": chapter(n) for n in range(3)}
-    path = write_epub(
-        tmp_path / "b.epub", documents, None, version=2, others={"OPS/toc.ncx": nested(levels)}
-    )
+    path = write_epub(tmp_path / "b.epub", documents, None, version=2, others={"OPS/toc.ncx": nested(levels)})
     book = read_book(path)
     assert [one.title for one in book.chapters] == [first, "Chapter 1", first.replace("0", "2")]
     assert all("more than 200 levels of nesting" in note for note in book.notes)
@@ -107,10 +115,13 @@ def test_what_a_reader_would_not_say(tmp_path):
     assert [one.left_out for one in book.chapters] == ["cover", "copyright", ""]
     (read,) = book.read_aloud
     assert [(one.kind.value, one.text) for one in read.paragraphs] == [
-        ("heading", "One"), ("text", "He left early today at x² page 4."),
-        ("table", "Year, Ships"), ("table", "1901, Twelve."), ("text", "soft kanji"),
+        ("heading", "One"),
+        ("text", "He left early today at x² page 4."),
+        ("table", "Year, Ships"),
+        ("table", "1901, Twelve."),
+        ("text", "soft kanji"),
         ("footnote", "1. A note."),
-    ]  # fmt: skip
+    ]
 
 
 def test_more_chapters_than_a_book_has_are_refused_within_seconds(tmp_path):
@@ -125,9 +136,7 @@ def test_more_chapters_than_a_book_has_are_refused_within_seconds(tmp_path):
 def test_long_titles_authors_and_notes_are_cut(tmp_path):
     documents = {"a.xhtml": chapter(1)}
     lines = [("t" * 100_000, "a.xhtml")]
-    path = write_epub(
-        tmp_path / "b.epub", documents, lines, title="b" * 100_000, author="w" * 100_000
-    )
+    path = write_epub(tmp_path / "b.epub", documents, lines, title="b" * 100_000, author="w" * 100_000)
     book = read_book(path)
     (kept,) = book.chapters
     assert (book.title, book.author, kept.title) == ("b" * 200, "w" * 200, "t" * 200)
@@ -152,9 +161,7 @@ def test_utf_16_is_read(tmp_path):
     path = write_epub(tmp_path / "b.epub", {"a.xhtml": chapter(1)}, [])
     with zipfile.ZipFile(path) as old:
         parts = {name: old.read(name) for name in old.namelist()}
-    parts["OPS/a.xhtml"] = (
-        chapter(1, "Ein schöner Tag.").replace("utf-8", "utf-16").encode("utf-16")
-    )
+    parts["OPS/a.xhtml"] = chapter(1, "Ein schöner Tag.").replace("utf-8", "utf-16").encode("utf-16")
     with zipfile.ZipFile(path, "w") as made:
         for name, content in parts.items():
             made.writestr(name, content)
@@ -245,9 +252,7 @@ def test_other_files_are_refused_with_a_sentence(tmp_path):
     )
     with zipfile.ZipFile(tmp_path / "p.epub", "w") as made:
         made.writestr("META-INF/container.xml", CONTAINER)
-    assert "META-INF/container.xml names OPS/book.opf, which is missing" in refused(
-        tmp_path / "p.epub"
-    )
+    assert "META-INF/container.xml names OPS/book.opf, which is missing" in refused(tmp_path / "p.epub")
     damaged = write_epub(tmp_path / "d.epub", {"a.xhtml": chapter(1)}, [])
     content = bytearray(damaged.read_bytes())
     at = content.find(b"a.xhtml") + 10
@@ -356,9 +361,14 @@ def nested_nav(parts: dict[str, list[tuple[str, str]]], hrefs: list[str]) -> str
 
 @pytest.mark.parametrize("layout", ["one file", "a file for each part", "without contents"])
 @pytest.mark.parametrize(
-    ("part", "name"), [("Part {}", "Chapter {}"), ("Vol. {}: Road", "{}. A Title"),
-                       ("The Shop {}", "Chapter {}: A Day"), ("Zweites Buch {}", "Kapitel {}")]
-)  # fmt: skip
+    ("part", "name"),
+    [
+        ("Part {}", "Chapter {}"),
+        ("Vol. {}: Road", "{}. A Title"),
+        ("The Shop {}", "Chapter {}: A Day"),
+        ("Zweites Buch {}", "Kapitel {}"),
+    ],
+)
 def test_parts_do_not_swallow_chapters(tmp_path, layout, part, name):
     documents, parts, hrefs = dict[str, str](), dict[str, list[tuple[str, str]]](), list[str]()
     body = ""
@@ -386,13 +396,10 @@ def test_parts_do_not_swallow_chapters(tmp_path, layout, part, name):
 
 
 def test_sections_of_a_chapter_are_no_chapters(tmp_path):
-    body = "".join(
-        f"<h1 id='c{n}'>Chapter {n}</h1><h2 id='s{n}'>Section {n}</h2>{STORY}" for n in (1, 2, 3)
-    )
+    body = "".join(f"<h1 id='c{n}'>Chapter {n}</h1><h2 id='s{n}'>Section {n}</h2>{STORY}" for n in (1, 2, 3))
     parts = {f"Chapter {n}": [(f"Section {n}", f"a.xhtml#s{n}")] for n in (1, 2, 3)}
     nav = nested_nav(parts, [f"a.xhtml#c{n}" for n in (1, 2, 3)])
-    path = write_epub(tmp_path / "b.epub", {"a.xhtml": page(body)}, None,
-                      others={"OPS/nav.xhtml": nav})  # fmt: skip
+    path = write_epub(tmp_path / "b.epub", {"a.xhtml": page(body)}, None, others={"OPS/nav.xhtml": nav})
     assert [one.title for one in read_book(path).chapters] == list(parts)
 
 

@@ -71,10 +71,9 @@ def test_a_text_of_project_gutenberg(tmp_path):
     book = of(tmp_path, "b.txt", GUTENBERG)
     assert (book.title, book.author, book.language) == ("Moby Dick", "Herman Melville", "en")
     assert texts(book) == [
-        ("CHAPTER 1. Loomings.",
-         ["CHAPTER 1. Loomings.", "Call me Ishmael. Some years ago, never mind."]),
+        ("CHAPTER 1. Loomings.", ["CHAPTER 1. Loomings.", "Call me Ishmael. Some years ago, never mind."]),
         ("II.", ["II.", "It is a way I have."]),
-    ]  # fmt: skip
+    ]
 
 
 OLD_GUTENBERG = """The Project Gutenberg EBook of The Adventures
@@ -105,9 +104,7 @@ End of Project Gutenberg's The Adventures of Sherlock, by Him
 def test_an_older_text_of_project_gutenberg(tmp_path):
     for text in (OLD_GUTENBERG, OLD_GUTENBERG.replace("\n", "\r\n")):
         book = of(tmp_path, "b.txt", text)
-        assert (book.title, book.author, book.language) == (
-            "The Adventures of Sherlock", "Him", "de",
-        )  # fmt: skip
+        assert (book.title, book.author, book.language) == ("The Adventures of Sherlock", "Him", "de")
         assert texts(book) == [
             ("Chapter I", ["Chapter I", "To Sherlock she is always the woman.", "A note."])
         ]
@@ -118,17 +115,15 @@ def test_an_older_text_of_project_gutenberg(tmp_path):
     ("text", "title", "chapters"),
     [
         ("The Old House\n\nIt was old.\n", "The Old House", ["The Old House"]),
-        ("The Old House\n\nChapter 1\n\nIt was old.\n", "The Old House",
-         ["The Old House Chapter 1"]),
-        ("Title: The Old House\nAuthor: Her\n\nIt was old.\n", "The Old House",
-         ["The Old House"]),
+        ("The Old House\n\nChapter 1\n\nIt was old.\n", "The Old House", ["The Old House Chapter 1"]),
+        ("Title: The Old House\nAuthor: Her\n\nIt was old.\n", "The Old House", ["The Old House"]),
         # Not titles: a sentence, a chapter, a long line, the only line.
         ("It was old.\n\nAnd it was dark.\n", "my-file", ["my-file"]),
         ("Chapter 1\n\nIt was old.\n", "my-file", ["Chapter 1"]),
         ("It was old and dark " * 5 + "\n\nThe end.\n", "my-file", ["my-file"]),
         ("The Old House\n", "my-file", ["my-file"]),
     ],
-)  # fmt: skip
+)
 def test_the_title_is_that_of_the_text(tmp_path, text, title, chapters):
     book = of(tmp_path, "my-file.txt", text)
     assert (book.title, [one.title for one in book.chapters]) == (title, chapters)
@@ -136,9 +131,7 @@ def test_the_title_is_that_of_the_text(tmp_path, text, title, chapters):
     assert "my-file" not in said and not any("Title:" in one for one in said)
 
 
-@pytest.mark.parametrize(
-    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]
-)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 @pytest.mark.parametrize("name", ["b.txt", "b.md", "b.html"])
 def test_encodings_of_unicode(tmp_path, encoding, name):
     (tmp_path / name).write_bytes("# Eins\n\nEin schöner Tag.\n".encode(encoding))
@@ -146,9 +139,7 @@ def test_encodings_of_unicode(tmp_path, encoding, name):
     assert said[-1].endswith("Ein schöner Tag.")
 
 
-@pytest.mark.parametrize(
-    "declared", ["charset=windows-1252", 'content="text/html; charset=cp1252"']
-)
+@pytest.mark.parametrize("declared", ["charset=windows-1252", 'content="text/html; charset=cp1252"'])
 def test_html_is_read_in_the_encoding_that_it_declares(tmp_path, declared):
     page = f"<!DOCTYPE html>\n<html><head><meta {declared}></head><p>Ein schöner Tag, „sagt“ er."
     (tmp_path / "b.html").write_bytes(page.encode("windows-1252"))
@@ -170,11 +161,20 @@ def test_markdown(tmp_path):
     book = of(tmp_path, "b.md", MARKDOWN)
     assert (book.title, book.author, book.language) == ("Of Ships", "N. Bowditch", "en")
     assert texts(book) == [
-        ("Of Ships First",
-         ["Of Ships", "First", "A fine ship with sails, and two masts.", "one rope", "two ropes",
-          "Year, Ships", "1901, 12"]),
+        (
+            "Of Ships First",
+            [
+                "Of Ships",
+                "First",
+                "A fine ship with sails, and two masts.",
+                "one rope",
+                "two ropes",
+                "Year, Ships",
+                "1901, 12",
+            ],
+        ),
         ("Second", ["Second", "It is said.", "A note."]),
-    ]  # fmt: skip
+    ]
     assert book.chapters[1].paragraphs[-1].kind is Kind.FOOTNOTE
 
 
@@ -207,10 +207,22 @@ def test_more_text_than_a_book_has_is_refused(tmp_path, monkeypatch, name):
 
 @pytest.mark.parametrize(
     "marks",
-    ["<!--", "[", "[^", "![", "![](", "[a](", "<http://", "[Image", "# " + "#" * 49_999 + "x",
-     "# " + " " * 9_999 + "x", " " * 99_999 + "x", "# a\n\n"],
+    [
+        "<!--",
+        "[",
+        "[^",
+        "![",
+        "![](",
+        "[a](",
+        "<http://",
+        "[Image",
+        "# " + "#" * 49_999 + "x",
+        "# " + " " * 9_999 + "x",
+        " " * 99_999 + "x",
+        "# a\n\n",
+    ],
     ids=lambda marks: marks[:8].strip(),
-)  # fmt: skip
+)
 @pytest.mark.parametrize("name", ["b.md", "b.txt"])
 def test_a_mass_of_marks_that_nothing_closes_takes_seconds(tmp_path, name, marks):
     started = time.process_time()
@@ -235,18 +247,7 @@ def test_a_chapter_a_line_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "tags",
-    [
-        "<b>",
-        "<p><b>",
-        "<b></b>",
-        "</x>",
-        "<table><tr><td>",
-        "<",
-        "&#",
-        "a<sup>1</sup>",
-        "1",
-        "<math>a<mi/>",
-    ],
+    ["<b>", "<p><b>", "<b></b>", "</x>", "<table><tr><td>", "<", "&#", "a<sup>1</sup>", "1", "<math>a<mi/>"],
 )
 def test_a_mass_of_tags_takes_seconds(tmp_path, tags):
     started = time.process_time()
@@ -269,9 +270,11 @@ def test_a_text_without_a_title_is_called_as_its_file_was(tmp_path, ending):
     path.write_text("We went along the river.\n\nWe sat.")
     assert read_book(path).title == "book"
     assert read_book(path, "The_Long River.v2.txt").title == "The Long River.v2"
-    path.write_text({".html": "<title>The Ship</title><p>We sat."}.get(
-        ending, "# The Ship\n\nWe sat." if ending == ".md" else "The Ship\n\nWe sat."
-    ))  # fmt: skip
+    path.write_text(
+        {".html": "<title>The Ship</title><p>We sat."}.get(
+            ending, "# The Ship\n\nWe sat." if ending == ".md" else "The Ship\n\nWe sat."
+        )
+    )
     assert read_book(path, "Other.txt").title == "The Ship"
 
 
@@ -297,11 +300,13 @@ STORY = "The story goes on for a while, and then it rests."
 @pytest.mark.parametrize(
     ("above", "part", "name"),
     [
-        ("", "PART {}: THE SHOP", "CHAPTER {} — Victory"), ("The Book", "Part {}", "Chapter {}"),
-        ("", "The Shop {}", "Chapter {}"), ("", "Volume {}", "{}. A day"), ("", "Band {}",
-        "Kapitel {}"),
+        ("", "PART {}: THE SHOP", "CHAPTER {} — Victory"),
+        ("The Book", "Part {}", "Chapter {}"),
+        ("", "The Shop {}", "Chapter {}"),
+        ("", "Volume {}", "{}. A day"),
+        ("", "Band {}", "Kapitel {}"),
     ],
-)  # fmt: skip
+)
 def test_parts_do_not_swallow_chapters(tmp_path, ending, above, part, name):
     headings = [(1, above)] if above else []
     for number in (1, 2):
@@ -326,22 +331,16 @@ def test_parts_do_not_swallow_chapters(tmp_path, ending, above, part, name):
 def test_sections_of_chapters_are_no_chapters(tmp_path):
     path = tmp_path / "a.md"
     path.write_text(
-        "".join(
-            f"# Chapter {n}\n\n## A day\n\n{STORY}\n\n## A night\n\n{STORY}\n\n" for n in (1, 2)
-        )
+        "".join(f"# Chapter {n}\n\n## A day\n\n{STORY}\n\n## A night\n\n{STORY}\n\n" for n in (1, 2))
     )
     assert [one.title for one in read_book(path).chapters] == ["Chapter 1", "Chapter 2"]
 
 
 def test_words_divided_at_the_ends_of_lines(tmp_path):
     path = tmp_path / "a.txt"
-    path.write_text(
-        "It was a nega-\ntive and a well-\nknown thing, from 1914-\n1918.³\n\nThe end-\n\nof it."
-    )
+    path.write_text("It was a nega-\ntive and a well-\nknown thing, from 1914-\n1918.³\n\nThe end-\n\nof it.")
     texts = [one.text for part in read_book(path).chapters for one in part.paragraphs]
-    assert texts == [
-        "It was a negative and a well-known thing, from 1914-1918.", "The end-", "of it.",
-    ]  # fmt: skip
+    assert texts == ["It was a negative and a well-known thing, from 1914-1918.", "The end-", "of it."]
 
 
 def test_a_title_below_the_number_of_its_chapter_and_that_of_a_part(tmp_path):
@@ -352,6 +351,7 @@ def test_a_title_below_the_number_of_its_chapter_and_that_of_a_part(tmp_path):
     )
     titles = [one.title for one in read_book(path).chapters]
     assert titles == [
-        "THE LONG ROAD PART ONE THE HOUSE CHAPTER I", "CHAPTER II. The Sea",
+        "THE LONG ROAD PART ONE THE HOUSE CHAPTER I",
+        "CHAPTER II. The Sea",
         "PART TWO CHAPTER III. The End",
-    ]  # fmt: skip
+    ]

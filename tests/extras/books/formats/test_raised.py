@@ -27,15 +27,19 @@ def text_of(body: str) -> str:
         ("<sup>3</sup>&frasl;<sub>4</sub> of it", "¾ of it"),
         ("<sup>1</sup>/3 of it", "⅓ of it"),
         ("2<sup>5</sup>/<sub>16</sub> inches", "2 5/16 inches"),
-        ("the 1<sup>st</sup>, 4<sup>th</sup>, M<sup>lle</sup>, N<sup>o</sup> 5, 1<sup>er</sup>",
-         "the 1st, 4th, Mlle, No 5, 1er"),
-        ('10<span class="superscript">6</span> and 10<span style="vertical-align: super">9</span>',
-         "10⁶ and 10⁹"),
+        (
+            "the 1<sup>st</sup>, 4<sup>th</sup>, M<sup>lle</sup>, N<sup>o</sup> 5, 1<sup>er</sup>",
+            "the 1st, 4th, Mlle, No 5, 1er",
+        ),
+        (
+            '10<span class="superscript">6</span> and 10<span style="vertical-align: super">9</span>',
+            "10⁶ and 10⁹",
+        ),
         ('H<span class="subscript">2</span>O', "H₂O"),
         ("dated by carbon <sup>14</sup>C", "dated by carbon 14C"),
         ("<table><tr><td>10<sup>6</sup></td><td>m<sup>2</sup></td></tr></table>", "10⁶, m²"),
     ],
-)  # fmt: skip
+)
 def test_superscripts_keep_their_meaning(markup, text):
     body = markup if markup.startswith("<table") else f"<p>{markup}</p>"
     assert text_of(body) == text
@@ -57,7 +61,7 @@ def test_superscripts_keep_their_meaning(markup, text):
         ("5 °C<sup>7</sup>, 50%<sup>8</sup>, CO<sub>2</sub><sup>9</sup>", "5 °C, 50%, CO₂"),
         ("by<sup>2</sup> the<sup>3</sup> I<sup>4</sup> went", "by the I went"),
     ],
-)  # fmt: skip
+)
 def test_numbers_of_notes_are_dropped(markup, text):
     assert text_of(f"<p>{markup}</p>") == text
 
@@ -69,20 +73,23 @@ M = '<math xmlns="http://www.w3.org/1998/Math/MathML">'
     ("formula", "text"),
     [
         (f"{M}<mi>m</mi><mo>=</mo><mn>5</mn></math>", "m = 5"),
-        (f"{M}<mrow><mi>E</mi><mo>=</mo><mi>m</mi><msup><mi>c</mi><mn>2</mn></msup></mrow></math>",
-         "E = m c²"),
-        ("<m:math><m:msup><m:mn>10</m:mn><m:mrow><m:mo>−</m:mo><m:mn>6</m:mn></m:mrow></m:msup>"
-         "</m:math>", "10⁻⁶"),
+        (
+            f"{M}<mrow><mi>E</mi><mo>=</mo><mi>m</mi><msup><mi>c</mi><mn>2</mn></msup></mrow></math>",
+            "E = m c²",
+        ),
+        (
+            "<m:math><m:msup><m:mn>10</m:mn><m:mrow><m:mo>−</m:mo><m:mn>6</m:mn></m:mrow></m:msup></m:math>",
+            "10⁻⁶",
+        ),
         (f"{M}<msub><mi>H</mi><mn>2</mn></msub><mi>O</mi></math>", "H₂ O"),
         (f"{M}<mfrac><mn>1</mn><mn>2</mn></mfrac></math>", "½"),
         (f"{M}<mi>a</mi><mo>≤</mo><msqrt><mn>2</mn></msqrt></math>", "a ≤ √2"),
         (f"{M}<msqrt><mi>x</mi><mo>+</mo><mn>1</mn></msqrt></math>", "√(x + 1)"),
         (f"{M}<mi>f</mi><mo>&#8289;</mo><mo>(</mo><mi>x</mi><mo>)</mo></math>", "f (x)"),
         (f"{M}<semantics><mi>x</mi><annotation>\\frac</annotation></semantics></math>", "x"),
-        ('<math alttext="the sum of all"><munderover><mo>∑</mo></munderover></math>',
-         "the sum of all"),
+        ('<math alttext="the sum of all"><munderover><mo>∑</mo></munderover></math>', "the sum of all"),
     ],
-)  # fmt: skip
+)
 def test_a_simple_formula_is_read(formula, text):
     page = page_of(f"<body><p>The mass {formula} was measured.</p></body>", "a.xhtml")
     assert [one.text for one in page.blocks] == [f"The mass {text} was measured."]
@@ -105,7 +112,10 @@ def test_other_formulas_are_counted():
 
 
 def test_ruby_is_read_only_where_its_base_is_a_picture():
-    assert text_of(
-        "<p>He wrote <ruby>Tokyo<rt>tow kyow</rt></ruby> and <ruby><rb><img alt='' src='g.gif'/>"
-        "</rb><rp>(</rp><rt>ku</rt><rp>)</rp></ruby> down.</p>"
-    ) == "He wrote Tokyo and ku down."  # fmt: skip
+    assert (
+        text_of(
+            "<p>He wrote <ruby>Tokyo<rt>tow kyow</rt></ruby> and <ruby><rb><img alt='' src='g.gif'/>"
+            "</rb><rp>(</rp><rt>ku</rt><rp>)</rp></ruby> down.</p>"
+        )
+        == "He wrote Tokyo and ku down."
+    )

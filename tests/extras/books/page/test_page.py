@@ -111,8 +111,11 @@ def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, w
     assert faults(page, width, 60) == []
     page.click("#book-report summary")
     # The box is level with the title, and each button with the name of its file or sentence.
-    for row, parts in (("#book-chapters .check", "input"), ("#book-files li", "button"),
-                       ("#book-samples li", "button")):  # fmt: skip
+    for row, parts in (
+        ("#book-chapters .check", "input"),
+        ("#book-files li", "button"),
+        ("#book-samples li", "button"),
+    ):
         assert page.evaluate(BESIDE, [row, parts]), row
     if width < 400:
         touched = "button, .check, input:not([type=checkbox]), select"

@@ -63,9 +63,7 @@ class Ears(Listener):
 def told(voice: LoadedVoice, folder: Path, text: str, ears: Ears | None = None, **how: Any):
     """Narrates a book with one sentence; returns the narration and the chosen takes."""
     book = Book("B", "A", "en", [Chapter("One", [Paragraph(text)])])
-    narration = Narration(
-        book, BookVoice(voice, 2), TakeFolder(folder), Settings("en", **how), ears
-    )
+    narration = Narration(book, BookVoice(voice, 2), TakeFolder(folder), Settings("en", **how), ears)
     settled: list[Chosen | None] = []
     lines = [(1, one) for one in narration.sentences(1)]
     narration.speak(iter(lines), lambda _chapter, _sentence, chosen: settled.append(chosen))

@@ -22,7 +22,7 @@ def texts(*paragraphs: str | Paragraph, **wanted) -> list[str]:
         ("What… is it? It is 3.5 m long.", ["What… is it?", "It is 3.5 m long."]),
         ("你好。再见！", ["你好。", "再见！"]),
     ],
-)  # fmt: skip
+)
 def test_sentences_end_where_a_reader_breathes(text, parts):
     assert divided(text) == parts
 
@@ -41,8 +41,11 @@ def test_a_short_sentence_joins_its_neighbour():
 
 
 def test_pauses_follow_the_kind():
-    held = [Paragraph("Chapter One", Kind.HEADING), Paragraph("One is here now, my dear friend. "
-            "Two is here now, my dear friend."), Paragraph("x", Kind.FOOTNOTE)]  # fmt: skip
+    held = [
+        Paragraph("Chapter One", Kind.HEADING),
+        Paragraph("One is here now, my dear friend. Two is here now, my dear friend."),
+        Paragraph("x", Kind.FOOTNOTE),
+    ]
     pauses = [one.pause for one in sentences_of(Chapter("", held), "en")]
     assert pauses == [1.2, 0.2, 0.6]
     assert texts(held[0], held[2], footnotes=True) == ["Chapter One", "x"]

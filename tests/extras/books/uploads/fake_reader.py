@@ -60,20 +60,33 @@ def write(given: argparse.Namespace, others: list[str]) -> None:
     sound.parent.mkdir(parents=True, exist_ok=True)
     sound.write_bytes(WAV)
     said, steps = given.spec.get("pronunciations"), steps_for(False, None)
-    write_json(to.parent / "given.json", {
-        "others": others, "spec": given.spec, "nice": os.getpriority(os.PRIO_PROCESS, 0),
-        "pronunciations": Path(said).read_text() if said else "",
-        "steps": "Steps" if steps is Steps else "Ray",
-    })  # fmt: skip
-    chapter = {"number": 1, "title": "One", "words": len(text.split()), "sentences": 2,
-               "seconds": 4.5}  # fmt: skip
-    write_json(to / "plan.json", {
-        "title": "A Small Book", "author": "A. Writer", "language": "en", "pace": 0.06, "rate": 2.5,
-        "chapters": [chapter, {**chapter, "number": 2, "title": "Two"}],
-        "left_out": [{"title": "Index", "reason": "index"}],
-        "names": [{"word": "Qxyz", "count": 3}], "unreadable": "ש", "notes": ["It is odd."],
-        "samples": [{"key": KEY, "text": "A sentence to hear."}],
-    })  # fmt: skip
+    write_json(
+        to.parent / "given.json",
+        {
+            "others": others,
+            "spec": given.spec,
+            "nice": os.getpriority(os.PRIO_PROCESS, 0),
+            "pronunciations": Path(said).read_text() if said else "",
+            "steps": "Steps" if steps is Steps else "Ray",
+        },
+    )
+    chapter = {"number": 1, "title": "One", "words": len(text.split()), "sentences": 2, "seconds": 4.5}
+    write_json(
+        to / "plan.json",
+        {
+            "title": "A Small Book",
+            "author": "A. Writer",
+            "language": "en",
+            "pace": 0.06,
+            "rate": 2.5,
+            "chapters": [chapter, {**chapter, "number": 2, "title": "Two"}],
+            "left_out": [{"title": "Index", "reason": "index"}],
+            "names": [{"word": "Qxyz", "count": 3}],
+            "unreadable": "ש",
+            "notes": ["It is odd."],
+            "samples": [{"key": KEY, "text": "A sentence to hear."}],
+        },
+    )
     if given.plan:
         return
     for name in given.format.split(","):

@@ -23,9 +23,7 @@ def queue_in(folder: Path) -> BookQueue:
     def reader() -> Reader:
         return Reader({}, ComputeConfig())
 
-    return BookQueue(
-        Books(folder, 1 << 40), lambda _: None, reader, lambda: False, QUEUES["readings"]
-    )
+    return BookQueue(Books(folder, 1 << 40), lambda _: None, reader, lambda: False, QUEUES["readings"])
 
 
 @pytest.fixture
@@ -96,9 +94,7 @@ def test_what_begins_while_it_is_stopped_ends(queued, monkeypatch):
     asyncio.run(stopped())
 
 
-def test_what_another_replica_stops_ends_although_the_folder_was_away_for_a_moment(
-    queued, monkeypatch
-):
+def test_what_another_replica_stops_ends_although_the_folder_was_away_for_a_moment(queued, monkeypatch):
     queue, book = queued
     monkeypatch.setattr("extras.common.work_queue._CHECKS_UNTIL_ROOM", 1)
     away = threading.Event()
@@ -153,9 +149,7 @@ def test_a_stop_at_another_replica_ends_the_child(queued, then, left):
                 (book.folder / "book.json").unlink()
             else:
                 await other.stop(book)
-            if (
-                then == "asked again"
-            ):  # before the child has ended; its second reading ends by itself
+            if then == "asked again":  # before the child has ended; its second reading ends by itself
                 other.ask(book, {}, None)
             assert await child.wait() != 0
             while queue._running is not None or book.job.is_queued:

@@ -20,8 +20,10 @@ def bound(folder: Path, number: int, title: str, said: Sequence[Sentence]) -> Bo
     takes, chosen = TakeFolder(folder), []
     for place, sentence in enumerate(said):
         names = sentence.text.split()
-        words = [(word, 0.05 + STEP_SECONDS * at, 0.05 + STEP_SECONDS * at + HUM_SECONDS)
-                 for at, word in enumerate(names)]  # fmt: skip
+        words = [
+            (word, 0.05 + STEP_SECONDS * at, 0.05 + STEP_SECONDS * at + HUM_SECONDS)
+            for at, word in enumerate(names)
+        ]
         sound = np.zeros(round(RATE * (STEP_SECONDS * len(names) + 0.1)), np.float32)
         for _, begin, end in words:
             span = slice(round(RATE * begin), round(RATE * end))

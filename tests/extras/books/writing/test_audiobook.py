@@ -55,8 +55,12 @@ def test_another_reader_finds_titles_chapters_rate_and_the_whole_cover(tmp_path:
         assert (sound.rate, sound.channels, sound.codec.name) == (RATE, 1, "aac")
         seconds = file.duration / 1e6
     assert [told[name] for name in ("title", "album", "artist", "album_artist", "genre")] == [
-        "A Böok", "A Böok", "A. Writer", "A. Writer", "Audiobook",
-    ]  # fmt: skip
+        "A Böok",
+        "A Böok",
+        "A. Writer",
+        "A. Writer",
+        "Audiobook",
+    ]
     assert [mark["metadata"]["title"] for mark in marks] == ["One", "Two: ü"]
     edges = [float(mark[edge] * mark["time_base"]) for mark in marks for edge in ("start", "end")]
     first, both = chapters[0].seconds, sum(chapter.seconds for chapter in chapters)

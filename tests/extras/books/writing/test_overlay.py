@@ -92,9 +92,9 @@ def test_the_durations_in_the_package_are_those_of_the_clips(parts):
 def test_the_package_lists_every_file_and_each_clip_has_its_text(parts):
     package = ElementTree.fromstring(parts["OPS/book.opf"])
     items = {one.get("href"): one for one in package.iter(f"{OPF}item")}
-    assert {f"OPS/{name}" for name in items} | {
-        "mimetype", "META-INF/container.xml", "OPS/book.opf",
-    } == set(parts)  # fmt: skip
+    assert {f"OPS/{name}" for name in items} | {"mimetype", "META-INF/container.xml", "OPS/book.opf"} == set(
+        parts
+    )
     kinds = {name: mimetypes.guess_type(name)[0] for name in items if not name.endswith("smil")}
     assert {name: items[name].get("media-type") for name in kinds} == kinds
     ids = {one.get("id"): one.get("href") for one in items.values()}
@@ -106,10 +106,7 @@ def test_the_package_lists_every_file_and_each_clip_has_its_text(parts):
         overlay = ids[items[page].get("media-overlay")]
         assert overlay == page.replace("xhtml", "smil")
         texts = [
-            one.get("src")
-            for one in ElementTree.fromstring(parts[f"OPS/{overlay}"]).iter(f"{SMIL}text")
+            one.get("src") for one in ElementTree.fromstring(parts[f"OPS/{overlay}"]).iter(f"{SMIL}text")
         ]
-        spans = ElementTree.fromstring(parts[f"OPS/{page}"]).iter(
-            "{http://www.w3.org/1999/xhtml}span"
-        )
+        spans = ElementTree.fromstring(parts[f"OPS/{page}"]).iter("{http://www.w3.org/1999/xhtml}span")
         assert texts == [f"{page}#{one.get('id')}" for one in spans] and texts

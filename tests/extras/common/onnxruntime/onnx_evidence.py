@@ -19,18 +19,26 @@ _WARNING = (
 
 CPU_ONLY = OnnxSurroundings({"onnxruntime": "1.31.1"}, "onnxruntime", torch_cuda="13.0")
 GPU_BUILD = OnnxSurroundings(
-    {"onnxruntime-gpu": "1.31.1"}, "onnxruntime-gpu", "13.0", "13.0",
-    frozenset({"libonnxruntime_providers_cuda.so"}), frozenset({"nvidia"}), "580.65.06",
+    {"onnxruntime-gpu": "1.31.1"},
+    "onnxruntime-gpu",
+    "13.0",
+    "13.0",
+    frozenset({"libonnxruntime_providers_cuda.so"}),
+    frozenset({"nvidia"}),
+    "580.65.06",
     distribution=("ubuntu", "debian"),
-)  # fmt: skip
+)
 OPENVINO_BUILD = OnnxSurroundings(
-    {"onnxruntime-openvino": "1.24.1"}, "onnxruntime-openvino",
+    {"onnxruntime-openvino": "1.24.1"},
+    "onnxruntime-openvino",
     libraries=frozenset({"libonnxruntime_providers_openvino.so"}),
-)  # fmt: skip
+)
 AMD_BUILD = OnnxSurroundings(
-    {"onnxruntime-migraphx": "1.29.0"}, "onnxruntime-migraphx",
-    libraries=frozenset({"libonnxruntime_providers_migraphx.so"}), gpus=frozenset({"amd"}),
-)  # fmt: skip
+    {"onnxruntime-migraphx": "1.29.0"},
+    "onnxruntime-migraphx",
+    libraries=frozenset({"libonnxruntime_providers_migraphx.so"}),
+    gpus=frozenset({"amd"}),
+)
 
 
 def without(library: str, provider: str = CUDA) -> Trial:
@@ -64,15 +72,31 @@ def working(provider: str, distance: float = 7.6e-6) -> Trial:
     return Trial(provider, True, (provider, CPU), {provider: 2}, distance)
 
 
-NO_SUCH_DEVICE = Trial(OPENVINO, True, (CPU,), {CPU: 2}, 0.0, (
-    "2026-11-21 11:21:45 [E:onnxruntime:Default, provider_bridge_ort.cc:2310 Create] /src/openvino_"
-    "provider_factory.cc:141 ParseDeviceType [ERROR] [OpenVINO] Device GPU is not available\n"
-    "2026-11-21 11:21:45 [W:onnxruntime:Default, onnxruntime_pybind_state.cc:1066 Create] Failed "
-    "to create OpenVINOExecutionProvider."))  # fmt: skip
-UNDEFINED = Trial(CUDA, True, (CPU,), {CPU: 2}, 0.0, (
-    f"{_PLACE}Failed to load library /env/libonnxruntime_providers_cuda.so with error: "
-    "/env/libonnxruntime_providers_cuda.so: undefined symbol: cuTensorMapEncodeTiled\n"
-    f"{_WARNING}"))  # fmt: skip
+NO_SUCH_DEVICE = Trial(
+    OPENVINO,
+    True,
+    (CPU,),
+    {CPU: 2},
+    0.0,
+    (
+        "2026-11-21 11:21:45 [E:onnxruntime:Default, provider_bridge_ort.cc:2310 Create] /src/openvino_"
+        "provider_factory.cc:141 ParseDeviceType [ERROR] [OpenVINO] Device GPU is not available\n"
+        "2026-11-21 11:21:45 [W:onnxruntime:Default, onnxruntime_pybind_state.cc:1066 Create] Failed "
+        "to create OpenVINOExecutionProvider."
+    ),
+)
+UNDEFINED = Trial(
+    CUDA,
+    True,
+    (CPU,),
+    {CPU: 2},
+    0.0,
+    (
+        f"{_PLACE}Failed to load library /env/libonnxruntime_providers_cuda.so with error: "
+        "/env/libonnxruntime_providers_cuda.so: undefined symbol: cuTensorMapEncodeTiled\n"
+        f"{_WARNING}"
+    ),
+)
 MIGRAPHX, OLD_ROCM, DML = ROCM[0], ROCM[1], DIRECTML
 
 

@@ -61,9 +61,14 @@ class Build:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
         environ |= {"PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": ":".join(map(str, self.libraries))}
         return subprocess.run(
-            [str(self.python), *words], env=environ, cwd=self.folder, capture_output=True,
-            text=True, timeout=600, check=False,
-        )  # fmt: skip
+            [str(self.python), *words],
+            env=environ,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
 
     def statuses(self, model: Path, *wishes: str) -> dict[str, dict]:
         done = self.run("-c", ASKING, str(model), *wishes)
@@ -133,13 +138,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         helper.make_node("MatMul", ["middle", "u"], ["last"]),
         helper.make_node("Relu", ["last"], ["y"]),
     ]
-    given, made = (
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [8, 8]) for name in ("x", "y")
-    )
+    given, made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [8, 8]) for name in ("x", "y"))
     draw = np.random.default_rng(0)
-    weights = [
-        from_array(draw.standard_normal((8, 8)).astype(np.float32), name) for name in ("w", "u")
-    ]
+    weights = [from_array(draw.standard_normal((8, 8)).astype(np.float32), name) for name in ("w", "u")]
     graph = helper.make_graph(nodes, "mixed", [given], [made], weights)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     made_model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
@@ -149,14 +150,23 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # For each build and requested provider: the execution provider and the reason code.
-ELSEWHERE = {"rocm": (CPU, "not_in_build"), "directml": (CPU, "wrong_platform"),
-             "openvino": (CPU, "not_in_build"), "cpu": (CPU, "")}  # fmt: skip
+ELSEWHERE = {
+    "rocm": (CPU, "not_in_build"),
+    "directml": (CPU, "wrong_platform"),
+    "openvino": (CPU, "not_in_build"),
+    "cpu": (CPU, ""),
+}
 PAIRS = {
     "gpu": {**ELSEWHERE, "auto": (CPU, "missing_library"), "cuda": (CPU, "missing_library")},
     "two": {**ELSEWHERE, "auto": (CPU, "two_builds"), "cuda": (CPU, "two_builds")},
-    "openvino": {**ELSEWHERE, "auto": (OPENVINO, "heavy_on_cpu"), "cuda": (CPU, "not_in_build"),
-                 "openvino": (OPENVINO, "heavy_on_cpu"), "openvino:GPU": (CPU, "no_gpu")},
-}  # fmt: skip
+    "openvino": {
+        **ELSEWHERE,
+        "auto": (OPENVINO, "heavy_on_cpu"),
+        "cuda": (CPU, "not_in_build"),
+        "openvino": (OPENVINO, "heavy_on_cpu"),
+        "openvino:GPU": (CPU, "no_gpu"),
+    },
+}
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -192,18 +202,33 @@ def test_with_cudas_libraries_the_driver_is_what_is_missing(gpu, model):
 @pytest.mark.skipif(not NVIDIA, reason="torch is here without CUDA's libraries")
 @pytest.mark.parametrize(
     ("code", "version", "reason"),
-    [(0, 12_000, "driver_too_old"), (100, 13_000, "no_gpu"), (2, 13_000, "out_of_memory"),
-     (46, 13_000, "gpu_busy"), (802, 13_000, "driver_broken"), (803, 13_000, "driver_broken"),
-     (804, 13_000, "driver_broken"), (999, 13_000, "driver_broken")],
-)  # fmt: skip
+    [
+        (0, 12_000, "driver_too_old"),
+        (100, 13_000, "no_gpu"),
+        (2, 13_000, "out_of_memory"),
+        (46, 13_000, "gpu_busy"),
+        (802, 13_000, "driver_broken"),
+        (803, 13_000, "driver_broken"),
+        (804, 13_000, "driver_broken"),
+        (999, 13_000, "driver_broken"),
+    ],
+)
 def test_what_a_driver_answers_is_told(code, version, reason, gpu, model, tmp_path):
     assert shutil.which("gcc"), "gcc is missing: apt-get install gcc"
     (tmp_path / "driver.c").write_text(DRIVER % (code, version))
     library = tmp_path / "libcuda.so.1"
     subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", str(library),
-         str(tmp_path / "driver.c")], check=True,
-    )  # fmt: skip
+        [
+            "gcc",
+            "-shared",
+            "-fPIC",
+            "-Wl,-soname,libcuda.so.1",
+            "-o",
+            str(library),
+            str(tmp_path / "driver.c"),
+        ],
+        check=True,
+    )
     told = Build(gpu.folder, (tmp_path, *NVIDIA[0].glob("*/lib"))).cuda(model)
     assert (told["reason_code"], told["execution_provider"]) == (reason, CPU)
     assert "To fix it: " in told["message"]

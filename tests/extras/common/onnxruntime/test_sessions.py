@@ -38,16 +38,19 @@ def looks(machine: OnnxSurroundings, trials: Mapping[str, Trial]) -> Looks:
     [
         (GPU, {"cuda": seen.working(CUDA)}, "cuda", ""),
         (GPU, {"cuda": seen.without("libcudnn.so.9")}, "cpu", "missing_cudnn"),
-        (replace(GPU, libraries=GPU.libraries | seen.OPENVINO_BUILD.libraries),
-         {"cuda": seen.without("libcuda.so.1"), "openvino": seen.working(OPENVINO)},
-         "openvino", ""),
+        (
+            replace(GPU, libraries=GPU.libraries | seen.OPENVINO_BUILD.libraries),
+            {"cuda": seen.without("libcuda.so.1"), "openvino": seen.working(OPENVINO)},
+            "openvino",
+            "",
+        ),
         (HERE, {}, "cpu", "no_gpu"),
         (replace(HERE, gpus=frozenset({"nvidia"})), {}, "cpu", "not_in_build"),
         (replace(TWO, gpus=frozenset({"nvidia"})), {}, "cpu", "two_builds"),
         (replace(HERE, gpus=frozenset({"amd"})), {}, "cpu", "not_in_build"),
         (seen.OPENVINO_BUILD, {"openvino": seen.working(OPENVINO)}, "openvino", ""),
     ],
-)  # fmt: skip
+)
 def test_auto_takes_the_first_that_computes(machine, trials, kind, code):
     got, refusal = choose(ProviderRequest("auto"), looks(machine, trials))
     assert (got.kind, refusal.reason_code if refusal else "") == (kind, code)
@@ -61,9 +64,14 @@ def test_the_cpu_is_taken_without_a_look():
     found = open_session(GRAPH, "cpu", looks=Looks(never, never)).status  # type: ignore[arg-type]
     assert (found.device, found.message, found.cpu_nodes) == ("cpu", "", 2)
     assert found.as_dict().keys() == {
-        "device", "execution_provider", "requested_provider", "message", "reason_code", "cpu_nodes",
+        "device",
+        "execution_provider",
+        "requested_provider",
+        "message",
+        "reason_code",
+        "cpu_nodes",
         "accelerator_nodes",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("wish", WISHES)
@@ -79,7 +87,10 @@ def test_options_reach_onnx_runtime():
     wanted = OnnxSessionOptions(3, True, False, False, False, "ORT_ENABLE_BASIC")
     made = session_options(onnxruntime, wanted)
     assert (made.intra_op_num_threads, made.enable_cpu_mem_arena, made.enable_mem_pattern) == (
-        3, False, False)  # fmt: skip
+        3,
+        False,
+        False,
+    )
     assert made.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     assert made.get_session_config_entry("session.intra_op.allow_spinning") == "1"
     assert made.get_session_config_entry("session.disable_prepacking") == "1"

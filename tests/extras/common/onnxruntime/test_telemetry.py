@@ -14,9 +14,13 @@ CODE = "from extras.common.onnxruntime.sessions import runtime; print(runtime().
 def test_it_leaves_nothing_in_the_users_home(tmp_path):
     pytest.importorskip("onnxruntime")
     done = subprocess.run(
-        [sys.executable, "-c", CODE], env={"HOME": str(tmp_path), "PATH": ""}, cwd=".",
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", CODE],
+        env={"HOME": str(tmp_path), "PATH": ""},
+        cwd=".",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() and list(tmp_path.rglob("*")) == []
 
 

@@ -27,8 +27,12 @@ def test_the_trials_graph_is_a_convolution_and_a_product():
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
     made = helper.make_graph(
-        [helper.make_node("Conv", ["x", "kernel"], ["c"], "convolution", pads=[1, 1, 1, 1]),
-         helper.make_node("MatMul", ["c", "matrix"], ["y"], "matrix_product")], "trial",
+        [
+            helper.make_node("Conv", ["x", "kernel"], ["c"], "convolution", pads=[1, 1, 1, 1]),
+            helper.make_node("MatMul", ["c", "matrix"], ["y"], "matrix_product"),
+        ],
+        "trial",
         [value("x", 1, 4, 8, 8), value("kernel", 4, 4, 3, 3), value("matrix", 8, 8)],
-        [value("y", 1, 4, 8, 8)])  # fmt: skip
+        [value("y", 1, 4, 8, 8)],
+    )
     assert onnx.load_from_string(GRAPH).graph == made

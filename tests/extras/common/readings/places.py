@@ -25,19 +25,24 @@ def program(folder: Path, name: str, script: str) -> Path:
 
 
 def laptop(root: Path) -> Path:
-    return write(root, {
-        "proc/driver/nvidia/version": OPEN_DRIVER,
-        "sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n",
-        "sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n",
-        "sys/bus/pci/devices/0000:01:00.0/device": "0x1d11\n",
-        "sys/bus/pci/devices/0000:01:00.0/power/runtime_status": "suspended\n",
-        "sys/bus/pci/devices/0000:05:00.0/class": "0x030000\n",
-        "sys/bus/pci/devices/0000:05:00.0/vendor": "0x1002\n",
-        "sys/bus/pci/devices/0000:05:00.0/device": "0x15d8\n",
-        "sys/bus/pci/devices/0000:05:00.0/boot_vga": "1\n",
-        "sys/bus/pci/devices/0000:00:1f.0/class": "0x060100\n",
-        "sys/class/power_supply/BAT0/present": "1\n",
-        "etc/os-release": 'NAME="CachyOS"\nID=cachyos\nID_LIKE="arch"\n',
-        "dev/nvidia0": "", "dev/nvidiactl": "", "dev/nvidia-uvm": "",
-        "dev/nvidia-caps/nvidia-cap1": "",
-    })  # fmt: skip
+    return write(
+        root,
+        {
+            "proc/driver/nvidia/version": OPEN_DRIVER,
+            "sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n",
+            "sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n",
+            "sys/bus/pci/devices/0000:01:00.0/device": "0x1d11\n",
+            "sys/bus/pci/devices/0000:01:00.0/power/runtime_status": "suspended\n",
+            "sys/bus/pci/devices/0000:05:00.0/class": "0x030000\n",
+            "sys/bus/pci/devices/0000:05:00.0/vendor": "0x1002\n",
+            "sys/bus/pci/devices/0000:05:00.0/device": "0x15d8\n",
+            "sys/bus/pci/devices/0000:05:00.0/boot_vga": "1\n",
+            "sys/bus/pci/devices/0000:00:1f.0/class": "0x060100\n",
+            "sys/class/power_supply/BAT0/present": "1\n",
+            "etc/os-release": 'NAME="CachyOS"\nID=cachyos\nID_LIKE="arch"\n',
+            "dev/nvidia0": "",
+            "dev/nvidiactl": "",
+            "dev/nvidia-uvm": "",
+            "dev/nvidia-caps/nvidia-cap1": "",
+        },
+    )

@@ -83,9 +83,8 @@ def test_nvml_is_read(driver):
     reader = GpuUsageReader()
     one, part = reader.read()
     assert reader.fault == "" and one == GpuState(
-        0, "RTX 3090", 42.0, 5 << 30, 24 << 30, (8, 6), "580.95.05", "Exclusive_Process",
-        "GPU-5ac1-1",
-    )  # fmt: skip
+        0, "RTX 3090", 42.0, 5 << 30, 24 << 30, (8, 6), "580.95.05", "Exclusive_Process", "GPU-5ac1-1"
+    )
     assert part.busy_percent is None and part.index == 1
     reader.close()
     assert library.closed
@@ -123,9 +122,15 @@ def test_nvml_says_what_failed(driver):
 
 
 def test_a_library_without_some_functions_tells_what_it_can(driver):
-    lacking = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetComputeMode", "nvmlShutdown",
-               "nvmlDeviceGetName", "nvmlSystemGetDriverVersion",
-               "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetUUID")  # fmt: skip
+    lacking = (
+        "nvmlDeviceGetUtilizationRates",
+        "nvmlDeviceGetComputeMode",
+        "nvmlShutdown",
+        "nvmlDeviceGetName",
+        "nvmlSystemGetDriverVersion",
+        "nvmlDeviceGetCudaComputeCapability",
+        "nvmlDeviceGetUUID",
+    )
     driver(FakeNvml(lacking=lacking))
     opened = GpuUsageReader()
     assert opened.read()[0] == GpuState(0, "NVIDIA GPU", None, 5 << 30, 24 << 30)
@@ -133,8 +138,7 @@ def test_a_library_without_some_functions_tells_what_it_can(driver):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
-    [("nvmlInitWithFlags", "nvmlInit"), ("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")],
+    ("name", "told"), [("nvmlInitWithFlags", "nvmlInit"), ("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")]
 )
 def test_a_library_without_what_is_needed_is_none(driver, name, told):
     driver(FakeNvml(lacking=(name,)))

@@ -42,10 +42,11 @@ def test_nvidia_smi_that_answers(tmp_path):
 
 def test_an_old_nvidia_smi_is_asked_again_without_the_new_word(tmp_path):
     path = program(
-        tmp_path, "nvidia-smi",
+        tmp_path,
+        "nvidia-smi",
         'case "$1" in *compute_cap*) echo \'Field "compute_cap" is not a valid field\'; exit 2;; '
         'esac; echo "0, Tesla K80, 3, 10, 11441, 470.82.01, Default"',
-    )  # fmt: skip
+    )
     (gpu,) = programs.managed({"nvidia-smi": str(path)}, True).gpus
     assert (gpu.name, gpu.capability) == ("Tesla K80", None)
 
@@ -93,9 +94,13 @@ def test_the_kernels_log_is_read_where_it_may_be(tmp_path):
 
 
 ANSWER = {
-    "version": "2.11.0", "cuda": "13.0", "cudnn": 91900, "architectures": ["sm_86"],
-    "libraries": {"libcufft.so.12": ["/own/libcufft.so.12"]}, "folders": ["/own"],
-}  # fmt: skip
+    "version": "2.11.0",
+    "cuda": "13.0",
+    "cudnn": 91900,
+    "architectures": ["sm_86"],
+    "libraries": {"libcufft.so.12": ["/own/libcufft.so.12"]},
+    "folders": ["/own"],
+}
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answer: process.ProcessResult) -> list[Any]:
@@ -140,13 +145,17 @@ def test_torch_that_cannot_be_imported_says_why_and_one_that_says_nothing_is_no_
 
 def an_onnx_runtime(site: Path, name: str = "onnxruntime_gpu") -> Path:
     """A package as pip installs it, with a CUDA library that cannot be loaded."""
-    return write(site, {
-        f"{name}-1.31.1.dist-info/METADATA": f"Name: {name}\nVersion: 1.31.1\n",
-        "onnxruntime/__init__.py": "raise SystemExit('it must not be imported')",
-        "onnxruntime/capi/build_and_package_info.py":
-            "package_name = 'onnxruntime-gpu'\ncuda_version = '13.0'\n",
-        "onnxruntime/capi/libonnxruntime_providers_cuda.so": "no library",
-    })  # fmt: skip
+    return write(
+        site,
+        {
+            f"{name}-1.31.1.dist-info/METADATA": f"Name: {name}\nVersion: 1.31.1\n",
+            "onnxruntime/__init__.py": "raise SystemExit('it must not be imported')",
+            "onnxruntime/capi/build_and_package_info.py": (
+                "package_name = 'onnxruntime-gpu'\ncuda_version = '13.0'\n"
+            ),
+            "onnxruntime/capi/libonnxruntime_providers_cuda.so": "no library",
+        },
+    )
 
 
 def test_onnx_runtime_is_read_and_not_imported(monkeypatch, tmp_path):
@@ -194,7 +203,5 @@ def test_libraries_are_read_from_a_memory_map():
         "7f04-7f05 rw-p 00000000 00:00 0\n"
     )
     assert libraries_child.mapped_libraries(maps, libraries_child.OURS_TO_JUDGE) == {
-        "libcufft.so.12": [
-            "/a b/nvidia/cu13/lib/libcufft.so.12", "/usr/local/cuda/lib64/libcufft.so.12",
-        ]
-    }  # fmt: skip
+        "libcufft.so.12": ["/a b/nvidia/cu13/lib/libcufft.so.12", "/usr/local/cuda/lib64/libcufft.so.12"]
+    }

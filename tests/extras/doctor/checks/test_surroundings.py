@@ -78,9 +78,7 @@ def test_speech(spoken, status):
         ("API_HOST=0.0.0.0\n", "api"),
     ],
 )
-def test_what_a_program_would_refuse_is_told_in_its_own_words(
-    lines, program, tmp_path, capsys, monkeypatch
-):
+def test_what_a_program_would_refuse_is_told_in_its_own_words(lines, program, tmp_path, capsys, monkeypatch):
     dotenv = write(tmp_path, {".env": lines}) / ".env"
     told = {"train": training_preflight.refusals(dotenv), "api": serving_preflight.refusals(dotenv)}
     refused = tuple((name, one) for name, sentences in told.items() for one in sentences)

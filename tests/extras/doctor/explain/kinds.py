@@ -47,8 +47,7 @@ class Sketch:
         """outputs: the name of each value -> its name in the model."""
         nodes = [*self.nodes, *(helper.make_node("Identity", [a], [b]) for a, b in outputs.items())]
         given = [
-            helper.make_tensor_value_info(name, type_, shape)
-            for name, (type_, shape) in self.inputs.items()
+            helper.make_tensor_value_info(name, type_, shape) for name, (type_, shape) in self.inputs.items()
         ]
         made = [onnx.ValueInfoProto(name=name) for name in outputs.values()]
         for one in made:
@@ -65,8 +64,9 @@ def yunet() -> onnx.ModelProto:
     fine = one.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
     coarse = one.convolution(fine, 8, 1, 3, 3, group=8, strides=[2, 2], pads=[1] * 4)
     sizes = one.add("Slice", one.add("Shape", fine), one.whole(2), one.whole(4))
-    target = one.add("Concat", one.add("Slice", one.add("Shape", fine), one.whole(0), one.whole(2)),
-                     sizes, axis=0)  # fmt: skip
+    target = one.add(
+        "Concat", one.add("Slice", one.add("Shape", fine), one.whole(0), one.whole(2)), sizes, axis=0
+    )
     large = one.add("Resize", coarse, "", "", target, mode="nearest")
     merged = one.add("Add", fine, large)
     outputs = {}
@@ -94,19 +94,26 @@ def silero() -> onnx.ModelProto:
     spectrum = one.convolution(wide, 128, 1, 256, strides=[128])
     branches = {
         f"{name}_branch": helper.make_graph(
-            [helper.make_node(name_of, [spectrum], [f"{name}_out"])], name, [],
-            [helper.make_tensor_value_info(f"{name}_out", F, None)])
+            [helper.make_node(name_of, [spectrum], [f"{name}_out"])],
+            name,
+            [],
+            [helper.make_tensor_value_info(f"{name}_out", F, None)],
+        )
         for name, name_of in (("then", "Abs"), ("else", "Relu"))
-    }  # fmt: skip
+    }
     chosen = one.add("If", one.add("Equal", "sr", one.hold(16_000, np.int64)), **branches)
     steps = one.add("Transpose", chosen, perm=[2, 0, 1])
-    first, second = (
-        one.add("Gather", "state", one.hold(place, np.int64), axis=0) for place in (0, 1)
-    )
+    first, second = (one.add("Gather", "state", one.hold(place, np.int64), axis=0) for place in (0, 1))
     h, c = (one.add("Unsqueeze", part, one.whole(0)) for part in (first, second))
-    one.nodes.append(helper.make_node(
-        "LSTM", [steps, one.weight(1, 512, 128), one.weight(1, 512, 128), "", "", h, c],
-        ["y", "last_h", "last_c"], "lstm", hidden_size=128))  # fmt: skip
+    one.nodes.append(
+        helper.make_node(
+            "LSTM",
+            [steps, one.weight(1, 512, 128), one.weight(1, 512, 128), "", "", h, c],
+            ["y", "last_h", "last_c"],
+            "lstm",
+            hidden_size=128,
+        )
+    )
     state = one.add("Concat", "last_h", "last_c", axis=0)
     mean = one.add("ReduceMean", "last_h", axes=[0, 2], keepdims=0)
     return one.model({one.add("Sigmoid", mean): "output", state: "stateN"}, opset=16)
@@ -128,10 +135,14 @@ def ecapa() -> onnx.ModelProto:
 
 def piper() -> onnx.ModelProto:
     """Speech from phonemes: a table, lengths, noise, three scales; the model chooses the length."""
-    one = Sketch({
-        "input": (I, ["batch_size", "phonemes"]), "input_lengths": (I, ["batch_size"]),
-        "scales": (F, [3]), "sid": (I, ["batch_size"]),
-    })  # fmt: skip
+    one = Sketch(
+        {
+            "input": (I, ["batch_size", "phonemes"]),
+            "input_lengths": (I, ["batch_size"]),
+            "scales": (F, [3]),
+            "sid": (I, ["batch_size"]),
+        }
+    )
     embedded = one.add("Gather", one.weight(60, 16), "input")
     voice = one.add("Unsqueeze", one.add("Gather", one.weight(4, 16), "sid"), one.whole(1))
     x = one.add("Transpose", one.add("Add", embedded, voice), perm=[0, 2, 1])
@@ -144,19 +155,22 @@ def piper() -> onnx.ModelProto:
     x = one.add("Add", x, one.add("Mul", one.add("RandomNormalLike", x), noise))
     frames = one.add("Ceil", one.add("Mul", one.add("Exp", x), length))
     summed = one.add("CumSum", frames, one.hold(2, np.int64))
-    x = one.add("ConvTranspose", one.add("Add", x, one.add("Tanh", summed)), one.weight(16, 1, 8),
-                strides=[4])  # fmt: skip
+    x = one.add(
+        "ConvTranspose", one.add("Add", x, one.add("Tanh", summed)), one.weight(16, 1, 8), strides=[4]
+    )
     x = one.add("Slice", x, one.whole(0), one.add("Reshape", count, one.whole(1)), one.whole(2))
     return one.model({one.add("Tanh", x): "output"})
 
 
 def decoder_step() -> onnx.ModelProto:
     """A step of a language model with past keys as input (Hugging Face's names)."""
-    one = Sketch({
-        "input_ids": (I, ["batch", "sequence"]),
-        "attention_mask": (I, ["batch", "past_sequence + sequence"]),
-        "past_key_values.0.key": (F, ["batch", 2, "past_sequence", 4]),
-    })  # fmt: skip
+    one = Sketch(
+        {
+            "input_ids": (I, ["batch", "sequence"]),
+            "attention_mask": (I, ["batch", "past_sequence + sequence"]),
+            "past_key_values.0.key": (F, ["batch", 2, "past_sequence", 4]),
+        }
+    )
     x = one.add("Gather", one.weight(50, 8), "input_ids")
     heads = one.add("Transpose", one.add("Reshape", x, one.whole(0, 0, 2, 4)), perm=[0, 2, 1, 3])
     keys = one.add("Concat", "past_key_values.0.key", heads, axis=2)
@@ -167,9 +181,13 @@ def decoder_step() -> onnx.ModelProto:
 
 
 KINDS = {
-    "YuNet": yunet, "ArcFace": arcface, "Silero VAD": silero, "ECAPA": ecapa, "Piper": piper,
+    "YuNet": yunet,
+    "ArcFace": arcface,
+    "Silero VAD": silero,
+    "ECAPA": ecapa,
+    "Piper": piper,
     "decoder step": decoder_step,
-}  # fmt: skip
+}
 
 
 def written(kind: str, folder: Path) -> Path:

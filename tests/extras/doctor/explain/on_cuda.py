@@ -22,18 +22,28 @@ faster than overhead involved with execution on other EPs capable of executing t
 
 def on_cuda(on_cpu: dict[str, int], rows: list[dict] | None = None) -> dict:
     nodes = {CUDA: {"Conv": 140, "ConvTranspose": 4, "Add": 300}, CPU: on_cpu}
-    operators = Counter(
-        {("", name): number for one in nodes.values() for name, number in one.items()}
-    )
-    graph = ModelGraph(
-        Path("piper.onnx"), (), (), operators, {"ai.onnx": 15}, "pytorch", 63_000_000
-    )
+    operators = Counter({("", name): number for one in nodes.values() for name, number in one.items()})
+    graph = ModelGraph(Path("piper.onnx"), (), (), operators, {"ai.onnx": 15}, "pytorch", 63_000_000)
     run = rows and {
-        "plan": [], "cold_seconds": 3.9, "warm_seconds": 0.05, "runs": 30, "executed": rows,
-        "activity": {"cpu_percent": 96.0, "fault": "", "gpus": {
-            "0: NVIDIA GeForce MX230": {"busy_percent": 71.0, "used_bytes": 512_000_000}}},
-    }  # fmt: skip
-    told = {"version": "1.31.1", "nodes": nodes, "load_seconds": 1.2, "import_bytes": 60_000_000,
-            "loaded_bytes": 400_000_000, "peak_bytes": 700_000_000, "run": run}  # fmt: skip
+        "plan": [],
+        "cold_seconds": 3.9,
+        "warm_seconds": 0.05,
+        "runs": 30,
+        "executed": rows,
+        "activity": {
+            "cpu_percent": 96.0,
+            "fault": "",
+            "gpus": {"0: NVIDIA GeForce MX230": {"busy_percent": 71.0, "used_bytes": 512_000_000}},
+        },
+    }
+    told = {
+        "version": "1.31.1",
+        "nodes": nodes,
+        "load_seconds": 1.2,
+        "import_bytes": 60_000_000,
+        "loaded_bytes": 400_000_000,
+        "peak_bytes": 700_000_000,
+        "run": run,
+    }
     wish = ProviderRequest("cuda")
     return facts(graph, status(wish, wish, CUDA, nodes, None), told, LOG)

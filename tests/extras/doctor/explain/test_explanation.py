@@ -71,36 +71,54 @@ def file(folder: Path, name: str, content: bytes) -> Path:
 
 BROKEN: dict[str, tuple[Callable[[Path], Path], str]] = {
     "missing path": (lambda d: d / "none.onnx", "none.onnx does not exist"),
-    "folder": (lambda d: written("ECAPA", d).parent, "is a folder; name the .onnx file. It holds "
-               "ecapa.onnx"),
-    "nonsense": (lambda d: file(d, "n.onnx", bytes(range(7, 200)) * 3),
-                 "n.onnx is not an ONNX model"),
+    "folder": (lambda d: written("ECAPA", d).parent, "is a folder; name the .onnx file. It holds ecapa.onnx"),
+    "nonsense": (lambda d: file(d, "n.onnx", bytes(range(7, 200)) * 3), "n.onnx is not an ONNX model"),
     "text": (lambda d: file(d, "t.onnx", b"hello, world\n"), "t.onnx is not an ONNX model"),
     "empty": (lambda d: file(d, "e.onnx", b""), "e.onnx holds no graph"),
-    "cut short": (lambda d: file(d, "c.onnx", written("Piper", d).read_bytes()[:1500]),
-                  "c.onnx is truncated (1,500 bytes)"),
-    "pointer of Git LFS": (lambda d: file(d, "p.onnx", b"version https://git-lfs.github.com/spec"),
-                           "git lfs pull"),
+    "cut short": (
+        lambda d: file(d, "c.onnx", written("Piper", d).read_bytes()[:1500]),
+        "c.onnx is truncated (1,500 bytes)",
+    ),
+    "pointer of Git LFS": (
+        lambda d: file(d, "p.onnx", b"version https://git-lfs.github.com/spec"),
+        "git lfs pull",
+    ),
     ".ort": (lambda d: file(d, "o.ort", b"\x00\x01\x02\x03ORTM....."), "(.ort)"),
-    "weights missing": (lambda d: with_weights_beside(d, cut=False),
-                        "keeps its weights in weights.bin, which is missing"),
-    "weights cut short": (lambda d: with_weights_beside(d, cut=True),
-                          "weights.bin is truncated: it has 1,000 bytes"),
-    "unknown operator": (lambda d: file(d, "u.onnx", a_node("Frobnicate")),
-                         "has the operator Frobnicate, which opset 17 of ONNX does not have"),
-    "operator of another library": (lambda d: file(d, "l.onnx", a_node("Foo", "my.ops")),
-                                    "has the operator Foo of my.ops"),
+    "weights missing": (
+        lambda d: with_weights_beside(d, cut=False),
+        "keeps its weights in weights.bin, which is missing",
+    ),
+    "weights cut short": (
+        lambda d: with_weights_beside(d, cut=True),
+        "weights.bin is truncated: it has 1,000 bytes",
+    ),
+    "unknown operator": (
+        lambda d: file(d, "u.onnx", a_node("Frobnicate")),
+        "has the operator Frobnicate, which opset 17 of ONNX does not have",
+    ),
+    "operator of another library": (
+        lambda d: file(d, "l.onnx", a_node("Foo", "my.ops")),
+        "has the operator Foo of my.ops",
+    ),
     "opset too new": (lambda d: file(d, "s.onnx", a_node(opset=99)), "has opset 99, and this"),
-    "opset too old": (lambda d: file(d, "o.onnx", a_node("Sigmoid", opset=5, ir=3)),
-                      "has opset 5, and ONNX Runtime has no kernel for its operator Sigmoid"),
-    "weights in another folder": (lambda d: with_weights_at(d, "../weights.bin"),
-                                  "keeps its weights in ../weights.bin, outside of"),
-    "weights at a place of their own": (lambda d: with_weights_at(d, "/etc/passwd"),
-                                        "keeps its weights in /etc/passwd, outside of"),
-    "weights behind a link": (lambda d: with_weights_at(d, "link.bin"),
-                              "weights in link.bin, which is a link to another folder"),
+    "opset too old": (
+        lambda d: file(d, "o.onnx", a_node("Sigmoid", opset=5, ir=3)),
+        "has opset 5, and ONNX Runtime has no kernel for its operator Sigmoid",
+    ),
+    "weights in another folder": (
+        lambda d: with_weights_at(d, "../weights.bin"),
+        "keeps its weights in ../weights.bin, outside of",
+    ),
+    "weights at a place of their own": (
+        lambda d: with_weights_at(d, "/etc/passwd"),
+        "keeps its weights in /etc/passwd, outside of",
+    ),
+    "weights behind a link": (
+        lambda d: with_weights_at(d, "link.bin"),
+        "weights in link.bin, which is a link to another folder",
+    ),
     "format too new": (lambda d: file(d, "f.onnx", a_node(ir=99)), "ONNX format 99"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -132,11 +150,7 @@ def test_what_cannot_be_explained_is_told_in_one_line(broken, tmp_path, capsys):
         # Too many numbers; text, which cannot be made up; a size that no guess fits.
         ((TensorProto.FLOAT, [1, 100_000, 100_000]), "250,000,000", None),
         ((TensorProto.STRING, ["N"]), "'x' needs text", ()),
-        (
-            (TensorProto.FLOAT, ["n"], 7, 11),
-            "its inputs are x [n].",
-            ("--run", "x=77"),
-        ),
+        ((TensorProto.FLOAT, ["n"], 7, 11), "its inputs are x [n].", ("--run", "x=77")),
     ],
 )
 def test_a_model_that_cannot_be_run_says_why_and_is_explained_all_the_same(
@@ -184,11 +198,13 @@ def test_a_wish_that_fails_is_told_and_explained_on_the_cpu(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [(("--provider", "gpu"), "'gpu' is not a provider"),
-     (("--run", "--shape", "feats"), "NAME=1,80,200"),
-     (("--run", "--shape", "feats=1,0,80"), "NAME=1,80,200"),
-     (("--run", "--shape", "other=1"), "no such input")],
-)  # fmt: skip
+    [
+        (("--provider", "gpu"), "'gpu' is not a provider"),
+        (("--run", "--shape", "feats"), "NAME=1,80,200"),
+        (("--run", "--shape", "feats=1,0,80"), "NAME=1,80,200"),
+        (("--run", "--shape", "other=1"), "no such input"),
+    ],
+)
 def test_what_is_asked_wrongly_is_told(arguments, told, tmp_path, capsys):
     assert main(["explain", str(written("ECAPA", tmp_path)), *arguments]) == 2
     assert told in capsys.readouterr().err

@@ -28,9 +28,10 @@ def test_silero_is_given_its_sampling_rate_and_an_empty_state(tmp_path):
 def test_a_mask_lets_everything_through_and_what_is_past_is_empty(kind):
     """Otherwise a text model attends to nothing, and its time and output mean nothing."""
     graph = [
-        GraphValue("input_ids", "int64", (1, "n"), 100), GraphValue("past_key", "float32", (1, 4)),
+        GraphValue("input_ids", "int64", (1, "n"), 100),
+        GraphValue("past_key", "float32", (1, 4)),
         GraphValue("attention_mask", kind, (1, "n")),
-    ]  # fmt: skip
+    ]
     made = inputs.arrays(inputs.plans(graph, {})[0])
     assert made["attention_mask"].shape == made["input_ids"].shape
     assert made["attention_mask"].all() and made["input_ids"].any() and not made["past_key"].any()
@@ -44,9 +45,12 @@ def test_a_shape_that_is_said_is_taken(tmp_path):
 
 @pytest.mark.parametrize(
     ("said", "told"),
-    [({"feats": (1, 50, 40)}, r"feats=1x50x40 does not fit the declared shape BxTx80"),
-     ({"feats": (50, 80)}, "does not fit"), ({"x": (1,)}, "no such input. Its inputs: feats")],
-)  # fmt: skip
+    [
+        ({"feats": (1, 50, 40)}, r"feats=1x50x40 does not fit the declared shape BxTx80"),
+        ({"feats": (50, 80)}, "does not fit"),
+        ({"x": (1,)}, "no such input. Its inputs: feats"),
+    ],
+)
 def test_a_shape_that_cannot_be_is_refused(said, told, tmp_path):
     graph = read(written("ECAPA", tmp_path))
     with pytest.raises(ExplainError, match=told):

@@ -14,11 +14,11 @@ def test_document_000s_question_is_answered_yes():
 
 
 def test_a_convolution_on_the_cpu_is_answered_no_and_stands_first():
-    rows = [{"provider": CPU, "operator": "Slice", "times": 60, "seconds": 0.001, "largest": 4},
-            {"provider": CPU, "operator": "ConvTranspose", "times": 2, "seconds": 0.02,
-             "largest": 2_000_000},
-            {"provider": CUDA, "operator": "Conv", "times": 140, "seconds": 0.021,
-             "largest": 2_000_000}]  # fmt: skip
+    rows = [
+        {"provider": CPU, "operator": "Slice", "times": 60, "seconds": 0.001, "largest": 4},
+        {"provider": CPU, "operator": "ConvTranspose", "times": 2, "seconds": 0.02, "largest": 2_000_000},
+        {"provider": CUDA, "operator": "Conv", "times": 140, "seconds": 0.021, "largest": 2_000_000},
+    ]
     found = on_cuda({"Slice": 60, "ConvTranspose": 2}, rows)
     text = as_text(found)
     assert "No: ConvTranspose (2) should not be on the CPU." in text
@@ -32,8 +32,11 @@ def test_a_convolution_on_the_cpu_is_answered_no_and_stands_first():
 
 
 def test_copies_are_as_warned_of_else_as_run():
-    rows = [{"operator": "MemcpyToHost", "times": 3}, {"operator": "MemcpyFromHost", "times": 2},
-            {"operator": "Conv", "times": 9}]  # fmt: skip
+    rows = [
+        {"operator": "MemcpyToHost", "times": 3},
+        {"operator": "MemcpyFromHost", "times": 2},
+        {"operator": "Conv", "times": 9},
+    ]
     assert (copies(LOG, rows), copies("", rows), copies("", [])) == (28, 5, 0)
 
 

@@ -34,9 +34,7 @@ def run_here(graph: ModelGraph, monkeypatch: pytest.MonkeyPatch) -> dict:
     """Does the child's work in this process, where everything is imported."""
     plans = inputs.plans(graph.inputs, {})
     monkeypatch.setattr(running_child, "_WARM_SECONDS", 0.0)
-    found = running_child.answer(
-        {"model": str(graph.path), "provider": CPU, "options": {}, "plans": plans}
-    )
+    found = running_child.answer({"model": str(graph.path), "provider": CPU, "options": {}, "plans": plans})
     return json.loads(json.dumps(found))
 
 
@@ -81,19 +79,29 @@ def test_our_own_graphs_are_explained(name, onnx_folder, monkeypatch):
 
 def test_a_profile_is_counted_by_its_last_run():
     def node(ts: int, provider: str, operator: str, shape: list[int]) -> dict:
-        return {"cat": "Node", "name": f"{operator}_kernel_time", "ts": ts, "dur": 500, "args": {
-            "provider": provider, "op_name": operator, "input_type_shape": [{"float": shape}],
-            "output_type_shape": [{"int64": [2]}]}}  # fmt: skip
+        return {
+            "cat": "Node",
+            "name": f"{operator}_kernel_time",
+            "ts": ts,
+            "dur": 500,
+            "args": {
+                "provider": provider,
+                "op_name": operator,
+                "input_type_shape": [{"float": shape}],
+                "output_type_shape": [{"int64": [2]}],
+            },
+        }
 
     events = [
         {"cat": "Session", "name": "model_loading_uri", "ts": 0, "dur": 9, "args": {}},
-        node(12, CPU, "Conv", [1, 3, 99, 99]), {"cat": "Session", "name": "model_run", "ts": 10,
-                                                "dur": 5, "args": {}},
-        node(22, CPU, "Shape", [1, 3, 8, 8]), node(23, CUDA, "Conv", [1, 3, 8, 8]),
-        node(24, CPU, "Shape", [4]), {"cat": "Node", "name": "fence", "ts": 25, "dur": 1,
-                                      "args": {}},
+        node(12, CPU, "Conv", [1, 3, 99, 99]),
+        {"cat": "Session", "name": "model_run", "ts": 10, "dur": 5, "args": {}},
+        node(22, CPU, "Shape", [1, 3, 8, 8]),
+        node(23, CUDA, "Conv", [1, 3, 8, 8]),
+        node(24, CPU, "Shape", [4]),
+        {"cat": "Node", "name": "fence", "ts": 25, "dur": 1, "args": {}},
         {"cat": "Session", "name": "model_run", "ts": 20, "dur": 6, "args": {}},
-    ]  # fmt: skip
+    ]
     assert executed(events) == [
         {"provider": CPU, "operator": "Shape", "times": 2, "seconds": 0.001, "largest": 192},
         {"provider": CUDA, "operator": "Conv", "times": 1, "seconds": 0.0005, "largest": 192},

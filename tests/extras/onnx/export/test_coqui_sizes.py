@@ -7,14 +7,7 @@ import torch
 
 from extras.onnx import folder as onnx_folder
 from extras.onnx.export import exporter
-from tests.peers.test_export import (
-    FULL,
-    SMALL,
-    coquis_base,
-    files_of,
-    learned_decoder_of,
-    perturbed,
-)
+from tests.peers.test_export import FULL, SMALL, coquis_base, files_of, learned_decoder_of, perturbed
 from train.export import export
 from xtts.inference.compute_config import ComputeConfig
 from xtts.model.config import ModelConfig
@@ -37,9 +30,7 @@ def test_the_graph_makes_the_sound_of_torch(tmp_path, sizes):
     latents = torch.randn(1, 20, config.gpt.width, generator=draw)
     speaker = torch.nn.functional.normalize(torch.randn(1, 512, 1, generator=draw), dim=1)
     exporter.export(exporter.source_of_folder(voice), to := tmp_path / "onnx", ["int8"])
-    session = onnxruntime.InferenceSession(
-        str(to / onnx_folder.VOCODER), providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(str(to / onnx_folder.VOCODER), providers=["CPUExecutionProvider"])
     steps = vocoder.steps(latents, speaker)
     (said,) = session.run(None, {"steps": steps.numpy(), "speaker": speaker.numpy()})
     wanted = vocoder.sound(steps, speaker).numpy()

@@ -68,9 +68,7 @@ def test_every_epoch_that_a_run_keeps_and_the_base_have_their_place():
 def test_one_that_fails_says_why(base_folder, tmp_path):
     (tmp_path / "bad.pt").write_bytes(b"no checkpoint")
     with pytest.raises(OnnxError, match=r"could not be exported as ONNX: .*bad\.pt"):
-        export_cache.kept_export(
-            tmp_path / "onnx", base_folder, "0" * 64, "int8", tmp_path / "bad.pt"
-        )
+        export_cache.kept_export(tmp_path / "onnx", base_folder, "0" * 64, "int8", tmp_path / "bad.pt")
     assert [path.name for path in (tmp_path / "onnx").iterdir()] == [".lock"]
 
 

@@ -39,8 +39,7 @@ def run(path: Path, *given: torch.Tensor) -> np.ndarray:
 def test_four_graphs_that_the_checker_accepts_at_a_stated_opset(onnx_folder):
     said = folder.verified(onnx_folder)
     graphs = sorted(name for name in said.files if name.endswith(".onnx"))
-    assert graphs == sorted([*folder.GPT.values(), folder.VOCODER, folder.CONDITIONING,
-                             folder.SPEAKER])  # fmt: skip
+    assert graphs == sorted([*folder.GPT.values(), folder.VOCODER, folder.CONDITIONING, folder.SPEAKER])
     for name in graphs:
         onnx.checker.check_model(str(onnx_folder / name), full_check=name != folder.GPT["int8"])
         loaded = onnx.load(str(onnx_folder / name), load_external_data=False)
@@ -92,8 +91,9 @@ def test_the_space_that_it_takes_is_asked_for(base_folder, tmp_path, monkeypatch
     asked: list[int] = []
     monkeypatch.setattr(folders, "require_space", lambda folder, size, what: asked.append(size))
     exporter.export(exporter.source_of_folder(base_folder), tmp_path / "to", kinds)
-    numbers = [path.stat().st_size for path in (tmp_path / "to").iterdir()
-               if path.suffix in (".data", ".npy")]  # fmt: skip
+    numbers = [
+        path.stat().st_size for path in (tmp_path / "to").iterdir() if path.suffix in (".data", ".npy")
+    ]
     assert asked[0] == pytest.approx(sum(numbers), rel=0.15)
 
 
@@ -130,7 +130,7 @@ def test_weights_of_another_model_are_refused(base_folder, tmp_path):
         (lambda at: kinds(at, []), "kinds are []"),
         (lambda at: kinds(at, ["int8", "int3"]), "kinds are ['int8', 'int3']"),
     ],
-)  # fmt: skip
+)
 def test_a_folder_that_is_not_whole_is_refused(onnx_folder, tmp_path, harm, told):
     copy = shutil.copytree(onnx_folder, tmp_path / "copy")
     harm(copy)

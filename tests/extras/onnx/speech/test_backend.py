@@ -9,11 +9,7 @@ import torch
 from extras.onnx import folder
 from extras.onnx.export import exporter
 from extras.onnx.speech.backend import OnnxBackend
-from extras.onnx.speech.loading import (
-    OnnxModel,
-    load_onnx_model,
-    read_voice,
-)
+from extras.onnx.speech.loading import OnnxModel, load_onnx_model, read_voice
 from xtts.inference import speech
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.defaults import SamplingParams
@@ -32,9 +28,7 @@ TIE = 1e-4
 
 @pytest.mark.parametrize("text", ["one two.", TEXT, "a", "the river, the river and the river!"])
 @pytest.mark.parametrize("penalty", [1.0, 5.0])
-def test_greedy_codes_are_torchs_up_to_a_tie(
-    text, penalty, torch_model, torch_voice, onnx_model, onnx_voice
-):
+def test_greedy_codes_are_torchs_up_to_a_tie(text, penalty, torch_model, torch_voice, onnx_model, onnx_voice):
     rules = SamplingParams(greedy=True, repetition_penalty=penalty)
     wanted, tied = torchs_codes(torch_model, torch_voice, text, rules, 60)
     found = codes_of(onnx_model, onnx_voice, text, rules, 60)
@@ -84,9 +78,7 @@ def torchs_codes(
         backend.step([said])
 
 
-def codes_of(
-    model: OnnxModel, voice: Voice, text: str, rules: SamplingParams, most: int
-) -> list[int]:
+def codes_of(model: OnnxModel, voice: Voice, text: str, rules: SamplingParams, most: int) -> list[int]:
     backend, ids = OnnxBackend(model), model.tokenizer.encode(text, "en")
     said = backend.begin(voice, ids, rules, backend.random(0), most, ())
     while not said.done:
@@ -94,9 +86,7 @@ def codes_of(
     return said.codes
 
 
-def test_the_waveform_is_torchs_within_a_thousandth(
-    torch_model, torch_voice, onnx_model, onnx_voice
-):
+def test_the_waveform_is_torchs_within_a_thousandth(torch_model, torch_voice, onnx_model, onnx_voice):
     rules = replace(onnx_model.config.decoding, greedy=True)
     for text in (TEXT, LONG):
         request = SynthesisRequest(text, "en", sampling=rules, max_codes=30)

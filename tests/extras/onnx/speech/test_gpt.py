@@ -17,9 +17,7 @@ from xtts.model.shapes import NUM_LATENTS
 IDS = [5, 9, 13, 20]
 
 
-def test_latents_and_logits_are_torchs_at_every_step(
-    torch_model, torch_voice, onnx_model, onnx_voice
-):
+def test_latents_and_logits_are_torchs_at_every_step(torch_model, torch_voice, onnx_model, onnx_voice):
     gpt = torch_model.gpt
     codes = torch.arange(1, 50)
     with torch.inference_mode():

@@ -34,14 +34,9 @@ def test_it_speaks_with_stored_latents(onnx_folder, torch_voice, tmp_path, capsy
 
 @pytest.mark.parametrize(
     ("more", "told"),
-    [
-        ((), "does not include a speaker"),
-        (("--precision", "bf16"), "has fp32 and int8 and int4, not bf16"),
-    ],
+    [((), "does not include a speaker"), (("--precision", "bf16"), "has fp32 and int8 and int4, not bf16")],
 )
-def test_it_says_whose_voice_or_which_precision_is_missing(
-    onnx_folder, tmp_path, capsys, more, told
-):
+def test_it_says_whose_voice_or_which_precision_is_missing(onnx_folder, tmp_path, capsys, more, told):
     assert speaking(onnx_folder, tmp_path / "a.wav", *more) == 2
     assert told in capsys.readouterr().err
 
@@ -88,8 +83,13 @@ def test_threads_are_those_that_this_process_may_use(monkeypatch):
 
 @pytest.mark.parametrize(
     ("precision", "width", "low", "kind"),
-    [("auto", 1024, False, "int8"), ("auto", 256, False, "fp32"), ("auto", 256, True, "int8"),
-     ("fp32", 1024, True, "fp32"), ("int8", 64, False, "int8")],
-)  # fmt: skip
+    [
+        ("auto", 1024, False, "int8"),
+        ("auto", 256, False, "fp32"),
+        ("auto", 256, True, "int8"),
+        ("fp32", 1024, True, "fp32"),
+        ("int8", 64, False, "int8"),
+    ],
+)
 def test_what_auto_means(precision, width, low, kind):
     assert model.gpt_kind(precision, width, low=low) == kind

@@ -125,8 +125,11 @@ def test_an_onnx_voice_speaks_without_torch(onnx_folder, tmp_path):
     """`python -m benchmarks loading --sentences` and its test show that memory stays this low."""
     done = subprocess.run(
         [sys.executable, "-c", ONNX, str(onnx_folder), str(tmp_path / "voice")],
-        capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     left, resident = done.stdout.strip().rsplit(" ", 1)
     assert left == "[]" and int(resident) < 250e6  # with torch it would be 560 MB

@@ -45,9 +45,8 @@ class ForcedCodes:
 def force(monkeypatch: pytest.MonkeyPatch) -> ForcedCodes:
     forced = ForcedCodes()
     monkeypatch.setattr(
-        torch_backend, "sample",
-        lambda _, __, ___, random: torch.tensor([forced.next(one) for one in random]),
-    )  # fmt: skip
+        torch_backend, "sample", lambda _, __, ___, random: torch.tensor([forced.next(one) for one in random])
+    )
     monkeypatch.setattr(onnx_backend, "sample", lambda _, __, ___, random: forced.next(random))
     return forced
 
@@ -117,17 +116,14 @@ def sounds(voice: LoadedVoice, *, guarded: bool, speed: float) -> dict[str, np.n
         "streamed": np.concatenate(list(voice.speech(ask, voice.guard(ask)).chunks())),
     }
     asked = {
-        f"among others {number}": replace(ask, seed=number, whole=number % 2 == 0)
-        for number in range(4)
+        f"among others {number}": replace(ask, seed=number, whole=number % 2 == 0) for number in range(4)
     }
     return found | sounds_of(batcher_of(voice, 4), voice.own, asked)
 
 
 @pytest.mark.parametrize("kind", ["torch", "fp32", "int8"])
 @pytest.mark.parametrize("speed", [1.0, 1.5])
-def test_where_nothing_is_wrong_the_guard_changes_no_bit(
-    torchs, exported, good, force, kind, speed
-):
+def test_where_nothing_is_wrong_the_guard_changes_no_bit(torchs, exported, good, force, kind, speed):
     voice = torchs if kind == "torch" else exported[kind]
     force.codes = good
     without = sounds(voice, guarded=False, speed=speed)

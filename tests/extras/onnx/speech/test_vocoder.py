@@ -15,9 +15,12 @@ from xtts.model.streaming_vocoder import ChunkedVocoder
 from xtts.model.vocoder import Vocoder
 
 ONE_A_CODE = VocoderShape(
-    upsample_initial_channel=16, upsample_rates=(8, 8, 4, 4), upsample_kernel_sizes=(16, 16, 8, 8),
-    resblock_kernel_sizes=(3,), resblock_dilation_sizes=((1,),),
-)  # fmt: skip
+    upsample_initial_channel=16,
+    upsample_rates=(8, 8, 4, 4),
+    upsample_kernel_sizes=(16, 16, 8, 8),
+    resblock_kernel_sizes=(3,),
+    resblock_dilation_sizes=((1,),),
+)
 
 
 SPEAKER = np.zeros((1, 32, 1), np.float32)
@@ -61,17 +64,13 @@ def test_a_vocoder_with_an_oscillator_sounds_as_in_torch(codes, tmp_path):
     vocoder, speaker = Vocoder(8, 32, SOURCE).eval(), torch.randn(1, 32, 1)
     sessions = []
     decoder = vocoder.waveform_decoder
-    for name, graph in (
-        ("vocoder", graphs.vocoder_graph(vocoder)), ("source", graphs.source_graph(decoder))
-    ):  # fmt: skip
+    for name, graph in (("vocoder", graphs.vocoder_graph(vocoder)), ("source", graphs.source_graph(decoder))):
         weights.write(*traced(graph, folded=True), tmp_path / f"{name}.onnx")
         sessions.append(onnxruntime.InferenceSession(tmp_path / f"{name}.onnx"))
     latents, sounds = torch.randn(codes, 8), []
     with torch.inference_mode():
         exported = OnnxVocoder(sessions[0], SOURCE, 9_000, sessions[1])
-        for spoken, who, given in (
-            (vocoder, speaker, latents), (exported, speaker.numpy(), latents.numpy())
-        ):  # fmt: skip
+        for spoken, who, given in ((vocoder, speaker, latents), (exported, speaker.numpy(), latents.numpy())):
             chunked = ChunkedVocoder(spoken, who)
             chunked.add(given)
             sounds.append(np.concatenate([np.asarray(part) for part in chunked.rest()]))

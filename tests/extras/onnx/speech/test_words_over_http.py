@@ -55,16 +55,13 @@ def test_onnx_tells_the_words_and_times_of_torch(tmp_path):
         wanted = [words_of(service, streamed=streamed) for streamed in (True, False)]
     with embedded(tmp_path / "onnx", backend="onnx", voice=str(exported)) as service:
         found = [words_of(service, streamed=streamed) for streamed in (True, False)]
-    for (sound, words, endings), (torchs, torchs_words, torchs_endings) in zip(
-        found, wanted, strict=True
-    ):
+    for (sound, words, endings), (torchs, torchs_words, torchs_endings) in zip(found, wanted, strict=True):
         # Equal lengths mean equal codes: one different code changes all later ones.
         assert len(sound) == len(torchs) > 48_000 and endings == torchs_endings
         assert [one["word"] for one in words] == [one["word"] for one in torchs_words]
         assert [one["word"] for one in words] == TEXT.replace(".", "").split()
         times, torchs_times = (
-            np.array([(one["start_time"], one["end_time"]) for one in told])
-            for told in (words, torchs_words)
+            np.array([(one["start_time"], one["end_time"]) for one in told]) for told in (words, torchs_words)
         )
         assert np.abs(times - torchs_times).max() <= CODE_SECONDS + 1e-6
         assert (np.diff(times.ravel()) >= -1e-6).all() and times[-1, 1] > times[0, 0]

@@ -37,10 +37,12 @@ def main() -> int:
         print(f"The text does not fit {given.recordings[0]}: 0 of its 9 words.", file=sys.stderr)
         return 2
     if how == "breathless":
-        print("No clip could be cut: no speech of 1 to 11 s between pauses.\n"
-              "tape: 80.0 s, of which 78.5 s too long without a pause, 1.5 s silence.\n"
-              "tape: no pause of 0.12 s from 0:00:01 to 0:01:19 (78.5 s).",
-              file=sys.stderr)  # fmt: skip
+        print(
+            "No clip could be cut: no speech of 1 to 11 s between pauses.\n"
+            "tape: 80.0 s, of which 78.5 s too long without a pause, 1.5 s silence.\n"
+            "tape: no pause of 0.12 s from 0:00:01 to 0:01:19 (78.5 s).",
+            file=sys.stderr,
+        )
         return 2
     if how == "full":
         print("No space left for the clips: 9 bytes needed, 1 free in /x/y.", file=sys.stderr)
@@ -67,23 +69,39 @@ def cut(given: argparse.Namespace, how: str) -> None:
             content = wav(path.read_bytes()[:8], number + (2 if how == "odd" else 0))
             (given.to / "wavs" / f"{name}.wav").write_bytes(content)
             text = f"Sentence {number}, of {path.stem}." if given.text else ""
-            lines.append({
-                "name": name, "start": 2.0 * number, "seconds": 1.5, "text": text,
-                "levels": [-60, -20, -30, -60], "worst": number / 10, "why": "fast" * (number - 1),
-                "recording": path.stem, "sha256": hashlib.sha256(content).hexdigest(),
-            })  # fmt: skip
+            lines.append(
+                {
+                    "name": name,
+                    "start": 2.0 * number,
+                    "seconds": 1.5,
+                    "text": text,
+                    "levels": [-60, -20, -30, -60],
+                    "worst": number / 10,
+                    "why": "fast" * (number - 1),
+                    "recording": path.stem,
+                    "sha256": hashlib.sha256(content).hexdigest(),
+                }
+            )
             texts.append(f"{name}|{text}\n")
-        recordings.append({
-            "name": path.stem, "seconds": 10.0 + sum(left.values()), "clips": 2,
-            "seconds_by_reason": {"silence": 7.0, "in a clip": 3.0} | left,
-        })  # fmt: skip
-    told = {"pid": os.getpid(), "nice": os.getpriority(os.PRIO_PROCESS, 0),
-            "threads": os.environ.get("OMP_NUM_THREADS"), "language": given.language,
-            "text": given.text and given.text.name,
-            "recogniser": given.recogniser and str(given.recogniser),
-            "resumed": (given.to / ".cutting/heard.jsonl").exists(),
-            "recordings": [path.name for path in given.recordings],
-            "oom": Path("/proc/self/oom_score_adj").read_text().strip()}  # fmt: skip
+        recordings.append(
+            {
+                "name": path.stem,
+                "seconds": 10.0 + sum(left.values()),
+                "clips": 2,
+                "seconds_by_reason": {"silence": 7.0, "in a clip": 3.0} | left,
+            }
+        )
+    told = {
+        "pid": os.getpid(),
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "language": given.language,
+        "text": given.text and given.text.name,
+        "recogniser": given.recogniser and str(given.recogniser),
+        "resumed": (given.to / ".cutting/heard.jsonl").exists(),
+        "recordings": [path.name for path in given.recordings],
+        "oom": Path("/proc/self/oom_score_adj").read_text().strip(),
+    }
     (given.to / "given.json").write_text(json.dumps(told))
     (given.to / "clips.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     header = ("recording", "start", "end", "seconds", "reason", "text")

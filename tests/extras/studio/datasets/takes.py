@@ -29,9 +29,13 @@ _LONGEST_SECONDS = 60.0
 # Each bad take must have one of these findings.
 _CUT = {"cut_start", "cut_end"}
 WANTED = {
-    "silence": {"silent", "no_speech"}, "other words": {"words"}, "clipped": {"clipped"},
-    "cut": _CUT, "noisy": {"noisy"}, "quiet": {"quiet"},
-}  # fmt: skip
+    "silence": {"silent", "no_speech"},
+    "other words": {"words"},
+    "clipped": {"clipped"},
+    "cut": _CUT,
+    "noisy": {"noisy"},
+    "quiet": {"quiet"},
+}
 # None of these may be missed.
 SERIOUS = ("silence", "other words", "clipped", "cut")
 
@@ -138,6 +142,10 @@ def quiet(text: str, seed: int) -> np.ndarray:
 
 
 _BAD: dict[str, Callable[[str, int], np.ndarray]] = {
-    "silence": silent, "other words": lambda text, seed: in_a_room(spoken(text), seed),
-    "clipped": clipped, "cut": cut, "noisy": noisy, "quiet": quiet,
-}  # fmt: skip
+    "silence": silent,
+    "other words": lambda text, seed: in_a_room(spoken(text), seed),
+    "clipped": clipped,
+    "cut": cut,
+    "noisy": noisy,
+    "quiet": quiet,
+}

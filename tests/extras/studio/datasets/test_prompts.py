@@ -27,8 +27,12 @@ def test_a_language_without_a_set_has_none():
 def test_a_text_is_divided_into_its_sentences():
     text = 'One sentence here. Is it "true?" Yes!\n\nA new | paragraph\nand a line'
     assert of_text(text, "en") == (
-        "One sentence here.", 'Is it "true?"', "Yes!", "A new , paragraph", "and a line"
-    )  # fmt: skip
+        "One sentence here.",
+        'Is it "true?"',
+        "Yes!",
+        "A new , paragraph",
+        "and a line",
+    )
     assert of_text("今天很好。明天呢？好。", "zh") == ("今天很好。", "明天呢？", "好。")
 
 

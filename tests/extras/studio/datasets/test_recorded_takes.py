@@ -22,13 +22,7 @@ TEXTS = ("One sentence.", "Another one.", "And a third.")
 def found(seconds: float = 2.0, *kinds: str) -> CheckedTake:
     findings = [{"kind": kind, "sentence": f"It is {kind}."} for kind in kinds]
     return CheckedTake.model_validate(
-        {
-            "findings": findings,
-            "usable": True,
-            "seconds": seconds,
-            "levels": [-60, -20],
-            "heard": "",
-        }
+        {"findings": findings, "usable": True, "seconds": seconds, "levels": [-60, -20], "heard": ""}
     )
 
 
@@ -108,25 +102,24 @@ def test_damaged_takes_are_never_taken_for_none(datasets, dataset):
 
 
 def test_replicas_keep_at_the_same_time_and_lose_nothing(datasets, dataset):
-    recorded_takes.make_prompts(
-        dataset, "own", tuple(f"Sentence {number}." for number in range(1, 25))
-    )
+    recorded_takes.make_prompts(dataset, "own", tuple(f"Sentence {number}." for number in range(1, 25)))
     with ThreadPoolExecutor(6) as pool:
         other = Datasets(datasets.folder, 1 << 30)
         list(pool.map(lambda n: keep(other, other.find(dataset.id), n, 1 + n / 50), range(1, 25)))
-    assert (
-        len(recorded_takes.read_takes(dataset))
-        == len(metadata(dataset))
-        == len(wavs(dataset))
-        == 24
-    )
+    assert len(recorded_takes.read_takes(dataset)) == len(metadata(dataset)) == len(wavs(dataset)) == 24
 
 
 @pytest.mark.parametrize(
     "place",
-    ["take.sound", "take.named", "take.published", "after replace:takes.json",
-     "after replace:clips.jsonl", "after replace:metadata.csv"],
-)  # fmt: skip
+    [
+        "take.sound",
+        "take.named",
+        "take.published",
+        "after replace:takes.json",
+        "after replace:clips.jsonl",
+        "after replace:metadata.csv",
+    ],
+)
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
 def test_a_kill_anywhere_leaves_what_training_reads_whole(datasets, dataset, place, again):
     kept = {keep(datasets, dataset, 1), *([keep(datasets, dataset, 2)] if again else [])}

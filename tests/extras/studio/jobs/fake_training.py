@@ -39,9 +39,7 @@ def main() -> int:
         if how == "deadly":
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(float(os.environ.get("FAKE_EPOCH", "0")))
-        print(
-            f"epoch {epoch}/{given.num_epochs}" + " loud" * (16_000 * (how == "loud")), flush=True
-        )
+        print(f"epoch {epoch}/{given.num_epochs}" + " loud" * (16_000 * (how == "loud")), flush=True)
         part = path.with_suffix(".part")
         part.write_text(f"epoch {epoch}")
         part.rename(path)

@@ -16,12 +16,7 @@ import psutil
 import pytest
 
 from extras.studio.jobs import job_work, trainer
-from extras.studio.training_jobs import (
-    JobFolder,
-    TrainingQueue,
-    TrainingState,
-    run_folder_of,
-)
+from extras.studio.training_jobs import JobFolder, TrainingQueue, TrainingState, run_folder_of
 from machine.errors import SotaqueError
 from machine.settings.loading import whole
 from machine.storage import locks
@@ -48,10 +43,12 @@ class Ground:
         self.data = folder / "data" / "ana"
         self.data.mkdir(parents=True)
         self.settings = SETTINGS(
-            queue_dir=folder / "queue", output_dir=folder / "output",
-            datasets_dir=folder / "datasets", dataset_roots=(str(folder / "data"),),
+            queue_dir=folder / "queue",
+            output_dir=folder / "output",
+            datasets_dir=folder / "datasets",
+            dataset_roots=(str(folder / "data"),),
             cache_dir=folder / "cache",
-        )  # fmt: skip
+        )
         self.queue = TrainingQueue(self.settings.queue_dir)
 
     def ask(self, run: str, **settings: str) -> JobFolder:
@@ -71,12 +68,12 @@ class Ground:
         return len(list((run_folder_of(self.settings.output_dir, run)).glob("checkpoints/*.pt")))
 
     def program(self) -> subprocess.Popen[bytes]:
-        words = [f"--{name.replace('_', '-')}={getattr(self.settings, name)}"
-                 for name in ("queue_dir", "output_dir", "datasets_dir", "cache_dir")]  # fmt: skip
+        words = [
+            f"--{name.replace('_', '-')}={getattr(self.settings, name)}"
+            for name in ("queue_dir", "output_dir", "datasets_dir", "cache_dir")
+        ]
         words.append(f"--dataset-roots={self.folder / 'data'}")
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.extras.studio.jobs.queue_program", *words]
-        )
+        return subprocess.Popen([sys.executable, "-m", "tests.extras.studio.jobs.queue_program", *words])
 
 
 @pytest.fixture
@@ -317,10 +314,7 @@ def test_what_waits_can_be_cancelled_and_the_trainer_stopped(ground, tmp_path):
 
 def test_a_second_trainer_of_the_same_queue_is_refused(ground):
     ground.queue.folder.mkdir()
-    with (
-        locks.exclusive(ground.queue.lock_file),
-        pytest.raises(SotaqueError, match="one at a time"),
-    ):
+    with locks.exclusive(ground.queue.lock_file), pytest.raises(SotaqueError, match="one at a time"):
         ground.work()
 
 

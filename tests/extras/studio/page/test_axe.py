@@ -101,8 +101,13 @@ def test_tab_alone_leads_through_every_step_in_the_order_of_reading(service, ope
 
 @LOOKS
 def test_axe_finds_nothing_serious(service, open_page: Open, axe, width, scheme):
-    page = opened(service, open_page, color_scheme=scheme, has_touch=width < 400,
-                  viewport={"width": width, "height": 844})  # fmt: skip
+    page = opened(
+        service,
+        open_page,
+        color_scheme=scheme,
+        has_touch=width < 400,
+        viewport={"width": width, "height": 844},
+    )
     page.select_option("#train-dataset", "anna")
     page.click("#check")
     page.wait_for_selector("#findings li")

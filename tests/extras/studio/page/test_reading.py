@@ -204,9 +204,14 @@ def test_letters_do_nothing_outside_of_it(service, open_page, reader):
 def test_it_is_accessible_and_fits(service, open_page, reader, width, scheme):
     one = reading(service, f"{EVIL} {TEXT}")
     one.ask("POST", "/prompts/2/skip").raise_for_status()
-    page = open_page(service.address, ready="#reading-works:not([hidden])", browser=reader,
-                     viewport={"width": width, "height": 844}, color_scheme=scheme,
-                     has_touch=width == PHONE["width"])  # fmt: skip
+    page = open_page(
+        service.address,
+        ready="#reading-works:not([hidden])",
+        browser=reader,
+        viewport={"width": width, "height": 844},
+        color_scheme=scheme,
+        has_touch=width == PHONE["width"],
+    )
     assert faults(page, width, 30) == [] and is_only_words(page)
     if width == PHONE["width"]:
         assert too_small(page, "#reading button, #reading select, #reading input") == []

@@ -61,9 +61,7 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tap
     page.wait_for_selector("#clip-list li >> nth=1")
     assert page.text_content("#cut-info").startswith("Cut.")
     assert page.text_content("#clip-list li .name") == "tape-0002"  # odd clips first
-    shares = page.eval_on_selector_all(
-        "#account .number:last-child", "all => all.map((o) => o.textContent)"
-    )
+    shares = page.eval_on_selector_all("#account .number:last-child", "all => all.map((o) => o.textContent)")
     assert sum(float(one.rstrip(" %")) for one in shares) == pytest.approx(100, abs=0.2)
     line = page.text_content("#train-line")
     assert re.fullmatch(r"DATASET_DIR=\S+/anna/clips LANGUAGE=en make train", line)
@@ -152,8 +150,9 @@ def test_a_part_without_a_pause_says_where_and_how_long(service, open_page, monk
     page.wait_for_selector("#pauseless li")
     assert page.text_content("#pauseless summary").startswith("2 parts left out")
     assert page.locator("#pauseless li").all_inner_texts() == [
-        "tape: 1:05.0 to 1:27.5, 22.5 s", "tape: 0:05.0 to 0:17.5, 12.5 s",
-    ]  # fmt: skip
+        "tape: 1:05.0 to 1:27.5, 22.5 s",
+        "tape: 0:05.0 to 0:17.5, 12.5 s",
+    ]
 
 
 @pytest.mark.parametrize(

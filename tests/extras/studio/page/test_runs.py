@@ -26,8 +26,13 @@ def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, w
     """Also without a dataset."""
     queue = TrainingQueue(service.state.settings.queue_dir)
     queue.ask("a-name-that-is-as-long-as-a-name-may-be", "ana", {})
-    page = opened(service, open_page, color_scheme=scheme, has_touch=width < 400,
-                  viewport={"width": width, "height": 844})  # fmt: skip
+    page = opened(
+        service,
+        open_page,
+        color_scheme=scheme,
+        has_touch=width < 400,
+        viewport={"width": width, "height": 844},
+    )
     page.wait_for_selector("#trainings li")
     assert faults(page, width, 60) == []
     if width < 400:

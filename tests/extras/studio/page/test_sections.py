@@ -16,8 +16,12 @@ def nothing(world: World) -> None:
     world.records.clear()
     world.training = False
     world.answers["/v1/trainings"] = {
-        "trainings": [], "allowed": True, "trainer": True, "message": "", "command": "",
-    }  # fmt: skip
+        "trainings": [],
+        "allowed": True,
+        "trainer": True,
+        "message": "",
+        "command": "",
+    }
 
 
 def test_its_sections_are_between_the_voices_and_the_runs(page):

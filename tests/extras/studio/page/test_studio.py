@@ -64,9 +64,12 @@ class Studio:
         self.log = folder / "studio.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "extras.studio"], cwd=ROOT, stdout=log, stderr=log,
+                [sys.executable, "-m", "extras.studio"],
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
                 env=environment | {"API_PORT": str(port)},
-            )  # fmt: skip
+            )
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False)
 
     @property
@@ -117,8 +120,11 @@ def flites(text: str) -> np.ndarray:
 def of_clips(folder: Path) -> tuple[list[str], Voice]:
     """The sentences of a dataset's clips, and their speaker. Clips with several sentences, or with
     one that the page would cut, are left out."""
-    paths = {one.text: one.path for one in read_entries(folder, "auto", "en")
-             if of_text(one.text, "en") == (one.text,)}  # fmt: skip
+    paths = {
+        one.text: one.path
+        for one in read_entries(folder, "auto", "en")
+        if of_text(one.text, "en") == (one.text,)
+    }
     assert paths, f"{folder} holds no clip of one short sentence"
 
     def voice(text: str) -> np.ndarray:
@@ -285,9 +291,7 @@ def serve(page: Any, person: Person, studio: Studio, folder: Path) -> None:
     assert [one["epoch"] for one in run["epochs"]] == [1, 2]
     says(page, "verdict", run["evaluation"]["verdict"]["reason"])
     person.press("[aria-label='Serve epoch 2']")
-    until(
-        page, "document.getElementById('served').textContent.startsWith('Serving epoch 2 of ana')"
-    )
+    until(page, "document.getElementById('served').textContent.startsWith('Serving epoch 2 of ana')")
     desk.speak(page, "This is my own voice, and nobody else has it.")
     assert float(page.evaluate(desk.SECONDS)) > 0.5
     wanted = {"input": "This is my own voice.", "response_format": "wav"}

@@ -79,8 +79,13 @@ def test_a_training_that_has_ended_is_listened_to_and_goes_on(service, open_page
     (job,) = queue.jobs()
     job.write_state(state="done", message="It has two epochs.")
     write_epoch(settings.output_dir / "runs" / "ana", 2)
-    row = {"kind": "train", "epoch": 2, "step": 20, "loss": 2.5, "progress":
-           {"epochs": 2, "epoch_step": 10, "epoch_steps": 10, "seconds_left": 0.0}}  # fmt: skip
+    row = {
+        "kind": "train",
+        "epoch": 2,
+        "step": 20,
+        "loss": 2.5,
+        "progress": {"epochs": 2, "epoch_step": 10, "epoch_steps": 10, "seconds_left": 0.0},
+    }
     metrics = settings.output_dir / "runs" / "ana" / "metrics.jsonl"
     metrics.write_text(json.dumps(row) + "\n")
     page = open_page(service.address)

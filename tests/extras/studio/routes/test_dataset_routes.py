@@ -74,8 +74,14 @@ def test_a_dataset_lives_from_upload_to_deletion(service):
     given = one.given_to()
     assert given["language"] == "pt-br" and given["text"] == "text.srt"
     assert given["recordings"] == ["tape-one.wav"]
-    assert found["clips"] == {"total": 2, "kept": 2, "dropped": 0, "without_text": 0,
-                              "corrected": 0, "kept_seconds": 3.0}  # fmt: skip
+    assert found["clips"] == {
+        "total": 2,
+        "kept": 2,
+        "dropped": 0,
+        "without_text": 0,
+        "corrected": 0,
+        "kept_seconds": 3.0,
+    }
     (row,) = found["account"]
     assert sum(row["seconds_by_reason"].values()) == row["seconds"] == 10
     assert found["unheard"] == ["Nobody says this."] and found["num_unheard"] == 1
@@ -172,9 +178,19 @@ def test_what_is_no_recording_by_its_name_is_refused(shared_service, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["../../evil.wav", "/etc/passwd.wav", "..\\..\\x.wav", "a/b/../c.wav", "-rf.wav",
-             ".wav.wav", "text.srt.wav", "\u202etxt.wav", "日本.wav"],
-)  # fmt: skip
+    "name",
+    [
+        "../../evil.wav",
+        "/etc/passwd.wav",
+        "..\\..\\x.wav",
+        "a/b/../c.wav",
+        "-rf.wav",
+        ".wav.wav",
+        "text.srt.wav",
+        "\u202etxt.wav",
+        "日本.wav",
+    ],
+)
 def test_no_name_of_a_recording_becomes_a_path(shared_service, name):
     one = Dataset(shared_service, "../..")
     identity = one.uploaded(name)["id"]
@@ -263,9 +279,12 @@ def test_a_correction_reaches_what_training_reads(service):
     assert answer["text"] == "Sentence 1, of tape." and not answer["corrected"]
     assert one.metadata == before
     for clip, body, status in (
-        ("tape-0003", {"text": "x"}, 404), ("tape-0001", {}, 422), ("tape-0001", {"text": 3}, 422),
-        ("tape-0001", {"text": "x" * 1001}, 422), ("tape-0001", {"text": "x", "sha256": "0"}, 409),
-    ):  # fmt: skip
+        ("tape-0003", {"text": "x"}, 404),
+        ("tape-0001", {}, 422),
+        ("tape-0001", {"text": 3}, 422),
+        ("tape-0001", {"text": "x" * 1001}, 422),
+        ("tape-0001", {"text": "x", "sha256": "0"}, 409),
+    ):
         assert one.correct(clip, **body).status_code == status
 
 
@@ -276,9 +295,7 @@ def test_clips_without_a_text_are_left_out_until_they_have_one(service):
     assert one.metadata == ""
     one.correct("tape-0002", text="It is written now.")
     assert one.metadata == "tape-0002|It is written now.\n"
-    assert one.details()["train"]["command"] == (
-        f"DATASET_DIR={one.folder}/clips LANGUAGE=en make train"
-    )
+    assert one.details()["train"]["command"] == (f"DATASET_DIR={one.folder}/clips LANGUAGE=en make train")
 
 
 def test_a_recogniser_writes_where_there_is_no_text(tmp_path):
@@ -313,8 +330,7 @@ def test_a_later_cut_keeps_the_corrections_that_fit_and_tells_the_others(service
     found = one.cut()
     assert found["clips"]["corrected"] == 0
     (lost,) = found["unplaced"]
-    assert lost == {"name": "tape-0001", "was": "Sentence 1, of tape.", "text": "By hand.",
-                    "dropped": False}  # fmt: skip
+    assert lost == {"name": "tape-0001", "was": "Sentence 1, of tape.", "text": "By hand.", "dropped": False}
     monkeypatch.delenv("FAKE_CUT")
     assert one.cut()["clips"]["corrected"] == 1
 

@@ -85,8 +85,11 @@ def test_what_is_refused(service):
     assert refused(empty.ask("PUT", "/prompts/1/take", content=take_of())) == (404, "no_prompts")
     assert refused(empty.ask("PUT", "/prompts", json={"text": "…"})) == (422, "no_text")
     one = reading(service)
-    for method, path in (("PUT", "/prompts/4/take"), ("POST", "/prompts/4/skip"),
-                         ("DELETE", "/prompts/4/take")):  # fmt: skip
+    for method, path in (
+        ("PUT", "/prompts/4/take"),
+        ("POST", "/prompts/4/skip"),
+        ("DELETE", "/prompts/4/take"),
+    ):
         assert refused(one.ask(method, path, content=b"x")) == (404, "no_prompt"), path
     assert refused(one.ask("DELETE", "/prompts/1/take")) == (404, "no_take")
     assert one.ask("PUT", "/prompts/0/take", content=b"").status_code == 422
@@ -107,8 +110,9 @@ def test_what_is_refused(service):
 
 @pytest.mark.parametrize(
     ("sound", "kind"),
-    [(np.zeros(44_100, np.float32), "silent"), (speech(15.0), "long")], ids=["silent", "long"],
-)  # fmt: skip
+    [(np.zeros(44_100, np.float32), "silent"), (speech(15.0), "long")],
+    ids=["silent", "long"],
+)
 def test_what_cannot_be_a_clip_is_told_and_never_kept(service, sound, kind):
     one = reading(service)
     told = one.ask("PUT", "/prompts/1/take", content=file_of(sound)).json()
@@ -129,9 +133,15 @@ def test_what_more_minutes_would_bring():
 
 @pytest.mark.parametrize(
     ("kept", "seconds", "left", "is_told"),
-    [(1, 2.5, 59, True), (0, 0.0, 60, False), (30, 120.0, 15, False), (30, 120.0, 14, True),
-     (60, 360.0, 0, True), (500, 2000.0, 0, False)],
-)  # fmt: skip
+    [
+        (1, 2.5, 59, True),
+        (0, 0.0, 60, False),
+        (30, 120.0, 15, False),
+        (30, 120.0, 14, True),
+        (60, 360.0, 0, True),
+        (500, 2000.0, 0, False),
+    ],
+)
 def test_a_set_with_too_few_sentences_left_says_how_to_go_on(kept, seconds, left, is_told):
     told = what_more_brings(kept, seconds, left)
     assert (f"{left} are left here: read a text of your own for more." in told) is is_told

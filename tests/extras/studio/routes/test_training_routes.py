@@ -79,20 +79,29 @@ def test_progress_is_that_of_the_newest_step(service, folder):
     run = folder / "output" / "runs" / "ana"
     run.mkdir(parents=True)
     steps = [
-        {"kind": "train", "epoch": 1, "step": step, "loss": 4.0 - step, "progress":
-            {"epochs": 3, "epoch_step": step, "epoch_steps": 9, "seconds_left": 60.0}}
+        {
+            "kind": "train",
+            "epoch": 1,
+            "step": step,
+            "loss": 4.0 - step,
+            "progress": {"epochs": 3, "epoch_step": step, "epoch_steps": 9, "seconds_left": 60.0},
+        }
         for step in (1, 2)
-    ]  # fmt: skip
+    ]
     lines = [json.dumps(one) for one in (*steps, {"kind": "validation", "epoch": 1, "step": 2})]
     (run / "metrics.jsonl").write_text("\n".join([*lines, '{"kind": "tra']))
     told = service.client.get(f"{PATH}/{row['id']}").json()
     assert told["progress"] == {
-        "epoch": 1, "epochs": 3, "step": 2, "steps": 9, "seconds_left": 60.0, "loss": 2.0,
+        "epoch": 1,
+        "epochs": 3,
+        "step": 2,
+        "steps": 9,
+        "seconds_left": 60.0,
+        "loss": 2.0,
         "phase": "",
-    }  # fmt: skip
+    }
     phases = [
-        json.dumps({"kind": "phase", "epoch": 1, "step": 2, "phase": one})
-        for one in ("saving", "judging")
+        json.dumps({"kind": "phase", "epoch": 1, "step": 2, "phase": one}) for one in ("saving", "judging")
     ]
     (run / "metrics.jsonl").write_text("\n".join([*lines, *phases, ""]))
     told = service.client.get(f"{PATH}/{row['id']}").json()
@@ -188,8 +197,7 @@ def test_a_link_below_a_root_leads_nowhere_else(service, folder):
     (folder / "datasets").mkdir(exist_ok=True)
     (folder / "datasets" / "link").symlink_to(outside)
     for name in (str(folder / "data" / "link"), str(folder / "data" / "ana/../../outside"), "link"):
-        for path, body in ((PATH, {"run": "ana", "dataset": name}),
-                           (f"{PATH}/check", {"dataset": name})):  # fmt: skip
+        for path, body in ((PATH, {"run": "ana", "dataset": name}), (f"{PATH}/check", {"dataset": name})):
             answer = service.client.post(path, json=body)
             assert answer.status_code == 422, answer.text
             assert "business" not in answer.text
@@ -243,9 +251,7 @@ def test_runs_of_the_queue_are_listed_promoted_and_heard(service, folder):
     run = folder / "output" / "runs" / "ana"
     write_epoch(run, 7, loss=2.0)
     follower = service.state.follower
-    service.wait_until(
-        lambda: "ana" in follower.runs and follower.runs["ana"].epochs[7].state == "whole"
-    )
+    service.wait_until(lambda: "ana" in follower.runs and follower.runs["ana"].epochs[7].state == "whole")
     rows = {one["id"]: one for one in service.client.get("/v1/runs").json()["runs"]}
     assert (rows["ana"]["kind"], rows["current"]["kind"]) == ("named", "current")
     body = {"input": "Hello.", "response_format": "wav"}
@@ -265,9 +271,7 @@ def test_a_run_that_waits_for_its_training_is_not_deleted(service, folder):
     job = TrainingQueue(folder / "queue").get(ask(service, folder, "waiting").json()["id"])
     assert job is not None
     answer = service.client.delete("/v1/runs/waiting")
-    assert (
-        answer.status_code == 409 and "A training of this run is queued" in answer.json()["detail"]
-    )
+    assert answer.status_code == 409 and "A training of this run is queued" in answer.json()["detail"]
     job.cancel()
     answer = service.client.delete("/v1/runs/waiting")
     assert answer.status_code == 204, answer.text

@@ -68,9 +68,15 @@ def loudness(count, quiet):
 
 @pytest.mark.parametrize(
     ("closing", "quiet", "ending"),
-    [(2, 2, Ending.GOOD), (7, 0, Ending.UNFINISHED), (7, 1, Ending.GOOD),
-     (7, 4, Ending.GOOD), (20, 16, Ending.GOOD), (16, 2, Ending.CONTINUED)],
-)  # fmt: skip
+    [
+        (2, 2, Ending.GOOD),
+        (7, 0, Ending.UNFINISHED),
+        (7, 1, Ending.GOOD),
+        (7, 4, Ending.GOOD),
+        (20, 16, Ending.GOOD),
+        (16, 2, Ending.CONTINUED),
+    ],
+)
 def test_where_the_sound_is_known_it_tells_whether_the_last_word_was_over(closing, quiet, ending):
     places = whole(closing)
     # The sound of STOP contains the vocoder's click, which does not count as loud.
@@ -113,9 +119,13 @@ def test_codes_that_come_again_one_by_one_are_a_repetition():
 
 @pytest.mark.parametrize(
     ("count", "stopped", "ending"),
-    [(5, True, Ending.UNFINISHED), (30, True, Ending.GOOD), (30, False, Ending.CUT),
-     (200, True, Ending.CONTINUED)],
-)  # fmt: skip
+    [
+        (5, True, Ending.UNFINISHED),
+        (30, True, Ending.GOOD),
+        (30, False, Ending.CUT),
+        (200, True, Ending.CONTINUED),
+    ],
+)
 def test_without_attention_length_and_repetition_tell(count, stopped, ending):
     codes = np.random.default_rng(1).integers(0, 1000, count)
     found = judge(codes, stopped=stopped, alignment=None, tokens=20)

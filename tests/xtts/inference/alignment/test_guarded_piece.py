@@ -150,9 +150,7 @@ def loud(wave: np.ndarray, chunk: int = 10**9) -> np.ndarray:
 def test_silence_at_either_end_of_a_word_is_not_of_it():
     wave = noise((0.2, 1e-4), (0.3, 0.3), (0.15, 0), (0.25, 0.1), (0.3, 1e-4))
     found = without_silence(TIMES, WORDS, loud(wave))
-    assert found[[1, 2, 4]] == pytest.approx(
-        np.array([[0.2, 0.3], [0.3, 0.5], [0.65, 0.9]]), abs=0.011
-    )
+    assert found[[1, 2, 4]] == pytest.approx(np.array([[0.2, 0.3], [0.3, 0.5], [0.65, 0.9]]), abs=0.011)
     assert (np.diff(found[WORDS].ravel()) >= 0).all()
 
 
@@ -163,9 +161,7 @@ def test_a_closure_is_no_silence_and_a_word_of_silence_keeps_its_times():
 
 
 def test_the_vocoders_clicks_are_no_noise():
-    wave = noise(
-        (0.03, 0.2), (0.17, 1e-4), (0.3, 0.3), (0.15, 0), (0.25, 0.1), (0.27, 0), (0.03, 0.2)
-    )
+    wave = noise((0.03, 0.2), (0.17, 1e-4), (0.3, 0.3), (0.15, 0), (0.25, 0.1), (0.27, 0), (0.03, 0.2))
     found = without_silence(TIMES, WORDS, loud(wave))
     assert found[1, 0] == pytest.approx(0.2, abs=0.011)
     assert found[4, 1] == pytest.approx(0.9, abs=0.011)

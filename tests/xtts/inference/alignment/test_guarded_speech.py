@@ -93,9 +93,7 @@ def test_what_stays_unfinished_is_told(voice, patch, plain):
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_sound_behind_the_last_word_is_cut_off_unless_it_has_left(
-    voice, patch, plain, streamed, monkeypatch
-):
+def test_sound_behind_the_last_word_is_cut_off_unless_it_has_left(voice, patch, plain, streamed, monkeypatch):
     shape = voice.model.config.gpt
     monkeypatch.setattr(type(shape), "max_codes", property(lambda _: 80))
     patch(lambda _, logits: logits[STOP].fill_(-1e4))
@@ -158,9 +156,7 @@ def test_attention_is_what_the_whole_row_gives(voice):
     class Watching(AttentionLayout):
         def attend(self, layer, queries, keys, values):
             seen[layer] = queries, keys
-            return torch.nn.functional.scaled_dot_product_attention(
-                queries, keys, values, is_causal=True
-            )
+            return torch.nn.functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
 
     with torch.inference_mode():
         prefix = model.gpt.prefix(voice.own.latents, ids)

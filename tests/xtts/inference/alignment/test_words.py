@@ -5,12 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from xtts.inference.alignment.guard import Ending
-from xtts.inference.alignment.guarded_piece import (
-    SpokenPiece,
-    SpokenWords,
-    TimedWord,
-    words_of_speech,
-)
+from xtts.inference.alignment.guarded_piece import SpokenPiece, SpokenWords, TimedWord, words_of_speech
 from xtts.text.tokenizer import Piece
 from xtts.text.written_words import WordSpan
 
@@ -27,23 +22,27 @@ def test_pauses_speed_and_later_pieces_move_words():
     read = [replace(READ, before=0.5, after=1.0), READ]
     found = words_of_speech(read, [piece(), piece()])
     assert found == [
-        TimedWord("$5", 0.7, 1.1), TimedWord("paid", 1.2, 1.5),
-        TimedWord("$5", 2.9, 3.3), TimedWord("paid", 3.4, 3.7),
-    ]  # fmt: skip
+        TimedWord("$5", 0.7, 1.1),
+        TimedWord("paid", 1.2, 1.5),
+        TimedWord("$5", 2.9, 3.3),
+        TimedWord("paid", 3.4, 3.7),
+    ]
     faster = words_of_speech([READ], [piece(seconds=0.6)], speed=2.0)
     assert faster == [TimedWord("$5", 0.1, 0.3), TimedWord("paid", 0.35, 0.5)]
 
 
 def test_what_was_cut_off_is_over_with_the_sound():
     assert words_of_speech([READ], [piece(seconds=0.5)]) == [
-        TimedWord("$5", 0.2, 0.5), TimedWord("paid", 0.5, 0.5),
-    ]  # fmt: skip
+        TimedWord("$5", 0.2, 0.5),
+        TimedWord("paid", 0.5, 0.5),
+    ]
 
 
 def test_a_word_that_was_cut_off_ends_before_the_pause_behind_its_piece():
     assert words_of_speech([replace(READ, after=1.0)], [piece(seconds=0.5)]) == [
-        TimedWord("$5", 0.2, 0.5), TimedWord("paid", 0.5, 0.5),
-    ]  # fmt: skip
+        TimedWord("$5", 0.2, 0.5),
+        TimedWord("paid", 0.5, 0.5),
+    ]
 
 
 def test_a_word_of_two_pieces_is_told_once_with_the_second():

@@ -15,11 +15,7 @@ KINDS = {
         ("en", "It takes 5 min. Then", "It takes five minutes. Then"),
         ("de", "Obst usw. Danach", "Obst und so weiter. Danach"),
         ("es", "p. ej. Madrid", "por ejemplo Madrid"),
-        (
-            "pl",
-            "3 maja 2021 r. Potem",
-            "trzeciego maja dwa tysiące dwudziestego pierwszego roku. Potem",
-        ),
+        ("pl", "3 maja 2021 r. Potem", "trzeciego maja dwa tysiące dwudziestego pierwszego roku. Potem"),
         ("es", "a las 14:30 h. El tren", "a las catorce treinta. El tren"),
         ("de", "in der Hauptstr. 5. Dort", "in der Hauptstraße fünf. Dort"),
         ("de", "in der Hauptstr. Dort", "in der Hauptstraße. Dort"),
@@ -27,17 +23,9 @@ KINDS = {
         ("nl", "€ 5 p.p.", "vijf euro per persoon."),
     ],
     "a formula": [
-        (
-            "en",
-            r"$6x_1 + 4x_2 \leq 24$",
-            "six x one plus four x two less than or equal to twenty-four",
-        ),
+        ("en", r"$6x_1 + 4x_2 \leq 24$", "six x one plus four x two less than or equal to twenty-four"),
         ("en", "$x^2$ and 10^6", "x squared and ten to the power of six"),
-        (
-            "en",
-            "5 × 3 = 15, x ≥ 5",
-            "five times three equals fifteen, x greater than or equal to five",
-        ),
+        ("en", "5 × 3 = 15, x ≥ 5", "five times three equals fifteen, x greater than or equal to five"),
         ("de", "§ 5", "Paragraf fünf"),
     ],
     "a page, a verse, a paragraph of a book": [
@@ -72,11 +60,7 @@ KINDS = {
             "100-g bars, a 5-kg bag and a 9-in. pipe",
             "one hundred gram bars, a five kilogram bag and a nine inch pipe",
         ),
-        (
-            "en",
-            "a 1/2-in. drill, a 2 1/2-hr drive",
-            "a one half inch drill, a two and a half hour drive",
-        ),
+        ("en", "a 1/2-in. drill, a 2 1/2-hr drive", "a one half inch drill, a two and a half hour drive"),
         ("en", "a 3-5-kg bag", "a three to five kilogram bag"),
         ("de", "ein 5-kg-Sack", "ein fünf Kilogramm-Sack"),
         ("nl", "een 5-kg zak", "een vijf kilogram zak"),
@@ -84,11 +68,7 @@ KINDS = {
         ("en", "section 5-g", "section five-g"),
     ],
     "a short name of a time": [
-        (
-            "en",
-            "20 yrs ago, 5 mins, 2 wks, 6 mos.",
-            "twenty years ago, five minutes, two weeks, six months.",
-        ),
+        ("en", "20 yrs ago, 5 mins, 2 wks, 6 mos.", "twenty years ago, five minutes, two weeks, six months."),
         ("en", "3 in/h", "three inches per hour"),
         ("es", "5 febr. 2020", "cinco de febrero de dos mil veinte"),
         ("it", "5 genn. 2020", "cinque gennaio duemilaventi"),
@@ -150,16 +130,8 @@ KINDS = {
             "dziewięć złotych za kilogram, cztery złote za sztukę.",
         ),
         ("cs", "3 m/s, 5 Kč/ks", "tři metry za sekundu, pět korun za kus"),
-        (
-            "fr",
-            "7 €/h, 8 km/j, 5 €/an",
-            "sept euros par heure, huit kilomètres par jour, cinq euros par an",
-        ),
-        (
-            "en",
-            "3 kWh/yr, 2.5%/yr",
-            "three kilowatt hours per year, two point five percent per year",
-        ),
+        ("fr", "7 €/h, 8 km/j, 5 €/an", "sept euros par heure, huit kilomètres par jour, cinq euros par an"),
+        ("en", "3 kWh/yr, 2.5%/yr", "three kilowatt hours per year, two point five percent per year"),
         ("nl", "5 m³/s", "vijf kubieke meter per seconde"),
         ("zh", "5 m³/s, 9 g/cm³", "五立方米每秒, 九克每立方厘米"),
         ("ja", "2 kg/m³", "二キログラム毎立方メートル"),
@@ -185,20 +157,12 @@ KINDS = {
         ),
         ("es", "230 V, 250 kcal", "doscientos treinta voltios, doscientas cincuenta kilocalorías"),
         ("pl", "60 W, 2 GHz", "sześćdziesiąt watów, dwa gigaherce"),
-        (
-            "ru",
-            "5 МВт, 2 кВт·ч, 220 ГГц",
-            "пять мегаватт, два киловатт-часа, двести двадцать гигагерц",
-        ),
+        ("ru", "5 МВт, 2 кВт·ч, 220 ГГц", "пять мегаватт, два киловатт-часа, двести двадцать гигагерц"),
     ],
     "a part of a unit": [
         ("de", "1/2 kg, 1/2 h, ½ l", "ein halbes Kilogramm, eine halbe Stunde, ein halber Liter"),
         ("es", "1/2 h, 3/4 h, 2 1/2 h", "media hora, tres cuartos de hora, dos horas y media"),
-        (
-            "fr",
-            "1/4 h, 2 1/2 h, 3/4 l",
-            "un quart d'heure, deux heures et demie, trois quarts de litre",
-        ),
+        ("fr", "1/4 h, 2 1/2 h, 3/4 l", "un quart d'heure, deux heures et demie, trois quarts de litre"),
         ("it", "1/4 h, 2 1/2 kg", "un quarto d'ora, due chilogrammi e mezzo"),
         ("pt", "1/2 h, 2 1/2 h", "meia hora, duas horas e meia"),
     ],
@@ -217,41 +181,21 @@ KINDS = {
         ("ru", "Счёт 3:1.", "Счёт три один."),
     ],
     "the word for year behind a date in figures": [
-        (
-            "pl",
-            "12.05.2021 r. o ósmej",
-            "dwunastego maja dwa tysiące dwudziestego pierwszego roku o ósmej",
-        ),
+        ("pl", "12.05.2021 r. o ósmej", "dwunastego maja dwa tysiące dwudziestego pierwszego roku o ósmej"),
         (
             "pl",
             "Było to 12.05.2021 r. Potem poszliśmy.",
             "Było to dwunastego maja dwa tysiące dwudziestego pierwszego roku. Potem poszliśmy.",
         ),
-        (
-            "ru",
-            "12.05.2021 г. шёл дождь",
-            "двенадцатого мая две тысячи двадцать первого года шёл дождь",
-        ),
+        ("ru", "12.05.2021 г. шёл дождь", "двенадцатого мая две тысячи двадцать первого года шёл дождь"),
     ],
     "a telephone number with wide separators": [
-        (
-            "de",
-            "Tel. 0221 / 55 66 77",
-            "Telefon null zwei zwei eins, fünf fünf, sechs sechs, sieben sieben",
-        ),
-        (
-            "de",
-            "Fax: 030 / 22 33 44 - 55",
-            "Fax: null drei null, zwei zwei, drei drei, vier vier, fünf fünf",
-        ),
-        (
-            "en",
-            "Call 020 - 7946 0958",
-            "Call zero two zero, seven nine four six, zero nine five eight",
-        ),
+        ("de", "Tel. 0221 / 55 66 77", "Telefon null zwei zwei eins, fünf fünf, sechs sechs, sieben sieben"),
+        ("de", "Fax: 030 / 22 33 44 - 55", "Fax: null drei null, zwei zwei, drei drei, vier vier, fünf fünf"),
+        ("en", "Call 020 - 7946 0958", "Call zero two zero, seven nine four six, zero nine five eight"),
     ],
     "a comma behind the full stop of an abbreviation": [
-        ("de", "3 €/Stk., 80 Stück", "drei Euro pro Stück, achtzig Stück"),
+        ("de", "3 €/Stk., 80 Stück", "drei Euro pro Stück, achtzig Stück")
     ],
     "feet and inches": [
         ("en", "She is 6'2\" tall.", "She is six foot two tall."),
@@ -285,11 +229,7 @@ KINDS = {
     # In French these are numbers like others: « le cent douze ».
     "an emergency number in French": [
         ("fr", "Appelez le 112.", "Appelez le cent douze."),
-        (
-            "fr",
-            "Composez le 15, le 17 ou le 18.",
-            "Composez le quinze, le dix-sept ou le dix-huit.",
-        ),
+        ("fr", "Composez le 15, le 17 ou le 18.", "Composez le quinze, le dix-sept ou le dix-huit."),
     ],
     "a short name of a month": [
         (
@@ -308,11 +248,7 @@ KINDS = {
             "a 1/3 share, 7/8 inch, 9/10 people",
             "a one third share, seven eighths inch, nine out of ten people",
         ),
-        (
-            "en",
-            "120/80 and 1/250",
-            "one hundred and twenty eighty and one over two hundred and fifty",
-        ),
+        ("en", "120/80 and 1/250", "one hundred and twenty eighty and one over two hundred and fifty"),
         (
             "en",
             "20°C/68°F, $20/hr, 10 l/100 km",
@@ -322,22 +258,13 @@ KINDS = {
         ("de", "Seite 1/5", "Seite eins fünf"),
     ],
     "a list, a service number, a score": [
-        (
-            "en",
-            "Options 1,2 and 3. Pages 1,2,3.",
-            "Options one, two and three. Pages one, two, three.",
-        ),
+        ("en", "Options 1,2 and 3. Pages 1,2,3.", "Options one, two and three. Pages one, two, three."),
         (
             "en",
             "Dial 999 or 112. Freephone 1800 123 456",
-            "Dial nine nine nine or one one two. Freephone one eight zero zero, one two three, "
-            "four five six",
+            "Dial nine nine nine or one one two. Freephone one eight zero zero, one two three, four five six",
         ),
-        (
-            "en",
-            "the 911 call about 911 people",
-            "the nine one one call about nine hundred and eleven people",
-        ),
+        ("en", "the 911 call about 911 people", "the nine one one call about nine hundred and eleven people"),
         ("en", "We won 3-1. 2024 was", "We won three to one. twenty twenty-four was"),
     ],
     "other scripts and languages": [
@@ -365,11 +292,7 @@ KINDS = {
             "2M long, 2M wide, 20M deep, 2M high, 2M away, 2M apart",
             "two M long, two M wide, twenty M deep, two M high, two M away, two M apart",
         ),
-        (
-            "en",
-            "a book about 3M, nearly 3M of them",
-            "a book about three M, nearly three million of them",
-        ),
+        ("en", "a book about 3M, nearly 3M of them", "a book about three M, nearly three million of them"),
         ("en", "a height of over 2M", "a height of over two M"),
         (
             "en",
@@ -380,8 +303,7 @@ KINDS = {
         (
             "en",
             "Room 101B, 221B Baker Street, seat 14K",
-            "Room one hundred and one B, two hundred and twenty-one B Baker Street, "
-            "seat fourteen K",
+            "Room one hundred and one B, two hundred and twenty-one B Baker Street, seat fourteen K",
         ),
         ("en", "12B dollars, a 70B model", "twelve billion dollars, a seventy billion model"),
         ("de", "Zimmer 101B, 10M Nutzer", "Zimmer einhunderteins B, zehn Millionen Nutzer"),
@@ -513,8 +435,7 @@ KINDS = {
         (
             "en",
             "1,234-5,678",
-            "one thousand two hundred and thirty-four to five thousand six "
-            "hundred and seventy-eight",
+            "one thousand two hundred and thirty-four to five thousand six hundred and seventy-eight",
         ),
         ("en", "10,000,000,000", "ten billion"),
         ("de", "1,5-2,5 kg", "eins Komma fünf bis zwei Komma fünf Kilogramm"),
@@ -568,8 +489,7 @@ KINDS = {
         (
             "en",
             "1 234 567 people",
-            "one million, two hundred and thirty-four thousand, five hundred and "
-            "sixty-seven people",
+            "one million, two hundred and thirty-four thousand, five hundred and sixty-seven people",
         ),
         ("en", "In 2020 100 came.", "In twenty twenty one hundred came."),
         ("en", "it is .5 or -.5", "it is zero point five or minus zero point five"),
@@ -598,9 +518,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("language", "written", "said"), [one for rows in KINDS.values() for one in rows]
-)
+@pytest.mark.parametrize(("language", "written", "said"), [one for rows in KINDS.values() for one in rows])
 def test_a_kind_is_read_as_a_person_reads_it(language, written, said):
     assert rules_of(language).read(written) == said
 
@@ -619,19 +537,8 @@ def test_every_character_that_is_a_number_has_a_reading(language):
     for character in every:
         said = rules.read(f"a {character} b")
         assert said.split() != ["a", "b"], character
-        assert not any(
-            unicodedata.category(one) in ("No", "Nl") for one in said.replace("〇", "")
-        ), character
+        assert not any(unicodedata.category(one) in ("No", "Nl") for one in said.replace("〇", "")), character
 
 
 def test_numbers_in_digits_for_a_reader_that_knows_no_others():
-    assert numerals.in_digits("H₂O ⅔ ⑫ x⁻² ٣").split() == [
-        "H",
-        "2",
-        "O",
-        "2/3",
-        "12",
-        "x",
-        "-2",
-        "3",
-    ]
+    assert numerals.in_digits("H₂O ⅔ ⑫ x⁻² ٣").split() == ["H", "2", "O", "2/3", "12", "x", "-2", "3"]

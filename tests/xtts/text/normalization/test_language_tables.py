@@ -48,8 +48,7 @@ RUSSIAN_DAYS = [
     ).split(),
     *(
         f"двадцать {day}"
-        for day in "первого второго третьего четвертого пятого шестого седьмого "
-        "восьмого девятого".split()
+        for day in "первого второго третьего четвертого пятого шестого седьмого восьмого девятого".split()
     ),
     "тридцатого",
     "тридцать первого",
@@ -65,13 +64,10 @@ MONTHS = {
     "en": "January February March April May June July August September October November December",
     "de": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
     "nl": "januari februari maart april mei juni juli augustus september oktober november december",
-    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre "
-    "diciembre",
+    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
     "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
-    "it": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre "
-    "dicembre",
-    "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro "
-    "dezembro",
+    "it": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+    "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
     "pl": "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października "
     "listopada grudnia",
     "cs": "ledna února března dubna května června července srpna září října listopadu prosince",
@@ -80,8 +76,7 @@ MONTHS = {
     "ja": "一月 二月 三月 四月 五月 六月 七月 八月 九月 十月 十一月 十二月",
     "ko": "일월 이월 삼월 사월 오월 유월 칠월 팔월 구월 시월 십일월 십이월",
     "tr": "Ocak Şubat Mart Nisan Mayıs Haziran Temmuz Ağustos Eylül Ekim Kasım Aralık",
-    "hu": "január február március április május június július augusztus szeptember október "
-    "november december",
+    "hu": "január február március április május június július augusztus szeptember október november december",
     "ar": "يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر",
     "hi": "जनवरी फ़रवरी मार्च अप्रैल मई जून जुलाई अगस्त सितंबर अक्टूबर नवंबर दिसंबर",
 }
@@ -154,10 +149,7 @@ LETTERS = {
 # The form of the unit after each of these numbers is tested.
 COUNTED = ("1", "2", "5", "11", "12", "21", "22", "101", "111", "112", "1,5")
 PLURALS = {
-    "pl": (
-        "zł",
-        "złoty złote złotych złotych złotych złotych złote złotych złotych złotych złotego",
-    ),
+    "pl": ("zł", "złoty złote złotych złotych złotych złotych złote złotych złotych złotych złotego"),
     "cs": (
         "km",
         "kilometr kilometry kilometrů kilometrů kilometrů kilometrů kilometrů kilometrů "
@@ -166,8 +158,7 @@ PLURALS = {
     "ru": ("₽", "рубль рубля рублей рублей рублей рубль рубля рубль рублей рублей рубля"),
     "ar": (
         "كم",
-        "كيلومتر كيلومتر كيلومترات كيلومترا كيلومترا كيلومترا كيلومترا كيلومتر كيلومترا "
-        "كيلومترا كيلومتر",
+        "كيلومتر كيلومتر كيلومترات كيلومترا كيلومترا كيلومترا كيلومترا كيلومتر كيلومترا كيلومترا كيلومتر",
     ),
     "en": ("kg", "kilogram" + 10 * " kilograms"),
     "de": ("t", "Tonne" + 10 * " Tonnen"),

@@ -52,9 +52,7 @@ def form(text: str, language: str) -> str:
     return words.replace(" ", "")
 
 
-@pytest.mark.parametrize(
-    "language", ["en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "hu"]
-)
+@pytest.mark.parametrize("language", ["en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "hu"])
 def test_icus_rules_and_num2words_agree(language):
     rules = rules_of(language)
     assert rules is not None

@@ -64,9 +64,7 @@ def test_each_number_is_said_by_itself(language, written, said):
     assert rules_of(language).read(clean_text(written)).casefold() == said.casefold()
 
 
-@pytest.mark.parametrize(
-    "text", ["1 ", "1/", "12 345 ", "10 USD ", "1,2,", "$x^", "5\n", "page 1 "]
-)
+@pytest.mark.parametrize("text", ["1 ", "1/", "12 345 ", "10 USD ", "1,2,", "$x^", "5\n", "page 1 "])
 def test_a_mass_of_numbers_takes_no_longer_than_a_text(text):
     rules = rules_of("en")
     started = time.thread_time()

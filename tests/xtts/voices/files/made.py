@@ -16,10 +16,19 @@ from xtts.voices.files import archive
 from xtts.voices.files.manifest import Base, Manifest, Preview
 
 MADE = Manifest(
-    format=1, kind="latents", name="Anna", created="2026-11-28T12:00:00+00:00", made_by="a test",
-    base=Base("demo", "b" * 64), languages=("en",), licence="MIT", licence_text="MIT",
-    data_sha256="", epoch=0, preview=Preview("Good morning.", "en"),
-)  # fmt: skip
+    format=1,
+    kind="latents",
+    name="Anna",
+    created="2026-11-28T12:00:00+00:00",
+    made_by="a test",
+    base=Base("demo", "b" * 64),
+    languages=("en",),
+    licence="MIT",
+    licence_text="MIT",
+    data_sha256="",
+    epoch=0,
+    preview=Preview("Good morning.", "en"),
+)
 
 
 def wav(seconds: float = 0.5, rate: int = 24_000, **how: Any) -> bytes:
@@ -41,9 +50,11 @@ def latents(width: int = 64, embedding: int = 512, **more: Any) -> bytes:
 def members(**changed: bytes) -> dict[str, bytes]:
     """The members of a file; `voice__safetensors=` replaces voice.safetensors."""
     made = {
-        "README.md": b"# Anna\n", "preview.wav": wav(), "reference.wav": wav(),
+        "README.md": b"# Anna\n",
+        "preview.wav": wav(),
+        "reference.wav": wav(),
         "voice.safetensors": latents(),
-    }  # fmt: skip
+    }
     return made | {name.replace("__", "."): content for name, content in changed.items()}
 
 

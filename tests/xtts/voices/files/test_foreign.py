@@ -41,9 +41,7 @@ def test_the_longest_recording_and_the_name_are_taken(tmp_path):
 
 def test_other_files_are_not_theirs(tmp_path):
     assert foreign_voice(voice_file(tmp_path / "a.sotaque")) is None
-    assert (
-        foreign_voice(packed(tmp_path / "without.ovsvoice", {"name": "x"}, preview=wav())) is None
-    )
+    assert foreign_voice(packed(tmp_path / "without.ovsvoice", {"name": "x"}, preview=wav())) is None
     (tmp_path / "b.ovsvoice").write_bytes(b"GIF89a")
     assert foreign_voice(tmp_path / "b.ovsvoice") is None
 
@@ -69,9 +67,7 @@ def test_what_cannot_be_used_is_a_sentence_and_leaves_nothing(tmp_path, monkeypa
 def test_it_speaks_as_its_recording_does_with_the_base_that_is_named(tmp_path):
     base = tiny_base(tmp_path / "base")
     path = voicebox(tmp_path)
-    found = unpacking.import_voice(
-        path, tmp_path / "voices", base=base, xtts_v2="x", tos_agreed=False
-    )
+    found = unpacking.import_voice(path, tmp_path / "voices", base=base, xtts_v2="x", tos_agreed=False)
     assert found.name == "Anna B." and found.kind == "latents"
     assert (found.folder / "reference.wav").read_bytes() == wav(1.0)
     (tmp_path / "other.wav").write_bytes(wav(1.0))

@@ -218,9 +218,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a backslash": (added("..\\outside.wav"), "which no voice has"),
     "another name at the member": (renamed_header, "reference.wav is damaged"),
     "a pickle": (added("model.pth"), "'model.pth', which no voice has"),
-    "an unnamed member": (
-        added("pronunciations.txt", told=False), "which its manifest does not name"
-    ),
+    "an unnamed member": (added("pronunciations.txt", told=False), "which its manifest does not name"),
     "a member of another kind": (added("config.json", b"{}"), "'config.json', which no voice has"),
     "a folder": (added("speakers/"), "which no voice has"),
     "a link": (as_entry("reference.wav", linked), "is a link or a device"),
@@ -249,26 +247,27 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a large manifest": (manifest(lambda _: b" " * (2 << 20)), "has more than"),
     "a name that is a number": (manifest(lambda found: found | {"name": 7}), "name Input should"),
     "a hash that is none": (
-        manifest(lambda found: found | {"base": {"name": "demo", "sha256": "../x"}}), "base.sha256"
+        manifest(lambda found: found | {"base": {"name": "demo", "sha256": "../x"}}),
+        "base.sha256",
     ),
-    "a negative size": (
-        manifest(lambda found: found["members"]["README.md"].update(bytes=-1)), "-1 bytes"
-    ),
+    "a negative size": (manifest(lambda found: found["members"]["README.md"].update(bytes=-1)), "-1 bytes"),
     "a preview that is no sound": (lambda p: own(p, preview__wav=b"MZ"), "is not a WAV file"),
     "a reference in another format": (
-        lambda p: own(p, reference__wav=wav(format="FLAC")), "reference.wav is not a WAV file"
+        lambda p: own(p, reference__wav=wav(format="FLAC")),
+        "reference.wav is not a WAV file",
     ),
-    "a sound that is too long": (
-        lambda p: own(p, reference__wav=wav(605, 8_000, subtype="PCM_U8")), "605 s"
-    ),
+    "a sound that is too long": (lambda p: own(p, reference__wav=wav(605, 8_000, subtype="PCM_U8")), "605 s"),
     "tensors that are a pickle": (
-        lambda p: own(p, voice__safetensors=b"\x80\x04" + bytes(100)), "Its header has"
+        lambda p: own(p, voice__safetensors=b"\x80\x04" + bytes(100)),
+        "Its header has",
     ),
     "a header beyond the file": (
-        lambda p: own(p, voice__safetensors=b"\xff" * 8 + bytes(100)), "Its header has"
+        lambda p: own(p, voice__safetensors=b"\xff" * 8 + bytes(100)),
+        "Its header has",
     ),
     "a header that is no JSON": (
-        lambda p: own(p, voice__safetensors=b"\x04" + bytes(7) + b"{{{{"), "header is damaged"
+        lambda p: own(p, voice__safetensors=b"\x04" + bytes(7) + b"{{{{"),
+        "header is damaged",
     ),
     "overlapping tensors": (
         header(lambda found: found["speaker"].update(data_offsets=[0, 2_048])),
@@ -279,7 +278,8 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
         "is not where its header says",
     ),
     "a negative shape": (
-        header(lambda found: found["speaker"].update(shape=[-1, -512, 1])), "is F32 [-1, -512, 1]"
+        header(lambda found: found["speaker"].update(shape=[-1, -512, 1])),
+        "is F32 [-1, -512, 1]",
     ),
     "bytes after the tensors": (header(lambda found: None, b"#!/bin/sh"), "Its tensors end at"),
     "no latents": (header(lambda found: found.update(x=found.pop("latents"))), "lacks the latents"),
@@ -292,9 +292,10 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
         "non-finite",
     ),
     "a consent without a person": (
-        lambda p: own(p, consent__json=b'{"when": "x", "what": "y"}'), "consent.json is damaged"
+        lambda p: own(p, consent__json=b'{"when": "x", "what": "y"}'),
+        "consent.json is damaged",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)
@@ -328,9 +329,13 @@ def test_the_same_file_without_a_fault_is_imported(tmp_path, any_base):
     found = unpacking.import_voice(path, tmp_path / "voices", xtts_v2="none", tos_agreed=False)
     assert found.folder == tmp_path / "voices" / "imported" / "Anna"
     assert {one.name for one in found.folder.iterdir()} == {
-        "README.md", "bundle.json", "latents.safetensors", "manifest.json", "preview.wav",
+        "README.md",
+        "bundle.json",
+        "latents.safetensors",
+        "manifest.json",
+        "preview.wav",
         "reference.wav",
-    }  # fmt: skip
+    }
 
 
 def test_a_file_that_is_used_directly_speaks_under_its_name(tmp_path):

@@ -11,9 +11,12 @@ from xtts.voices.files.manifest import Base, Consent, short_base, spdx_of
 from xtts.voices.files.model_card import card
 
 OF_XTTS = replace(
-    MADE, base=Base("xtts_v2", XTTS_V2["model.pth"].sha256), licence=spdx_of(CPML),
-    licence_text=CPML, languages=("en", "zh-cn", "pt"),
-)  # fmt: skip
+    MADE,
+    base=Base("xtts_v2", XTTS_V2["model.pth"].sha256),
+    licence=spdx_of(CPML),
+    licence_text=CPML,
+    languages=("en", "zh-cn", "pt"),
+)
 
 
 def front_matter(text: str) -> list[str]:
@@ -24,11 +27,20 @@ def front_matter(text: str) -> list[str]:
 
 def test_a_voice_of_xtts_v2_has_its_licence_base_and_library():
     assert front_matter(card(OF_XTTS, None)) == [
-        "license: other", "license_name: coqui-public-model-license",
-        "license_link: https://coqui.ai/cpml", "base_model: coqui/XTTS-v2", "library_name: coqui",
-        "pipeline_tag: text-to-speech", "language:", "- en", "- zh", "- pt", "tags:", "- xtts",
+        "license: other",
+        "license_name: coqui-public-model-license",
+        "license_link: https://coqui.ai/cpml",
+        "base_model: coqui/XTTS-v2",
+        "library_name: coqui",
+        "pipeline_tag: text-to-speech",
+        "language:",
+        "- en",
+        "- zh",
+        "- pt",
+        "tags:",
+        "- xtts",
         "- voice-cloning",
-    ]  # fmt: skip
+    ]
 
 
 def test_another_base_is_not_called_xtts_v2():
@@ -36,10 +48,7 @@ def test_another_base_is_not_called_xtts_v2():
     assert found[0] == "license: mit" and "library_name: sotaque" in found
     assert not any(line.startswith("base_model") for line in found)
     other = replace(MADE, licence="LicenseRef-Ours", licence_text="Ours; all rights reserved")
-    assert front_matter(card(other, None))[:2] == [
-        "license: other",
-        "license_name: LicenseRef-Ours",
-    ]
+    assert front_matter(card(other, None))[:2] == ["license: other", "license_name: LicenseRef-Ours"]
 
 
 def test_figures_and_a_consent_are_told_and_never_as_verified():
@@ -61,10 +70,15 @@ def test_a_strangers_name_begins_no_block_and_no_key():
 
 @pytest.mark.parametrize(
     ("licence", "expected"),
-    [("MIT; learned from recordings", "MIT"), (CPML, "LicenseRef-CPML-1.0.0"),
-     ("Apache-2.0", "Apache-2.0"), ("Our own licence, 2026", "LicenseRef-Our-own-licence-2026"),
-     ("", "LicenseRef-unknown"), ("mit", "LicenseRef-mit")],
-)  # fmt: skip
+    [
+        ("MIT; learned from recordings", "MIT"),
+        (CPML, "LicenseRef-CPML-1.0.0"),
+        ("Apache-2.0", "Apache-2.0"),
+        ("Our own licence, 2026", "LicenseRef-Our-own-licence-2026"),
+        ("", "LicenseRef-unknown"),
+        ("mit", "LicenseRef-mit"),
+    ],
+)
 def test_a_licence_is_an_spdx_identifier_or_a_reference(licence, expected):
     assert spdx_of(licence) == expected
 
