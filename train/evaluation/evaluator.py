@@ -288,7 +288,9 @@ class Evaluator:
             )
             or not self._has_decoder(one)
         }
-        judged, verdict = decide(candidates, gone, sum(clip.seconds for clip in self.plan.clips))
+        judged, verdict = decide(
+            candidates, gone, sum(clip.seconds for clip in self.plan.clips), known.person.get("word_errors")
+        )
         return replace(
             known,
             made_at=_now(),
@@ -356,6 +358,7 @@ class Evaluator:
                 "pitch_hz": person.pitch_hz,
                 "pitch_spread_semitones": person.pitch_spread,
                 "naturalness": asdict(natural) if natural else None,
+                "word_errors": person.word_errors,
                 **measures,
             },
             smallest_difference={},
@@ -409,7 +412,10 @@ class Evaluator:
             self._judge("base", None, 0.0)
         known = self._with_base()
         other = known.with_id(BASE_DECODER)
-        if other is None or (fault := fault_of_decoder(other, known.candidates[0])) is None:
+        if other is None:
+            return
+        fault = fault_of_decoder(other, known.candidates[0], known.person.get("word_errors"))
+        if fault is None:
             return
         passed = {
             candidate.epoch

@@ -45,6 +45,9 @@ WORDS_MARGIN = 0.03
 # Seven in a hundred, one and a half standard errors of sixteen sentences; a smaller difference
 # counts only if its interval excludes 0. Recognisers also mishear people.
 ERRORS_MARGIN = 0.07
+# A recogniser mishears an accent that it does not know, and a voice that comes nearer to the accent
+# with it. So up to this, more errors do not count while the person's own clips have as many.
+MOST_ERRORS_OF_ACCENT = 2 * ERRORS_MARGIN
 # Percent: further from the person's than this, and than the base by BEYOND_BASE, is ruled out.
 # 20 % of F0 are three semitones.
 MOST_DRIFT = {RATE_DRIFT: 10.0, PITCH_DRIFT: 20.0}
@@ -55,11 +58,16 @@ LEAST_SPREAD, SPREAD_BEYOND_BASE = -20.0, 15.0
 UNLEARNED = "The base never learned the added language."
 
 
-def remarked(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> Candidate:
-    """The candidate with the floors that it breaks, of which the first rules it out."""
+def remarked(
+    one: Candidate, base: Candidate, candidates: Sequence[Candidate], person_errors: float | None = None
+) -> Candidate:
+    """The candidate with the floors that it breaks, of which the first rules it out.
+
+    person_errors: the word error rate of the person's clips; None without a recogniser.
+    """
     failed, unjudged = _failures(one, candidates), _unjudged(one, base, candidates)
     # A few sentences are evidence neither for a candidate nor against it.
-    broken = () if unjudged else (_off(one, base, RATE_DRIFT), _loses_words(one, base))
+    broken = () if unjudged else (_off(one, base, RATE_DRIFT), _loses_words(one, base, person_errors))
     if not unjudged and not cannot_serve(base, candidates):
         broken = (
             _runs_on(one, base),
@@ -82,14 +90,15 @@ def remarked(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -
     return replace(one, ruled_out=ruled_out, remarks=remarks, indistinguishable_from_base=same)
 
 
-def fault_of_decoder(learned: Candidate, base: Candidate) -> str | None:
+def fault_of_decoder(learned: Candidate, base: Candidate, person_errors: float | None = None) -> str | None:
     """The first floor that a learned decoder breaks on the base's weights; None if it breaks none,
-    or if there are too few figures, or the base itself cannot be served."""
+    or if there are too few figures, or the base itself cannot be served. person_errors: as in
+    `remarked`."""
     both = (base, learned)
     if _unjudged(learned, base, both) or cannot_serve(base, both):
         return None
     floors = (
-        _loses_words(learned, base),
+        _loses_words(learned, base, person_errors),
         _less_alike(learned, base),
         _less_like_reference(learned, base),
         _off(learned, base, PITCH_DRIFT),
@@ -207,10 +216,15 @@ def _monotone(one: Candidate, base: Candidate) -> str | None:
     )
 
 
-def _loses_words(one: Candidate, base: Candidate) -> str | None:
+def _loses_words(one: Candidate, base: Candidate, person_errors: float | None) -> str | None:
+    more_errors = against(one, base, WORD_ERRORS)
+    if more_errors is not None and person_errors is not None:
+        as_clear = one.judges[WORD_ERRORS].mean <= person_errors
+        if as_clear and more_errors.mean <= MOST_ERRORS_OF_ACCENT:
+            return None
     # In a language that the base does not know, its likelihood of words means nothing.
     return _understood_worse(
-        against(one, base, WORD_ERRORS),
+        more_errors,
         against(one, base, WORDS) if base.knows_language else None,
         "It is harder to understand: its word error rate is {:.0f} percentage points above the base's.",
         "It leaves out words: {:.0f} more in 100 than the base.",

@@ -272,6 +272,7 @@ class Person:
         pitch_hz, pitch_spread: None if no clip has a pitch.
         naturalness: One figure for each judged clip.
         reference: The speaker embedding of the reference, if voices are also compared with that.
+        word_errors: The recogniser's mean word error rate on the clips; None without a recogniser.
     """
 
     rate: SpeakingRate
@@ -282,6 +283,7 @@ class Person:
     naturalness: tuple[float, ...] = ()
     pitch_spread: float | None = None
     reference: tuple[float, ...] = ()
+    word_errors: float | None = None
 
     def beside(self, reference: Sequence[float]) -> "Person":
         """The same person with the cosine to an embedding as the scale of the voice; without a
@@ -295,8 +297,14 @@ def heard_recordings(plan: EvaluationPlan) -> ListenRequest:
     those of other people."""
     own = [clip.path for clip in plan.recordings]
     others = sorted(OTHER_VOICES.glob("*.flac")) if plan.no_speaker_judge else []
-    natural = len(own) if plan.no_naturalness is None else 0
-    return ListenRequest((*own, *others), natural, plan.no_speaker_judge is None)
+    return ListenRequest(
+        (*own, *others),
+        natural=len(own) if plan.no_naturalness is None else 0,
+        speaker_judge=plan.no_speaker_judge is None,
+        texts=tuple(clip.text for clip in plan.recordings),
+        language=plan.reference.language,
+        recogniser=plan.recogniser,
+    )
 
 
 def describe(plan: EvaluationPlan, measured: HeardRecordings) -> Person:
@@ -306,6 +314,7 @@ def describe(plan: EvaluationPlan, measured: HeardRecordings) -> Person:
     scale, absent = voice_scale(own, _strangers(plan, measured.base_voices, own, others))
     pitches = [one.pitch_hz for one in own if one.pitch_hz]
     spreads = [one.pitch_spread for one in own if one.pitch_spread]
+    errors = [one.word_errors for one in own if one.word_errors is not None]
     return Person(
         speaking_rate([(clip.seconds, len(clip.tokens)) for clip in plan.clips]),
         scale,
@@ -314,6 +323,7 @@ def describe(plan: EvaluationPlan, measured: HeardRecordings) -> Person:
         count,
         tuple(one.naturalness for one in own if one.naturalness is not None),
         statistics.fmean(spreads) if spreads else None,
+        word_errors=round(statistics.fmean(errors), 4) if errors else None,
     )
 
 

@@ -64,7 +64,10 @@ LEAST_SPEECH_SECONDS = 180.0
 
 
 def decide(
-    candidates: Sequence[Candidate], pruned: Collection[str] = (), speech_seconds: float | None = None
+    candidates: Sequence[Candidate],
+    pruned: Collection[str] = (),
+    speech_seconds: float | None = None,
+    person_errors: float | None = None,
 ) -> tuple[list[Candidate], Verdict | None]:
     """Returns the candidates with remarks on each, and the verdict.
 
@@ -74,11 +77,12 @@ def decide(
         pruned: names of candidates whose checkpoints are gone; they stay in the list and cannot
             be chosen.
         speech_seconds: length of the person's clips, for the advice.
+        person_errors: word error rate of the person's clips; None without a recogniser.
     """
     base = next((one for one in candidates if one.is_base), None)
     if base is None or len(candidates) < 2:
         return list(candidates), None
-    judged = [remarked(one, base, candidates) for one in candidates]
+    judged = [remarked(one, base, candidates, person_errors) for one in candidates]
     base = next(one for one in judged if one.is_base)
     left = [one for one in judged if not one.is_base and one.ruled_out is None and one.name not in pruned]
     if base.ruled_out is None:

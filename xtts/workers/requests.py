@@ -186,6 +186,7 @@ class RecordingFacts:
     pitch_hz: float | None
     pitch_spread: float | None = None
     naturalness: float | None = None
+    word_errors: float | None = None
 
 
 @dataclass(frozen=True)
@@ -199,13 +200,21 @@ class HeardRecordings:
 
 @dataclass(frozen=True)
 class ListenRequest(Request[HeardRecordings]):
-    """Recordings to measure. natural: judges the naturalness of this number of recordings, from the
-    first; speaker_judge: as in `EvaluateRequest`."""
+    """Recordings to measure.
+
+    Attributes:
+        natural: Judges the naturalness of this number of recordings, from the first.
+        speaker_judge, recogniser: As in `EvaluateRequest`.
+        texts: Transcripts of the first recordings, in `language`, for their word errors.
+    """
 
     doing = "listening"
     recordings: tuple[Path, ...]
     natural: int = 0
     speaker_judge: bool = False
+    texts: tuple[str, ...] = ()
+    language: str = ""
+    recogniser: str = ""
 
 
 @dataclass(frozen=True)

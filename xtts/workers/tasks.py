@@ -93,16 +93,21 @@ class BackgroundHearing:
 
     def with_heard(self, tasks: Sequence[SentenceTask], facts: Sequence[SpokenFacts]) -> list[SpokenFacts]:
         """The measurements of all sentences, with their transcripts."""
-        from xtts.evaluation.recogniser import heard_words, num_errors, words_of
-
         results = list(facts)
         for number, transcribed in self._heard.items():
             request, heard = tasks[number].request, transcribed.result()
-            words = words_of(self._tokenizer, request.text, request.language)
-            errors = num_errors(words, heard_words(self._tokenizer, heard, request.language))
-            share = round(errors / max(1, len(words)), 5)
+            share = word_errors(self._tokenizer, request.text, heard, request.language)
             results[number] = replace(results[number], heard=heard, word_errors=share)
         return results
+
+
+def word_errors(tokenizer: "Tokenizer", text: str, transcript: str, language: str) -> float:
+    """The errors of a transcript for each word of the text."""
+    from xtts.evaluation.recogniser import heard_words, num_errors, words_of
+
+    words = words_of(tokenizer, text, language)
+    errors = num_errors(words, heard_words(tokenizer, transcript, language))
+    return round(errors / max(1, len(words)), 5)
 
 
 class FileSpeaker(TunedModel):
@@ -202,12 +207,17 @@ def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
 
     recordings, natural = [], tuned.naturalness if request.natural else None
     speaker = tuned.speaker_judge if request.speaker_judge else None
+    recogniser = tuned.recogniser(request.recogniser, request.language) if request.texts else None
     for number, path in enumerate(request.recordings):
         waveform = audio.read(path, audio.VOCODER_RATE)
         embedding, hertz, spread = _heard(tuned.model, waveform, speaker)
         score = _natural(natural if number < request.natural else None, waveform)
+        errors = None
+        if recogniser is not None and number < len(request.texts):
+            transcript = recogniser.hear(_for_recogniser(waveform))
+            errors = word_errors(tuned.model.tokenizer, request.texts[number], transcript, request.language)
         seconds = len(waveform) / audio.VOCODER_RATE
-        recordings.append(RecordingFacts(seconds, embedding, hertz, spread, score))
+        recordings.append(RecordingFacts(seconds, embedding, hertz, spread, score, errors))
     # Coqui's `speakers_xtts.pth`: {name: {speaker_embedding: [1, 512, 1], …}}.
     voices = [_rounded(embedding) for embedding in read_speakers(tuned.base).values()]
     return HeardRecordings(recordings, voices)

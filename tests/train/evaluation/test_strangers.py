@@ -70,12 +70,15 @@ def test_the_base_judges_with_its_own_others_where_the_package_is_missing():
     request = heard_recordings(plan)
     assert request.recordings[2:] == tuple(others) and not request.speaker_judge
     judged = heard_recordings(plan_of(2, no_speaker_judge=None))
-    assert len(judged.recordings) == 2 and judged.speaker_judge
+    assert len(judged.recordings) == len(judged.texts) == 2 and judged.speaker_judge
     own = [RecordingFacts(2.0, [1.0, 0.0], None)] * 2
     robots = [RecordingFacts(2.0, [0.0, 2.0], None)]
     assert describe(plan, HeardRecordings(own + robots, [])).voice.zero == 0
     assert describe(plan, HeardRecordings(own + robots, [[0.6, 0.8]])).voice.zero == 0.6
     person = describe(plan, HeardRecordings(own, [[0.6, 0.8]]))
+    assert person.word_errors is None
+    clips = [replace(clip, word_errors=errors) for clip, errors in zip(own, (0.1, 0.3), strict=True)]
+    assert describe(plan, HeardRecordings(clips, [[0.6, 0.8]])).word_errors == 0.2
     told = judges.descriptions(person, "", None, None, plan.no_speaker_judge)["voice"].meaning
     assert "the base's own speaker encoder (resemblyzer is not installed)" in told
 

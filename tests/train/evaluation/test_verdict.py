@@ -7,6 +7,7 @@ import pytest
 
 from tests.train.evaluation.spoken import PERSON, base, candidate, compared, facts, verdict_of
 from train.evaluation import report
+from train.evaluation.floors import fault_of_decoder
 from train.evaluation.judges import sentences_of
 from train.evaluation.plan import EvaluationSentence
 from train.evaluation.verdict import decide
@@ -175,6 +176,22 @@ def test_who_is_harder_to_understand_is_never_the_best_and_is_named(seed):
     told, verdict = verdict_of(base(seed, errors=0.15), good(seed, errors=0.15), bad)
     assert (verdict.kind, verdict.epoch) == ("epoch", 1)
     assert "word error rate" in (told["epoch 3"].ruled_out or "")
+
+
+@pytest.mark.parametrize(
+    ("of_person", "errors", "ruled_out"),
+    [
+        (0.35, 0.2, False),  # the recogniser does not know the person's accent
+        (0.35, 0.40, True),
+        (0.1, 0.2, True),  # it knows it: the epoch is at fault
+        (None, 0.2, True),
+    ],
+)
+def test_errors_of_an_accent_do_not_count_while_the_person_has_as_many(of_person, errors, ruled_out):
+    near = good(0, voice=0.9, errors=errors)
+    told, _ = decide(compared([base(0, errors=0.1), near]), person_errors=of_person)
+    assert (told[1].ruled_out or "").startswith("It is harder to understand") == ruled_out
+    assert fault_of_decoder(told[1], told[0], of_person) == (told[1].ruled_out if ruled_out else None)
 
 
 def test_a_blend_that_ties_with_the_base_is_never_called_the_best():

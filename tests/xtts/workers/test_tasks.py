@@ -336,6 +336,13 @@ def test_a_recogniser_listens_to_what_has_a_sound_and_ended(monkeypatch, tmp_pat
     assert [one.word_errors for one in found] == [2.0, round(1 / 3, 5), None]
     # The sound also has the code of STOP.
     assert lengths[:2] == pytest.approx([16_000 * one.seconds for one in found[:2]], abs=800)
+    reference = DEMO / "reference.wav"
+    heard = ListenRequest(
+        (reference,) * 3, texts=("one two", "one four"), language="en", recogniser="a folder"
+    )
+    recordings = speaker.ask(heard).recordings
+    assert [recording.word_errors for recording in recordings] == [0.0, 0.5, None]
+    assert names == [("a folder", "en")]
 
 
 def test_a_sentence_is_the_same_in_a_group_and_alone(speaker, request_of_base):
