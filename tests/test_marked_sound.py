@@ -7,9 +7,11 @@ import ast
 from collections.abc import Iterator
 
 import pytest
+import soundfile
 
 from tests.installed import is_deleted
 from tests.test_architecture import ROOT
+from xtts.marks import SOURCE
 
 PACKAGES = ("machine", "xtts", "train", "api", "extras")
 # Opens a sound for writing, or makes the bytes of one.
@@ -72,3 +74,10 @@ def test_speech_is_written_with_its_mark(every):
     assert {"xtts/verbs/speak.py", "xtts/workers/tasks.py", "api/speech/speaking.py"} <= marked
     if not is_deleted("extras/books"):
         assert {"extras/books/speaking/take_folder.py", "extras/books/writing/binding.py"} <= marked
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.wav")), ids=lambda path: path.name)
+def test_the_recordings_of_the_documentation_are_marked(path):
+    """The person's, too: she is a synthesizer."""
+    with soundfile.SoundFile(path) as sound:
+        assert sound.comment.startswith("AI-generated speech; voice: ") and sound.comment.endswith(SOURCE)
