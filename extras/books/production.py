@@ -284,6 +284,7 @@ class _Reader:
         self.narration = Narration(order.book, speaking, self.takes, settings, listener)
         self.worst = Worst()
         self.bound: dict[int, BoundChapter] = {}
+        self.samples_rate = 0.0
 
     def _rejected(self, again: Sequence[str]) -> frozenset[str]:
         path = self.folder / "rejected.json"
@@ -403,7 +404,8 @@ class _Reader:
         seconds = sum(one.take.seconds for one in heard)
         pace = seconds / sum(len(one.take.text) for one in heard)
         known = read_json(self.folder / "plan.json").get("rate")
-        rate = self.narration.rate / max(self.narration.voice.used, 1e-6)
+        self.samples_rate = self.narration.rate
+        rate = self.samples_rate / max(self.narration.voice.used, 1e-6)
         spoke = self.narration.spoken_seconds > 0.5 * seconds
         return Measured(pace, rate if spoke or not isinstance(known, float) else known), heard
 
@@ -488,9 +490,12 @@ class _Reader:
 
         seconds = sum(one.seconds for one in chapters)
         spoken = self.narration.spoken_seconds
+        # A short book may have no sentence beside its samples.
+        rate = self.narration.rate or self.samples_rate
+        pace = f" ({rate:.2f} x real time)" if rate else ""
         print(
-            f"{self.folder}: {clock(seconds)} of speech, {clock(spoken)} of it new "
-            f"({self.narration.rate:.2f} x real time). {self.worst.faulty:,} of "
+            f"{self.folder}: {clock(seconds)} of speech, {clock(spoken)} of it new{pace}. "
+            f"{self.worst.faulty:,} of "
             f"{counted(self.worst.sentences, 'sentence')} ended badly; listen to them in "
             f"{self.folder / 'report.html'}."
         )

@@ -172,7 +172,7 @@ def test_again_speaks_nothing_and_one_word_speaks_one_sentence(tiny, spoken, tmp
     epub = book(tmp_path / "book.epub")
     assert read(tiny, epub, tmp_path / "out", "--format", "flac") == 0
     assert sounds(tmp_path / "out") == before
-    assert "0:00:00 of it new" in capsys.readouterr().out
+    assert "0:00:00 of it new. " in capsys.readouterr().out
     changed = book(tmp_path / "book.epub", FIRST.replace("captain", "carpenter"))
     assert read(tiny, changed, tmp_path / "out", "--format", "flac") == 0
     after = sounds(tmp_path / "out")
@@ -207,7 +207,10 @@ def test_chapters_are_chosen(tiny, tmp_path, capsys):
     plan = json.loads((tmp_path / "out" / "plan.json").read_text())
     assert [(one["number"], one["sentences"]) for one in plan["chapters"]] == [(1, 3), (2, 3)]
     assert json.loads((tmp_path / "out" / "report.json").read_text())["chapters"] == [2]
-    assert " in 1 chapter: about " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert " in 1 chapter: about " in out
+    # All of its sentences are samples.
+    assert re.search(r"of it new \(\d+\.\d\d x real time\)", out) and "(0.00" not in out
     assert [one.name for one in tmp_path.glob("out/*.flac")] == ["02 Two a B.flac"]
 
 
