@@ -20,6 +20,31 @@ def test_subtitles(form, mark):
     assert all(len(line) <= 42 for line in found.splitlines() if "word" in line)
 
 
+@pytest.mark.parametrize(
+    ("text", "words", "shown"),
+    [
+        ('He said: "No" – then, left.', "He said No then left", 'He said: "No" – then, left.'),
+        ("¿Sí?  (Ja)\nyes…", "Sí Ja yes", "¿Sí? (Ja) yes…"),
+        ("你好，world「三」。", "你 好 world 三", "你好，world「三」。"),
+        # The middle word is written in another way.
+        ("One, ﬁve, a (six).", "One five a six", "One, five a (six)."),
+        ("a --> b, c", "a b c", "a → b, c"),
+        ("", "One two", "One two"),
+    ],
+)
+def test_a_subtitle_has_the_punctuation_of_the_text(text, words, shown):
+    timed = [TimedWord(word, 0.1 * n, 0.1 * n + 0.1) for n, word in enumerate(words.split())]
+    for form in ("srt", "vtt"):
+        assert written(timed, form, text).splitlines()[-1] == shown
+    assert '"word": "' + words.split()[0] + '"' in written(timed, "json", text)
+
+
+def test_webvtt_escapes_what_would_be_a_tag():
+    timed = [TimedWord("R&D", 0.0, 0.2), TimedWord("x", 0.2, 0.3)]
+    assert written(timed, "vtt", "R&D <x>").splitlines()[-1] == "R&amp;D &lt;x&gt;"
+    assert written(timed, "srt", "R&D <x>").splitlines()[-1] == "R&D <x>"
+
+
 @pytest.mark.parametrize(("pause", "cues"), [(0.5, 1), (0.7, 2)])
 def test_a_pause_ends_a_subtitle(pause, cues):
     """A subtitle does not stand over silence."""

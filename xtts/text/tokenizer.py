@@ -219,6 +219,12 @@ class Tokenizer:
             result += [replace(piece, voice=marked.voice) for piece in pieces]
         return result
 
+    def without_markup(self, text: str, language: str, *, plain: bool = False) -> str:
+        """The words and the punctuation of a text that is spoken. plain: as for `split`. Raises
+        TextError."""
+        marked = self._marked_texts(text, self._checked(language), plain=plain)
+        return " ".join(one.text for one in marked)
+
     def _readings(
         self, text: str, language: str, *, plain: bool = False
     ) -> Iterator[tuple[MarkedText, Iterator[tuple[str, Reading]]]]:

@@ -160,7 +160,8 @@ def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int
         place = _write_sound(line.out, waveform, files.mark, sound)
         print(f"{place}: {len(waveform) / voice.sample_rate:.2f} s{choice}{_endings(spoken)}")
         if arguments.words is not None:
-            _write_words(ask, spoken, _words_file(arguments, line.out))
+            text = voice.model.tokenizer.without_markup(ask.text, ask.language, plain=ask.plain)
+            _write_words(ask, spoken, _words_file(arguments, line.out), text)
     return 0
 
 
@@ -229,7 +230,7 @@ def _write_sound(path: Path, waveform: "np.ndarray[Any, Any]", mark: Mark, strea
     return "stdout"
 
 
-def _write_words(ask: "SynthesisRequest", spoken: "Sequence[SpokenPiece]", path: Path) -> None:
+def _write_words(ask: "SynthesisRequest", spoken: "Sequence[SpokenPiece]", path: Path, text: str) -> None:
     from xtts.inference.alignment.guarded_piece import words_of_speech
     from xtts.subtitles import written
 
@@ -239,7 +240,7 @@ def _write_words(ask: "SynthesisRequest", spoken: "Sequence[SpokenPiece]", path:
             "This voice does not support word times: none of its attention heads follows the text. "
             f"The sound was written; {path} was not."
         )
-    path.write_text(written(words, path.suffix[1:]), encoding="utf-8")
+    path.write_text(written(words, path.suffix[1:], text), encoding="utf-8")
 
 
 def _endings(pieces: "Sequence[SpokenPiece]") -> str:

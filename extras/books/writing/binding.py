@@ -115,7 +115,8 @@ class BoundChapter:
 
     def write_words(self, path: Path) -> None:
         """Writes the words as `.srt`, `.vtt` or `.json`. Raises DiskFull, WriteError."""
-        content = written(self.words(), path.suffix[1:]).encode()
+        text = " ".join(one.take.text for one in self.sentences)
+        content = written(self.words(), path.suffix[1:], text).encode()
         replace_file(path, lambda file: file.write(content))
 
 

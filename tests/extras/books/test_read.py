@@ -156,7 +156,9 @@ def test_captions_follow_the_sound(spoken):
     assert words[0]["start_time"] >= 0.75
     assert all(one["end_time"] >= one["start_time"] for one in words)
     assert words[-1]["end_time"] <= soundfile.info(spoken / "01 One.wav").duration - 1.4
-    assert "-->" in (spoken / "01 One.srt").read_text()
+    shown = (spoken / "01 One.srt").read_text().split("\n\n")
+    assert all(" --> " in cue for cue in shown)
+    assert " ".join(cue.split("\n", 2)[2].strip() for cue in shown).endswith(FIRST)
 
 
 def test_the_report_and_the_plan_are_written(spoken):
