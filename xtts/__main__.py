@@ -24,7 +24,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not (sys.argv[1:] if argv is None else argv):
         parser.print_help()
         return 2
-    arguments = parser.parse_args(argv)
+    arguments, unknown = parser.parse_known_args(argv)
+    verb_parser = vars(arguments).pop("parser")
+    if unknown:
+        # With the usage of the verb; `parse_args` would print that of the program.
+        verb_parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         code: int = arguments.run_verb(arguments)
         return code
@@ -54,7 +58,7 @@ def parser_of_all() -> argparse.ArgumentParser:
             usage=f"%(prog)s {getattr(module, 'USAGE', '')}[options]",
         )
         module.add_arguments(own)
-        own.set_defaults(run_verb=module.run)
+        own.set_defaults(run_verb=module.run, parser=own)
     return parser
 
 

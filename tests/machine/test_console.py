@@ -99,10 +99,11 @@ def test_settings_are_flags_and_the_exit_code_is_the_programs(monkeypatch):
 
 
 def test_what_a_verb_refuses_is_told_by_its_own_name(script, capsys):
-    with pytest.raises(SystemExit) as ended:
-        console.run(["speak", "--seed", "x"])
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.startswith("usage: sotaque speak ")
+    for words in (["--seed", "x"], ["--foo"]):
+        with pytest.raises(SystemExit) as ended:
+            console.run(["speak", *words])
+        assert ended.value.code == 2
+        assert capsys.readouterr().err.startswith("usage: sotaque speak ")
     assert console.run(["export"]) == 2
     assert "export needs --to DIR" in capsys.readouterr().err
 
