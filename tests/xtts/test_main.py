@@ -100,7 +100,8 @@ def test_a_text_behind_the_recordings_is_told(base_folder, recording, capsys):
     ("stdin", "told"),
     [
         (Stream(terminal=True), "speak needs a text"),
-        (Stream(b""), "nothing to speak"),
+        (Stream(b""), "The text on stdin is empty. Pipe a text into speak"),
+        (Stream(b" \n"), "The text on stdin is empty. Pipe a text into speak"),
         (Stream(b"\xff"), "is not UTF-8"),
         (Stream(b"\xff\xfea"), "is not UTF-16"),
         (None, "speak needs a text"),

@@ -31,6 +31,7 @@ USAGE = "TEXT "
 # A file without a name: WAV on stdout, text on stdin.
 STREAM = "-"
 _MOST_REFUSALS = 10
+_ASK = 'write it after speak, such as speak "Good morning.", or name a file of lines with --lines FILE'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -188,9 +189,12 @@ def _text(arguments: argparse.Namespace) -> str | None:
     if text is None:
         _check_stdin(arguments.reference)
     try:
-        return decoded_text(sys.stdin.buffer.read())
+        content = decoded_text(sys.stdin.buffer.read())
     except UnicodeDecodeError as error:
         raise SotaqueError(f"The text on stdin is not {error.encoding.upper()}: {error}.") from error
+    if not content.strip():
+        raise SotaqueError(f"The text on stdin is empty. Pipe a text into speak, or {_ASK}.")
+    return content
 
 
 def _check_stdin(references: Sequence[Path] | None) -> None:
@@ -201,7 +205,7 @@ def _check_stdin(references: Sequence[Path] | None) -> None:
             "--reference, which reads every word after it as a recording."
         )
     if sys.stdin is None or sys.stdin.isatty():
-        raise SotaqueError('speak needs a text, such as "Good morning.", or --lines FILE.')
+        raise SotaqueError(f"speak needs a text: {_ASK}.")
 
 
 def _new_file(arguments: argparse.Namespace) -> Path:
