@@ -7,9 +7,9 @@ From a notebook, in four lines:
 >>> waveform = xtts.synthesize(voice, "Good morning.")
 >>> soundfile.write("out.wav", waveform, voice.sample_rate)
 
-The first argument of `load_voice` is `demo` (the voice in the package), the folder of an
-exported voice (`python -m train export`), or a checkpoint of a run. `reference` is a recording of
-another person as the speaker:
+The first argument of `load_voice` is `demo` (the voice in the package), a `.sotaque` file, the
+folder of an exported voice (`python -m train export`), or a checkpoint of a run. `reference` is a
+recording of another person as the speaker:
 
 >>> voice = xtts.load_voice("demo", reference="anna.wav")
 >>> waveform = xtts.synthesize(voice, "Good morning.", language="en", seed=3, speed=1.2)
@@ -56,8 +56,9 @@ def load_voice(
     """Loads and verifies a voice, and computes the latents of its speaker.
 
     Args:
-        name: `demo`; `xtts_v2`, which is downloaded once (2.1 GB, into XTTS_V2_DIR); the folder of
-            an exported voice or adapter or of a base model; or a `checkpoint_epoch_N.pt`. ONNX
+        name: `demo`; `xtts_v2`, which is downloaded once (2.1 GB, into XTTS_V2_DIR); a voice file
+            (`NAME.sotaque`); the folder of an exported or imported voice, an adapter or a base
+            model; that of a run, whose best weights speak; or a `checkpoint_epoch_N.pt`. ONNX
             Runtime computes an ONNX voice, PyTorch all others.
         reference: A recording of the speaker, 3 to 30 s of clear speech in any format that
             libsndfile reads. Several of one speaker, as a list of paths or as a folder, are

@@ -157,6 +157,14 @@ def test_speed_and_temperature_have_the_limits_of_http(base_folder, recording, t
         assert told in capsys.readouterr().err
 
 
+def test_help_names_every_kind_of_voice(capsys):
+    with pytest.raises(SystemExit):
+        main(["speak", "--help"])
+    told = capsys.readouterr().out
+    for kind in ("demo", "xtts_v2", ".sotaque", "exported", "imported", "adapter", "checkpoint"):
+        assert kind in told and kind in str(xtts.load_voice.__doc__), kind
+
+
 def test_without_arguments_there_is_help_and_the_version_is_told(capsys):
     assert main([]) == 2
     assert "speak a text" in capsys.readouterr().out

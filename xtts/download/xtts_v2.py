@@ -17,6 +17,10 @@ HUB = "https://huggingface.co"
 LICENCE = "CPML 1.0.0"
 LICENCE_URL = f"{HUB}/{REPOSITORY}/blob/main/LICENSE.txt"
 FOLDER = Path("train/xtts_v2")
+DOWNLOAD = (
+    'The voice xtts_v2 downloads it once (2.1 GB): `xtts.load_voice("xtts_v2")`, `speak --voice '
+    "xtts_v2`, or VOICE=xtts_v2 for the service."
+)
 
 # Two public projects pin these values for that revision, and eight more repeat them:
 # throndir2/Martlet, workers/xtts/host/martlet_xtts_host.py (the model, its JSON files and its
@@ -42,7 +46,7 @@ class FilesError(SotaqueError):
 def require_files(folder: Path) -> None:
     """Raises FilesError unless the folder has every needed file, as published."""
     if set(missing := missing_files(folder)) - OPTIONAL:
-        raise FilesError(f"{folder} does not hold XTTS-v2. {by_hand(folder, missing)}")
+        raise FilesError(f"{folder} does not hold XTTS-v2. {DOWNLOAD} Or by hand: {by_hand(folder, missing)}")
 
 
 def missing_files(folder: Path) -> list[str]:

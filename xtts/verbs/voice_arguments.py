@@ -18,8 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options for the voice and the device."""
     parser.add_argument(
         "--voice",
-        help="demo, xtts_v2, the folder of an exported voice or adapter, a checkpoint, or the "
-        "folder of a run (its best weights); by default the voice that `serve` speaks with",
+        help="demo, xtts_v2, a .sotaque file, the folder of an exported or imported voice or of an "
+        "adapter, a checkpoint, or the folder of a run (its best weights); by default the voice that "
+        "`serve` speaks with",
     )
     parser.add_argument("--base", help="the base model of a checkpoint or adapter, if it has moved")
     parser.add_argument(

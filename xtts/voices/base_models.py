@@ -17,8 +17,9 @@ DEMO = Path(__file__).parent.parent / "assets" / "demo"
 _TERMS = {"MIT": "https://spdx.org/licenses/MIT.html", CPML: published.LICENCE_URL}
 _ASK = (
     f"Its licence ({published.LICENCE}, {published.LICENCE_URL}) is non-commercial, "
-    "for the model and its output. Read it, and set COQUI_TOS_AGREED=1 if you agree; in "
-    "Python, pass tos_agreed=True."
+    "for the model and its output. Read it, and set COQUI_TOS_AGREED=1 if you agree, as a line of "
+    ".env or in the environment of the command or service; in Python, pass tos_agreed=True to "
+    "load_voice."
 )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xtts import arguments
+from xtts.download import xtts_v2 as published
 from xtts.joined_reference import Reference, reference_of
 from xtts.marks import Mark
 from xtts.model.config import ModelConfig
@@ -187,10 +188,21 @@ def _find(spec: VoiceSpec) -> VoiceFiles:
         return _in_folder(path, spec)
     if path.is_file():
         return _of_checkpoint(path, spec)
+    _check_published(path, spec)
     raise BundleError(
-        f"There is no voice at {spec.name}. Allowed are demo, the folder of an exported voice or "
-        f"of a run, a {SUFFIX} file, or a checkpoint_epoch_N.pt from OUTPUT_DIR/checkpoints."
+        f"There is no voice at {spec.name}. Allowed are demo, xtts_v2, a {SUFFIX} file, an imported "
+        f"voice (VOICES_DIR/{unpacking.FOLDER}/NAME), the folder of an exported voice or of a run, or a "
+        "checkpoint_epoch_N.pt from OUTPUT_DIR/checkpoints."
     )
+
+
+def _check_published(folder: Path, spec: VoiceSpec) -> None:
+    """Raises BundleError if this is the folder for XTTS-v2 and lacks a file that speaking needs."""
+    if folder.name != published.FOLDER.name and folder != Path(spec.xtts_v2).expanduser():
+        return
+    missing = [name for name in ("config.json", "vocab.json", "model.pth") if not (folder / name).is_file()]
+    if missing:
+        raise BundleError(f"{folder} does not hold XTTS-v2 ({', '.join(missing)}). {published.DOWNLOAD}")
 
 
 def _with_speakers(files: VoiceFiles, spec: VoiceSpec) -> VoiceFiles:
@@ -271,6 +283,8 @@ def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
         bundle.verify(folder)
         if header.kind in bundle.OF_A_BASE:
             return _of_base(folder, header, spec)
+    if header is None and other is None:
+        _check_published(folder, spec)
     own = None if other is not None else _existing(folder / "reference.wav")
     return VoiceFiles(
         folder,

@@ -49,8 +49,8 @@ def test_another_voice_stays_as_it_is():
 def test_nothing_is_downloaded_without_consent_or_a_recording(hub, monkeypatch, capsys):
     said = ["speak", "One.", "--voice", "xtts_v2", "--out", "out.wav"]
     assert main([*said, "--reference", "me.wav"]) == 2
-    assert "set COQUI_TOS_AGREED=1 if you agree" in capsys.readouterr().err
-    with pytest.raises(BundleError, match="pass tos_agreed=True"):
+    assert "set COQUI_TOS_AGREED=1 if you agree, as a line of .env or in" in capsys.readouterr().err
+    with pytest.raises(BundleError, match="pass tos_agreed=True to load_voice"):
         xtts.load_voice("xtts_v2", reference="me.wav")
     monkeypatch.setenv("VOICE", "xtts_v2")
     assert serve([]) == 2
@@ -58,6 +58,17 @@ def test_nothing_is_downloaded_without_consent_or_a_recording(hub, monkeypatch, 
     assert main(said) == 2
     assert "Add --reference" in capsys.readouterr().err
     assert hub.asked == [] and not Path("train").exists()
+
+
+@pytest.mark.parametrize("files", [(), ("vocab.json",)])
+def test_its_folder_without_its_files_says_how_to_get_them(tmp_path, monkeypatch, files):
+    monkeypatch.chdir(tmp_path)
+    if files:
+        Path("train/xtts_v2").mkdir(parents=True)
+    for name in files:
+        Path("train/xtts_v2", name).write_text("{}")
+    with pytest.raises(BundleError, match=r"model\.pth.*`xtts\.load_voice\(\"xtts_v2\"\)`"):
+        xtts.load_voice("train/xtts_v2", reference="me.wav", tos_agreed=True)
 
 
 def test_speak_and_python_download_it_once_and_speak(hub, monkeypatch):
