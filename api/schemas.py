@@ -223,9 +223,10 @@ class VoiceQuality(BaseModel):
 class VoiceRow(BaseModel):
     """A voice that a request can name; `anna:whisper` is a style of `anna`. duration_seconds: the
     length of its recording, or of several joined; origin: the served voice, one of its named
-    speakers or adapters, the voice of an imported file, or an upload; quality: null if it was not
-    measured; recordings: the number of recordings of an uploaded voice; preview: the URL of its
-    recording."""
+    speakers or adapters, the voice of an imported file, or an upload; created: when it was
+    uploaded, imported or put into VOICES_DIR, or, for the served voice and its speakers, served;
+    quality: null if it was not measured; recordings: the number of recordings of an uploaded voice;
+    preview: the URL of its recording."""
 
     id: str
     name: str

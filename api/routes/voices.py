@@ -1,6 +1,7 @@
 """Routes /v1/voices: list, upload, extend, rename, play and delete voices."""
 
 import asyncio
+import contextlib
 import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -55,12 +56,15 @@ class RenameRequest(BaseModel):
     name: NameText
 
 
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
 def _served(state: AppState) -> VoiceRow:
-    created = datetime.fromtimestamp(state.served_at, UTC).isoformat(timespec="seconds")
     return VoiceRow(
         id=SERVED,
         name=state.served_name,
-        created=created,
+        created=_iso(state.served_at),
         duration_seconds=None,
         origin="served",
         quality=None,
@@ -79,10 +83,15 @@ def _speakers(state: AppState) -> dict[str, str]:
 def _speaker(name: str, state: AppState) -> VoiceRow:
     path = Path(_speakers(state).get(name, "x"))
     origin = "adapter" if path.is_dir() else "speaker"
+    created = float(state.served_at)
+    with contextlib.suppress(OSError):  # a speaker, or deleted meanwhile
+        # Written by the import or by the copy of an adapter; its `made_at` is the time of the export.
+        created = (path / "bundle.json").stat().st_mtime
     return _served(state).model_copy(
         update={
             "id": name,
             "name": name,
+            "created": _iso(created),
             "origin": "imported" if state.adapters.is_imported(path) else origin,
             "preview": f"/v1/voices/{quote(name, safe='')}/preview.wav",
         }

@@ -3,8 +3,10 @@
 import io
 import shutil
 import socket
+import time
 import zipfile
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,14 @@ def test_an_imported_voice_is_listed_heard_and_deleted(service, tmp_path):
         assert service.client.delete(f"/v1/voices/{name}").status_code == 204
     assert rows(service) == {"default": "served"} and left(service) == set()
     assert service.client.delete("/v1/voices/Anna").status_code == 404
+
+
+def test_an_imported_voice_has_the_time_of_its_import(service, tmp_path):
+    service.state.served_at -= 7200
+    before = int(time.time())
+    row = sent(service, of_base(tmp_path / "anna.sotaque", DEMO_SHA256), name="Time").json()
+    assert before <= datetime.fromisoformat(row["created"]).timestamp() <= time.time()
+    assert service.client.delete("/v1/voices/Time").status_code == 204
 
 
 def test_what_is_refused_leaves_nothing(shared_service, tmp_path):
