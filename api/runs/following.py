@@ -230,7 +230,7 @@ class VoiceFollower:
             return None, missing
         if not self._opens(target):
             return None, f"The best by the evaluation, {name}, cannot be opened."
-        return target, f"By the run's evaluation. {verdict.reason}"
+        return target, f"By the run's evaluation. {verdict.summary}"
 
     def _newest(self, run: RunSummary, why: str) -> tuple[VoiceTarget | None, str]:
         if not (epochs := self._epochs(run)):

@@ -90,7 +90,7 @@ class BestWeights:
         share: The share of the fine-tuned weights: 0 for the base, 1 for an epoch.
         weights: The checkpoint; None for the base.
         sha256: The SHA-256 of that file; "" for the base.
-        reason: Why these are the best, as a sentence.
+        reason: Why these are the best, in one line.
         fallback: Sentences on the fault of the best weights' file and the replacement; "" if these
             are the best.
     """
@@ -219,13 +219,13 @@ class RunFolder:
         if verdict is None:
             return self._unjudged()
         if verdict.kind == "base":
-            return BestWeights("base", 0, 0.0, None, "", verdict.reason)
+            return BestWeights("base", 0, 0.0, None, "", verdict.summary)
         found = self.look_at_best(verdict)
         if isinstance(found, Verified):
-            return _best_weights(found, verdict.reason)
+            return _best_weights(found, verdict.summary)
         epoch = self.verified(verdict.epoch)
         same = epoch is not None and epoch.sha256 == verdict.checkpoint_sha256
-        best = _best_weights(epoch, verdict.reason) if epoch and same else self._unjudged()
+        best = _best_weights(epoch, verdict.summary) if epoch and same else self._unjudged()
         if best is None or best.weights is None:
             return best
         if verdict.kind == "blend" and self.is_locked():

@@ -1,5 +1,6 @@
 """The verdict on a run: its best weights, as evaluation.json and best.json name them."""
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -33,6 +34,13 @@ class Verdict:
     def candidate(self) -> str:
         """The id of the best candidate."""
         return candidate_id(self.kind, self.epoch, self.share, self.decoder)
+
+    @property
+    def summary(self) -> str:
+        """One line of the reason: which weights are best, and how far of the way to the person."""
+        first = self.reason.partition(". ")[0].rstrip(".")
+        way = re.search(r"\d+% of the way to the person", self.reason)
+        return f"{first}, {way[0]}." if way else f"{first}."
 
     @property
     def weights(self) -> dict[str, Any]:

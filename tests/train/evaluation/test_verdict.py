@@ -526,10 +526,17 @@ def test_the_end_says_what_is_nearer_how_far_it_came_and_at_what_cost():
         "0.42, 48% of the way to the person's own recordings), pitch +0.9 % (base +11.8 %). The "
         "cost: rate +6.2 % (base -0.4 %)."
     )
+    way = "Epoch 1 is the best, 48% of the way to the person."
+    assert verdict_of(known, other)[1].summary == way
     further = candidate(facts(9, voice=0.2), epoch=1)
-    assert verdict_of(known, further)[1].reason == (
-        "Nothing beat the untrained model: epoch 1 comes closest, but it sounds less like the "
-        "person than the base: voice -0.21."
+    verdict = verdict_of(known, further)[1]
+    assert (
+        verdict.summary
+        == verdict.reason
+        == (
+            "Nothing beat the untrained model: epoch 1 comes closest, but it sounds less like the "
+            "person than the base: voice -0.21."
+        )
     )
 
 
