@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import struct
 import time
 from collections.abc import Callable
@@ -14,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from api.errors import APIError
+from api.routes.voices import MEDIA_TYPES
 from api.voices.decoding import decoded
 from api.voices.recordings import DecodedRecording
 from api.voices.store import Voices
 from tests.api.heard import refusal
 from tests.api.sounds import file_of, speech, upload
+from tests.test_architecture import ROOT
 from xtts.inference import latents_file
 
 RECORDING = DecodedRecording(b"RIFF", 1.0, {})
@@ -60,6 +63,13 @@ def test_other_forms_are_read_too(shared_service, recording):
     assert answer.status_code == 201, answer.text
     assert answer.json()["duration_seconds"] == pytest.approx(2.0, abs=0.1)
     shared_service.client.delete(f"/v1/voices/{answer.json()['id']}")
+
+
+def test_the_page_offers_the_media_types_of_the_route():
+    """tests/api/page/test_uploading.py uploads a file of each ending."""
+    page = (ROOT / "api/page/index.html").read_text(encoding="utf-8")
+    (offered,) = re.findall(r'name="file" multiple accept="([^"]+)"', page)
+    assert {one for one in offered.split(",") if "/" in one} == set(MEDIA_TYPES)
 
 
 @pytest.mark.parametrize(
