@@ -377,11 +377,25 @@ async def recording_of(
         if opened:  # else the served weights are not known yet
             state.adapters.check(speakers.plain(wanted), opened.sha256, param)
         person, mark, style = wanted.rpartition(STYLE_MARK)
-        if mark and (there := _styles_of(person, opened, (*named, *_names_of(uploaded)))):
-            text = f"{shown(person)} has no style {shown(style)}. It has {', '.join(there)}."
+        person = person or store.SERVED
+        there = _styles_of(person, opened, (*named, *_names_of(uploaded))) if mark else []
+        if there or (mark and await _is_voice(state, opened, person)):
+            text = f"{shown(person)} has no style {shown(style)}. It has {', '.join(there) or 'none'}."
             raise APIError(404, "no_style", text, param=param)
     voice = store.find_by_name(wanted, state.served_name, uploaded, param)
     return str(state.voices.recording(voice)) if voice else None
+
+
+async def _is_voice(state: AppState, opened: OpenedVoiceState | None, name: str) -> bool:
+    """Whether a request can name this voice."""
+    sha256 = opened.sha256 if opened else ""
+    if imported.named(state.adapters.beside(sha256), name):
+        return True
+    try:
+        await recording_of(state, opened, name)
+    except APIError as refusal:
+        return refusal.code == "ambiguous_voice"
+    return True
 
 
 def _styles_of(person: str, opened: OpenedVoiceState | None, names: Iterable[str]) -> list[str]:

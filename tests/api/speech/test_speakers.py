@@ -96,7 +96,11 @@ def test_a_text_changes_its_speaker(cast, orders, text, voice, others):
     [
         ({"voice": "anna", "style": "calm"}, (404, "no_style", "voice"), "It has whisper."),
         ({"style": "loud"}, (404, "no_style", "voice"), "It has calm."),
+        ({"voice": "ben", "style": "loud"}, (404, "no_style", "voice"), "'ben' has no style 'loud'"),
+        ({"voice": "ben:loud"}, (404, "no_style", "voice"), "It has none."),
         ({"voice": "bob"}, (404, "no_voice", "voice"), "/v1/voices"),
+        ({"voice": "bob", "style": "calm"}, (404, "no_voice", "voice"), "/v1/voices"),
+        ({"voice": "bob:calm"}, (404, "no_voice", "voice"), "/v1/voices"),
         ({"input": "a [voice:bob] b"}, (404, "no_voice", "text"), "/v1/voices"),
         ({"input": "a [style:loud] b"}, (404, "no_style", "text"), "It has calm."),
     ],
