@@ -69,7 +69,7 @@ def _base(state: AppState, opened: OpenedVoiceState | None) -> Base:
     if opened is None or state.settings.backend == "onnx" or (wanted != "demo" and not is_base):
         text = (
             "A voice file holds latents of the base model, and the served voice is none that other "
-            "machines have. Serve the base itself with VOICE, or send the recording: "
+            "machines have. Serve the base itself (VOICE=demo or VOICE=xtts_v2), or send the recording: "
             "/v1/voices names its address as `preview`."
         )
         raise APIError(409, "no_base", text)

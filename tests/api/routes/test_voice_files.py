@@ -130,6 +130,15 @@ def test_the_served_voice_has_no_file(shared_service):
     assert shared_service.client.get("/v1/voices/none/file").status_code == 404
 
 
+def test_an_uploaded_voice_of_a_checkpoint_has_no_file_and_the_refusal_says_what_does(tmp_path):
+    path = tmp_path / "mine.pt"
+    path.write_bytes(b"")
+    with running(settings_in(tmp_path, voice=str(path))) as service:
+        made = upload(service, file_of(speech()), "Kim").json()
+        answer = service.client.get(f"/v1/voices/{made['id']}/file")
+    assert refusal(answer) == (409, "no_base", None) and "VOICE=demo" in answer.json()["detail"]
+
+
 def test_an_uploaded_voice_travels_with_and_without_its_recording(real, tmp_path):
     """From one service to another; here, both are the same one."""
     made = upload(real, file_of(speech()), "Kim").json()
