@@ -461,15 +461,19 @@ class Engine:
         except APIError as refusal:
             if self.child is None:
                 return
-            log.error("%s cannot be opened: %s", wanted.name, refusal)
             self.voice_refused(wanted, refusal)
         if wanted != DEMO:
             with contextlib.suppress(APIError):
                 self._stand(await self._opened(f"first-{DEMO.name}", DEMO))
 
     def voice_refused(self, voice: VoiceTarget, refusal: APIError) -> None:
-        """Records that the wanted voice cannot be opened, until another one can."""
-        self.problem = without_paths(f"{voice.name} cannot be opened: {refusal.detail}")
+        """Logs and records that the wanted voice cannot be opened, until another one can."""
+        instead = self.standing.voice if self.standing else DEMO
+        text = f"{voice.name} cannot be opened: {refusal.detail.rstrip('.')}."
+        if instead != voice:
+            text += f" The voice {instead.name} speaks instead."
+        log.error("%s", text)
+        self.problem = without_paths(text)
         self.problem_code = "voice_refused"
 
     def _lost(self, why: WorkerFailed) -> None:

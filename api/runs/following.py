@@ -275,7 +275,6 @@ class VoiceFollower:
             if refusal.status == 503:
                 return  # the child died or has not started yet: tried again at the next poll
             self._refused.add(target.name)
-            log.warning("%s is not used: %s", target.name, refusal)
             self.engine.voice_refused(target, refusal)
 
     def is_served(self, target: VoiceTarget) -> bool:

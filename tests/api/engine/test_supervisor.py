@@ -108,7 +108,7 @@ def test_a_voice_that_kills_when_it_is_opened_is_not_opened_for_ever(tmp_path, m
 @pytest.mark.parametrize(
     ("name", "voice", "code", "told", "spoken"),
     [
-        ("deadly.pt", "demo", "voice_refused", "deadly.pt ended", 200),
+        ("deadly.pt", "demo", "voice_refused", "restart. The voice demo speaks instead.", 200),
         # Uploaded voices speak with it, so a proxy that polls /readyz must keep sending requests.
         ("mute.pt", "mute.pt", "no_reference", "use an uploaded voice", 409),
     ],
