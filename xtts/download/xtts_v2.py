@@ -18,8 +18,8 @@ LICENCE = "CPML 1.0.0"
 LICENCE_URL = f"{HUB}/{REPOSITORY}/blob/main/LICENSE.txt"
 FOLDER = Path("train/xtts_v2")
 DOWNLOAD = (
-    'The voice xtts_v2 downloads it once (2.1 GB): `xtts.load_voice("xtts_v2")`, `speak --voice '
-    "xtts_v2`, or VOICE=xtts_v2 for the service."
+    'The voice xtts_v2 downloads it once (2.1 GB): `xtts.load_voice("xtts_v2")`, --voice xtts_v2, or '
+    "VOICE=xtts_v2 for the service."
 )
 
 # Two public projects pin these values for that revision, and eight more repeat them:

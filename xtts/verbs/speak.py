@@ -31,7 +31,7 @@ USAGE = "TEXT "
 # A file without a name: WAV on stdout, text on stdin.
 STREAM = "-"
 _MOST_REFUSALS = 10
-_ASK = 'write it after speak, such as speak "Good morning.", or name a file of lines with --lines FILE'
+_ASK = 'write it after the command, such as "Good morning.", or name a file of lines with --lines FILE'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
