@@ -24,8 +24,7 @@ import torch
 from benchmarks import coqui_training, synthetic
 from benchmarks.measuring import ChildFailed, memory_bytes
 from benchmarks.synthetic import LEARNING_RATE, recipe
-from machine.parallel_process import JsonLineProcess
-from machine.process import module_command, reserve_stdout, write_json_line
+from machine.process import JsonLineProcess, module_command, reserve_stdout, write_json_line
 from train.step import Learner, StepResult, train_step
 from xtts.model.loading import load_gpt, read_tensors
 

@@ -4,10 +4,12 @@ Each child leads a process group, so that its children are killed with it. A cal
 driver cannot be interrupted, not even by SIGKILL. Such a child is abandoned, and the result says
 that it hung.
 
-`run_with_timeout` runs a program to its end, and `machine.parallel_process` has the children that
-run in parallel to this process.
+    run_with_timeout    runs a program to its end
+    ChildProcess        runs in parallel to this process
+    JsonLineProcess     a worker that answers requests: one JSON object per line, each way
 
-asyncio starts its own children (`api.engine.child`, `api.voices.recordings`) and uses `kill_group`.
+asyncio starts its own children (`api.engine.child`, `api.voices.recordings`) and uses `kill_group`
+and `StderrFile`.
 The watchdog (`train.resilience.heartbeat`) is different: it shares the trainer's process group, so
 that Ctrl-Z stops both, and imports no module of Sotaque.
 """
@@ -18,6 +20,7 @@ import json
 import logging
 import os
 import runpy
+import selectors
 import signal
 import subprocess
 import sys
@@ -25,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from machine.text import last_line, printable
@@ -33,6 +37,9 @@ log = logging.getLogger(__name__)
 
 # The wait for a killed child. A child in a hanging driver call may never end.
 REAP_SECONDS = 2.0
+# A worker holds a model, and returning gigabytes to the system takes longer.
+_WORKER_REAP_SECONDS = 5.0
+_STDERR_KEPT_BYTES = 4096
 _KEPT_BYTES = 1 << 20
 _PR_SET_PDEATHSIG = 1
 # The children that threads wait for in `run_with_timeout`.
@@ -111,7 +118,7 @@ def run_with_timeout(
         return ProcessResult(
             None if hung else child.returncode,
             printable(_read(out, 0, _KEPT_BYTES)),
-            printable(tail(errors, _KEPT_BYTES)),
+            printable(_tail(errors, _KEPT_BYTES)),
             time.monotonic() - started,
             f"no answer within {limit_seconds:g} s" if hung else "",
             hung,
@@ -143,9 +150,154 @@ def end_group(child: "subprocess.Popen[bytes]", reap_seconds: float) -> None:
         child.returncode = -signal.SIGKILL  # so that Popen does not wait for it again
 
 
-def tail(file: IO[bytes], most_bytes: int) -> str:
+def _tail(file: IO[bytes], most_bytes: int) -> str:
     """The end of a file that a child may still write."""
     return _read(file, max(0, os.fstat(file.fileno()).st_size - most_bytes), most_bytes)
+
+
+class StderrFile:
+    """Receives a long-running child's stderr, in an unnamed file on disk."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+
+    def fileno(self) -> int:
+        """The descriptor for the child."""
+        return self._file.fileno()
+
+    def last_line(self) -> str:
+        """The last line that is not blank, at most 300 characters of it; "" if there is none."""
+        return last_line(self.tail())
+
+    def tail(self) -> str:
+        """The last 4 kB."""
+        return _tail(self._file, _STDERR_KEPT_BYTES)
+
+    def close(self) -> None:
+        """Deletes the file."""
+        self._file.close()
+
+
+class ChildProcess:
+    """A child that runs in parallel to this process; `errors` receives its stderr.
+
+    It dies with the thread that started it if it is started with `module_command`.
+
+    Args:
+        command: Its command.
+        pipes: Whether stdin and stdout are pipes to this process; otherwise they are closed.
+        output: A file that gets its stdout, unless `pipes`.
+
+    Raises:
+        OSError: The child cannot be started.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, pipes: bool = False, output: BinaryIO | None = None
+    ) -> None:
+        self.errors = StderrFile()
+        wanted = subprocess.PIPE if pipes else subprocess.DEVNULL
+        self._process = subprocess.Popen(
+            tuple(command),
+            stdin=wanted,
+            stdout=output or wanted,
+            stderr=self.errors.fileno(),
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """Its exit status, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    @property
+    def user_seconds(self) -> float:
+        """The CPU time that it has spent in user mode; 0 if unknown."""
+        with contextlib.suppress(OSError, IndexError):
+            stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8", errors="replace")
+            # Field 14 of proc(5); the fields start after the name, which may hold spaces.
+            return int(stat.rpartition(")")[2].split()[11]) / os.sysconf("SC_CLK_TCK")
+        return 0.0
+
+    def wait(self, limit_seconds: float) -> int | None:
+        """Waits for its end and returns `code`."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(limit_seconds)
+        return self.code
+
+    def ask_to_stop(self) -> None:
+        """Sends SIGTERM to the child only, which must end its children itself."""
+        if self.code is None:
+            self._process.terminate()
+
+    def end(self) -> None:
+        """Kills the child and its children, and deletes its `errors`."""
+        end_group(self._process, _WORKER_REAP_SECONDS)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self.errors.close()
+
+
+class JsonLineProcess(ChildProcess):
+    """A worker that reads a JSON object per line from stdin and answers with one on stdout.
+
+    The worker calls `reserve_stdout`.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        super().__init__(command, pipes=True)
+        self._received = bytearray()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Writes one line.
+
+        Raises:
+            EOFError: The worker has ended.
+        """
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise EOFError from error
+
+    def receive(self, limit_seconds: float) -> dict[str, Any]:
+        """Waits for the next line.
+
+        Raises:
+            TimeoutError: No line arrived in time; you can call it again.
+            EOFError: The worker has ended, or did not write a JSON object.
+        """
+        try:
+            message = json.loads(self._line(limit_seconds))
+        except ValueError as error:
+            raise EOFError from error
+        if not isinstance(message, dict):
+            raise EOFError
+        return message
+
+    def _line(self, limit_seconds: float) -> bytes:
+        assert self._process.stdout is not None
+        end = time.monotonic() + limit_seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._received:
+                if not selector.select(max(0.0, end - time.monotonic())):
+                    raise TimeoutError
+                # Bypass Python's buffer, which the selector does not see.
+                chunk = os.read(self._process.stdout.fileno(), 1 << 16)
+                if not chunk:
+                    raise EOFError
+                self._received += chunk
+        line, _, rest = bytes(self._received).partition(b"\n")
+        self._received[:] = rest
+        return line
 
 
 # --- the child's side
@@ -159,7 +311,7 @@ def reserve_stdout() -> BinaryIO:
 
 
 def write_json_line(answers: BinaryIO, message: Mapping[str, Any], body: bytes = b"") -> None:
-    """Writes one answer to the parent: to `machine.parallel_process` or `api.engine.child`, say.
+    """Writes one answer to the parent: to `JsonLineProcess` or `api.engine.child`, say.
 
     body: bytes that follow the line, which tells their number; only the second of these reads them.
     """

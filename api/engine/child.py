@@ -11,8 +11,7 @@ from typing import Any
 
 from api.errors import APIError
 from machine.devices.selection import Environment, look_at_machine, oom_kills
-from machine.parallel_process import StderrFile
-from machine.process import kill_group, module_command
+from machine.process import StderrFile, kill_group, module_command
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import WorkerFailed, death, worker_failed
 

@@ -22,8 +22,7 @@ from api.errors import APIError, response, without_paths
 from api.http.connections import while_connected
 from api.runs.listing import RunSummary
 from api.settings import ApiSettings
-from machine.parallel_process import StderrFile
-from machine.process import kill_group, module_command
+from machine.process import StderrFile, kill_group, module_command
 from machine.storage import locks
 from machine.storage.atomic import DiskFull, WriteError, make_folder, refused, require_space
 from machine.storage.leftovers import STALE_SECONDS

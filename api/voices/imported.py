@@ -17,8 +17,7 @@ from api.runs import targets
 from api.settings import ApiSettings
 from api.voices import store
 from api.voices.adapters import Adapters
-from machine.parallel_process import StderrFile
-from machine.process import kill_group, module_command
+from machine.process import StderrFile, kill_group, module_command
 from machine.storage.hashes import sha256_of
 from machine.text import printable
 from xtts.voices import speakers

@@ -23,8 +23,7 @@ from api.errors import APIError, without_paths
 from api.shared_folder import now
 from extras.common.answers import error_words
 from extras.common.named_folders import NamedFolder, NamedFolders
-from machine.parallel_process import StderrFile
-from machine.process import kill_group
+from machine.process import StderrFile, kill_group
 from machine.storage import locks
 from machine.storage.atomic import WriteError, write_json
 from machine.storage.reading import read_json

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from machine import commands
 from machine.errors import SotaqueError
-from machine.parallel_process import ChildProcess
-from machine.process import module_command
+from machine.process import ChildProcess, module_command
 from train.settings import TrainSettings, load
 
 log = logging.getLogger("train")

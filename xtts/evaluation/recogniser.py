@@ -24,8 +24,7 @@ import numpy as np
 from machine import commands
 from machine.errors import SotaqueError
 from machine.onnxruntime import import_quietly
-from machine.parallel_process import JsonLineProcess
-from machine.process import module_command
+from machine.process import JsonLineProcess, module_command
 from machine.text import first_line
 from xtts.evaluation.pocketsphinx_child import RATE as RATE
 from xtts.text.errors import TextError

@@ -21,8 +21,7 @@ from pydantic import TypeAdapter
 
 from machine.devices.recovery import exit_after_fault
 from machine.devices.selection import oom_kills
-from machine.parallel_process import JsonLineProcess
-from machine.process import module_command
+from machine.process import JsonLineProcess, module_command
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers import child
 from xtts.workers.child import Say

@@ -27,8 +27,7 @@ from typing import Any, NoReturn
 from pydantic import TypeAdapter
 
 from machine.errors import SotaqueError
-from machine.parallel_process import JsonLineProcess
-from machine.process import module_command, reserve_stdout, write_json_line
+from machine.process import JsonLineProcess, module_command, reserve_stdout, write_json_line
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, Tokenizer, TokenizerSpec
 from xtts.text.written_words import WordSpan

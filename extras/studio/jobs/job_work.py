@@ -17,8 +17,7 @@ from typing import BinaryIO
 from extras.common.answers import error_words
 from extras.studio.settings import StudioSettings
 from extras.studio.training_jobs import JobFolder, TrainingJob, check_base, dataset_folder, now, run_folder_of
-from machine.parallel_process import ChildProcess
-from machine.process import module_command
+from machine.process import ChildProcess, module_command
 from machine.settings.types import flag_of
 from machine.storage.atomic import refused
 from machine.text import printable
