@@ -1,15 +1,33 @@
-"""Models of answers, and fields of requests that routes share, such as a text and its length."""
+"""What routes share: models of answers, fields of requests, and the names of the served voice."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from machine.text import plain_name
 from xtts.voices.evaluation_file import JudgeDescription, JudgeFigure
 
 MOST_CHARACTERS = 4096
 MOST_NAME = 100
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 OWN_MODEL = "sotaque"
+SERVED = "default"
+# OpenAI's voices, which many programs name by default. All of them mean the served voice.
+OPENAI_VOICES = (
+    "alloy",
+    "ash",
+    "ballad",
+    "cedar",
+    "coral",
+    "echo",
+    "fable",
+    "marin",
+    "nova",
+    "onyx",
+    "sage",
+    "shimmer",
+    "verse",
+)
 # Half an emoji, which clients send that cut a text anywhere, is left out. It follows the
 # limits of its field, so that they are those of a string and their messages, too.
 _HALVES = str.maketrans(dict.fromkeys(range(0xD800, 0xE000)))
@@ -19,6 +37,16 @@ NameText = Annotated[str, Field(min_length=1, max_length=MOST_NAME), WHOLE]
 VoiceText = Annotated[str, Field(min_length=1, max_length=128), WHOLE]
 # `Brazilian Portuguese` is the longest that a client sends.
 LanguageText = Annotated[str, Field(max_length=32), WHOLE]
+
+
+def is_served(voice: str) -> bool:
+    """Whether this name is reserved for the served voice: `default`, or one of OpenAI's."""
+    return voice == SERVED or voice in OPENAI_VOICES
+
+
+def means_served(name: str) -> bool:
+    """As `is_served`, in any spelling."""
+    return is_served(plain_name(name))
 
 
 class Problem(BaseModel):

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from importlib import metadata
 from typing import Annotated
 
 from fastapi import Depends
@@ -112,7 +111,7 @@ class AppState:
                 speaking=len(engine.requests.speaking),
             ),
             licence=self.licence,
-            version=metadata.version("sotaque"),
+            version=commands.version().removeprefix("sotaque "),
             languages=list(self.languages),
             formats=encoding.offered(),
             precision=engine.standing.precision if engine.standing else "",

@@ -12,6 +12,7 @@ import os
 import shlex
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -84,8 +85,10 @@ def uninstall(packages: str) -> str:
     return f"{_installer('uninstall')} {packages}"
 
 
+@cache
 def version() -> str:
-    """The output of --version, such as `sotaque 0.2.0`."""
+    """The output of --version, such as `sotaque 0.2.0`; read once, because every sound is marked with
+    it, and reading it takes a millisecond or more."""
     try:
         return f"sotaque {importlib.metadata.version('sotaque')}"
     except importlib.metadata.PackageNotFoundError:

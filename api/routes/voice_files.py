@@ -13,11 +13,11 @@ from api.errors import APIError
 from api.gate import takes_upload
 from api.routes.voices import visible_name, voice_row
 from api.runs.exports import VoiceFileResponse, bytes_of, file_name
-from api.schemas import MOST_NAME, PROBLEMS, VoiceRow
+from api.schemas import MOST_NAME, PROBLEMS, SERVED, VoiceRow
 from api.shared_folder import kept
 from api.state import AppState, Shared
 from api.voices import imported, uploaded_file
-from api.voices.store import SERVED, check_new_name
+from api.voices.store import check_new_name
 from machine.storage.atomic import make_folder
 from xtts.voices.files.manifest import SUFFIX
 from xtts.voices.files.unpacking import folder_name

@@ -16,11 +16,11 @@ from starlette.responses import Response
 from api.errors import APIError, shown
 from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
-from api.schemas import MOST_NAME, PROBLEMS, NameText, VoiceList, VoiceRow
+from api.schemas import MOST_NAME, PROBLEMS, SERVED, NameText, VoiceList, VoiceRow
 from api.state import AppState, Shared
 from api.voices import imported, recordings
 from api.voices.recordings import MOST_BYTES, DecodedRecording
-from api.voices.store import MOST_RECORDINGS, SERVED, UploadedVoice, check_count, check_new_name
+from api.voices.store import MOST_RECORDINGS, UploadedVoice, check_count, check_new_name
 from xtts.voices.speakers import plain
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)

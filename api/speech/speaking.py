@@ -25,6 +25,7 @@ from api.engine.child import OpenedVoiceState, VoiceTarget
 from api.engine.queue import SpeechStream
 from api.errors import APIError, response, shown
 from api.http.connections import TRAILERS, while_connected
+from api.schemas import SERVED, is_served
 from api.state import AppState
 from api.voices import imported, store
 from machine.text import plain_name
@@ -276,12 +277,7 @@ def sound(*formats: str) -> dict[int | str, dict[str, Any]]:
 
 
 async def respond(
-    state: AppState,
-    caller: str,
-    ask: SynthesisRequest,
-    form: SoundForm,
-    voice: str = store.SERVED,
-    **more: Any,
+    state: AppState, caller: str, ask: SynthesisRequest, form: SoundForm, voice: str = SERVED, **more: Any
 ) -> Response:
     """The HTTP response to a speech request. Arguments and errors as `stream`."""
     # Before the request is admitted: afterwards nothing may fail or wait.
@@ -294,7 +290,7 @@ async def mark_of(state: AppState, voice: str, target: VoiceTarget | None = None
     """The mark of speech with this voice: its name as people know it, without a client's id."""
     if target is not None:
         return Mark(target.name)
-    if store.is_served(voice):
+    if is_served(voice):
         return Mark(state.served_name)
     if (known := state.voices.get(voice)) is not None:
         return Mark(known.name)
@@ -312,7 +308,7 @@ async def stream(
     state: AppState,
     caller: str,
     ask: SynthesisRequest,
-    voice: str = store.SERVED,
+    voice: str = SERVED,
     *,
     target: VoiceTarget | None = None,
     voice_field: str = "voice",
@@ -332,9 +328,9 @@ async def stream(
     # The languages of a voice that is not open yet are unknown; the child checks them then.
     engine = state.engine
     sha256 = engine.standing.sha256 if engine.standing else ""
-    if target is None and not store.is_served(voice):
+    if target is None and not is_served(voice):
         target = imported.target_of(state.settings, state.adapters, voice, sha256)
-        voice = store.SERVED if target else voice
+        voice = SERVED if target else voice
     opened = engine.preview_of(target) if target else engine.standing
     language = language_of(ask.language, opened.languages if opened else (), language_field)
     ask = replace(ask, language=language)
@@ -363,7 +359,7 @@ async def recording_of(
     opened: The open voice, with its named speakers and the adapters of its weights; None while no
     voice is open.
     """
-    if store.is_served(wanted):
+    if is_served(wanted):
         return None
     if (voice := state.voices.get(wanted)) is not None:
         return str(state.voices.recording(voice))
@@ -401,7 +397,7 @@ async def _is_voice(state: AppState, opened: OpenedVoiceState | None, name: str)
 def _styles_of(person: str, opened: OpenedVoiceState | None, names: Iterable[str]) -> list[str]:
     """The styles of a person among the names of voices."""
     own = speakers.plain(person)
-    if store.is_served(own):
+    if is_served(own):
         own = speakers.plain(opened.own_name if opened else "").partition(STYLE_MARK)[0]
     pairs = [name.rpartition(STYLE_MARK) for name in names if STYLE_MARK in name]
     return [style.strip() for who, _, style in pairs if speakers.plain(who) == own]

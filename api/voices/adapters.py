@@ -14,7 +14,7 @@ import logging
 from pathlib import Path
 
 from api.errors import APIError, shown
-from api.voices import store
+from api.schemas import means_served
 from xtts.voices import bundle, speakers
 from xtts.voices.base_models import BundleError
 from xtts.voices.bundle import Bundle
@@ -91,7 +91,7 @@ class Adapters:
     def _read(self, folder: Path, found: dict[str, tuple[Path, Bundle]]) -> None:
         """Adds a folder to `found`, or logs once why it is not a voice."""
         fault = "it is not an export of `train export --adapter`. Move it elsewhere."
-        if store.means_served(folder.name):
+        if means_served(folder.name):
             fault = "its name always means the served voice. Give the folder another name."
         else:
             try:

@@ -14,8 +14,8 @@ from api import shared_folder
 from api.engine.child import VoiceTarget
 from api.errors import APIError, without_paths
 from api.runs import targets
+from api.schemas import OPENAI_VOICES, SERVED
 from api.settings import ApiSettings
-from api.voices import store
 from api.voices.adapters import Adapters
 from machine.process import StderrFile, kill_group, module_command
 from machine.storage.hashes import sha256_of
@@ -45,7 +45,7 @@ async def import_file(
         "base": base,
         "xtts_v2": str(settings.xtts_v2_dir),
         "tos_agreed": settings.coqui_tos_agreed,
-        "taken": [store.SERVED, *store.OPENAI_VOICES, *taken],
+        "taken": [SERVED, *OPENAI_VOICES, *taken],
     }
     errors = StderrFile()
     child = await asyncio.create_subprocess_exec(

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from api.errors import APIError, shown
-from api.schemas import VoiceRow
+from api.schemas import OPENAI_VOICES, SERVED, VoiceRow, is_served, means_served
 from api.shared_folder import changing, now, read, read_all
 from api.voices.recordings import DecodedRecording, joined_recording
 from machine.storage.atomic import make_folder, replace_file, write_json
@@ -41,23 +41,6 @@ MOST_RECORDINGS = 10
 _ID = re.compile(r"[a-z0-9]{12}")
 _LEFT_SECONDS = 3600.0
 _JOINED = "joined_"
-SERVED = "default"
-# OpenAI's voices, which many programs name by default. All of them mean the served voice.
-OPENAI_VOICES = (
-    "alloy",
-    "ash",
-    "ballad",
-    "cedar",
-    "coral",
-    "echo",
-    "fable",
-    "marin",
-    "nova",
-    "onyx",
-    "sage",
-    "shimmer",
-    "verse",
-)
 # Names of the served voice that programs may have stored: it had one of them, and changed since.
 _FORMER = re.compile(r"demo|epoch \d+( at \d+%)? \([0-9a-f]{8}\)|base of .+ \([0-9a-f]{8}\)")
 # Kokoro's mixtures: `a+b`, `a(2)+b(1)`, `a(0.5)`.
@@ -258,16 +241,6 @@ def _write(data: bytes, file: BinaryIO) -> None:
 
 def _is_old(path: Path) -> bool:
     return path.exists() and time.time() - path.stat().st_mtime > _LEFT_SECONDS
-
-
-def is_served(voice: str) -> bool:
-    """Whether this name is reserved for the served voice: `default`, or one of OpenAI's."""
-    return voice == SERVED or voice in OPENAI_VOICES
-
-
-def means_served(name: str) -> bool:
-    """As `is_served`, in any spelling."""
-    return is_served(plain_name(name))
 
 
 def check_new_name(name: str) -> None:

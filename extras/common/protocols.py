@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from api.errors import APIError
-from api.schemas import MOST_CHARACTERS
+from api.schemas import MOST_CHARACTERS, SERVED, is_served
 from api.state import AppState
-from api.voices.store import SERVED, UploadedVoice, is_served
+from api.voices.store import UploadedVoice
 from machine.text import plain_name
 
 

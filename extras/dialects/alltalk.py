@@ -18,11 +18,10 @@ from starlette.responses import PlainTextResponse, Response
 
 from api.errors import APIError
 from api.routes.ranged_file import SPOKEN
-from api.schemas import PROBLEMS, LanguageText, Text, VoiceText
+from api.schemas import PROBLEMS, SERVED, LanguageText, Text, VoiceText
 from api.speech import speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
-from api.voices.store import SERVED
 from extras.common import protocols
 from extras.dialects.memory import Memory
 from xtts.arguments import SPEED, TEMPERATURE

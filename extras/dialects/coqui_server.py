@@ -10,11 +10,10 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from api.errors import APIError
-from api.schemas import MOST_CHARACTERS, PROBLEMS
+from api.schemas import MOST_CHARACTERS, PROBLEMS, SERVED
 from api.speech import speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
-from api.voices.store import SERVED
 from extras.common import protocols
 from xtts.inference.synthesis_request import SynthesisRequest
 

@@ -12,9 +12,8 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from api.errors import APIError, shown
-from api.schemas import OPENAI_MODELS, OWN_MODEL, PROBLEMS
+from api.schemas import OPENAI_MODELS, OWN_MODEL, PROBLEMS, SERVED
 from api.state import AppState, Shared
-from api.voices.store import SERVED
 from extras.common import protocols
 
 router = APIRouter(prefix="/v1", tags=["models"], responses=PROBLEMS)

@@ -10,11 +10,10 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.schemas import PROBLEMS, LanguageText, Text, VoiceText
+from api.schemas import PROBLEMS, SERVED, LanguageText, Text, VoiceText
 from api.speech import speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
-from api.voices.store import SERVED
 from extras.common import protocols
 from extras.dialects.memory import Memory, TtsSettings
 from xtts.inference.synthesis_request import SynthesisRequest

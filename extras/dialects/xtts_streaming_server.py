@@ -20,11 +20,10 @@ from starlette.responses import Response
 
 from api.errors import APIError
 from api.routes.voices import UPLOAD, decode_uploads, keep_voice, takes_recordings, upload_of
-from api.schemas import PROBLEMS, LanguageText, Text
+from api.schemas import PROBLEMS, SERVED, LanguageText, Text, means_served
 from api.speech import speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
-from api.voices.store import SERVED, means_served
 from extras.common import protocols
 from machine.text import plain_name
 from xtts.inference.synthesis_request import SynthesisRequest

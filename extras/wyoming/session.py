@@ -35,10 +35,10 @@ from wyoming.tts import (
 
 from api.errors import APIError, starting, without_paths
 from api.http.connections import Connections, network_of
+from api.schemas import SERVED
 from api.speech import speaking
 from api.speech.speaking import count_pieces
 from api.state import AppState
-from api.voices.store import SERVED
 from extras.common import protocols
 from extras.wyoming.text_stream import TextStream
 from xtts.encoding import RATE

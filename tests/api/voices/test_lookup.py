@@ -3,7 +3,8 @@
 import pytest
 
 from api.errors import APIError
-from api.voices.store import UploadedVoice, find_by_name, is_served
+from api.schemas import is_served
+from api.voices.store import UploadedVoice, find_by_name
 
 
 def voice(identity: str, name: str) -> UploadedVoice:

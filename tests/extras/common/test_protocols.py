@@ -1,6 +1,7 @@
 """Labels of voices, by which the other programs' protocols name them."""
 
-from api.voices.store import UploadedVoice, find_by_name, is_served
+from api.schemas import is_served
+from api.voices.store import UploadedVoice, find_by_name
 from extras.common.protocols import labels_of
 
 
