@@ -56,7 +56,7 @@ def serve(
 
     sockets = listening(settings.api_host, settings.api_port)
     listeners = [
-        (module, found) for module in extras.modules("LISTENER") if (found := module.sockets_of(settings))
+        (module, bound) for module in extras.modules("LISTENER") if (bound := module.sockets_of(settings))
     ]
     # Imported after the bind: these take a second or more, and a port in use is reported at once.
     from api.app import build

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -21,6 +20,7 @@ from api.routes.speech import SpeechRequest
 from api.settings import ApiSettings
 from api.state import AppState, key_of
 from machine import process
+from machine.storage.reading import JsonObject
 from xtts.inference.compute_config import ComputeConfig
 
 # /openapi.json lists them in this order, then those of the extras.
@@ -108,7 +108,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         process.end_awaited()
 
 
-def _document(app: FastAPI, state: AppState) -> dict[str, Any]:
+def _document(app: FastAPI, state: AppState) -> JsonObject:
     """/openapi.json, with the API key and the exact integer bounds that FastAPI leaves out."""
     if app.openapi_schema is not None:
         return app.openapi_schema

@@ -27,7 +27,7 @@ KEPT_FREE_BYTES = 1 << 30
 def free_bytes(folder: Path) -> int:
     """The free bytes of a folder's disk; the folder need not exist yet."""
     folder = folder.absolute()
-    above = next(one for one in (folder, *folder.parents) if one.exists())
+    above = next(path for path in (folder, *folder.parents) if path.exists())
     return shutil.disk_usage(above).free
 
 

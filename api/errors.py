@@ -7,14 +7,15 @@ No body contains a path of this machine or a traceback: messages of other module
 import errno
 import logging
 import re
-from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
+from starlette.types import Scope
+
+from machine.storage.reading import JsonObject
 
 log = logging.getLogger("api")
 
@@ -64,11 +65,11 @@ def starting() -> APIError:
     return APIError(503, "starting", "The speaking process is starting.", retry_after=2)
 
 
-def response(refusal: APIError, scope: Mapping[str, Any]) -> JSONResponse:
+def response(refusal: APIError, scope: Scope) -> JSONResponse:
     """The response of a refusal to the request of `scope`."""
     state = scope.get("state", {})
     state["refused"] = refusal.code
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "type": f"about:blank#{refusal.code}",
         "title": HTTPStatus(refusal.status).phrase,
         "status": refusal.status,
@@ -168,15 +169,15 @@ def _allowed(request: Request) -> set[str]:
     return methods | {"HEAD"} if "GET" in methods else methods
 
 
-def _num_literal(route: Any) -> int:
+def _num_literal(route: BaseRoute) -> int:
     """The number of literal characters in a route's path."""
     return len(re.sub(r"\{[^}]*\}", "", getattr(route, "path", "")))
 
 
 async def answer_invalid(request: Request, error: Exception) -> JSONResponse:
     """Answers a body or parameter that does not match the schema, with its first error."""
-    faults: list[Any] = list(getattr(error, "errors", list)())
-    first = faults[0] if faults else {"loc": (), "msg": "it cannot be read", "type": "invalid"}
+    faults: list[JsonObject] = list(getattr(error, "errors", list)())
+    first: JsonObject = faults[0] if faults else {"loc": (), "msg": "it cannot be read", "type": "invalid"}
     where = [str(part) for part in first["loc"][1:]]
     # If the field is a union, pydantic adds the type that it tried.
     param = where[0] if where else None
@@ -225,7 +226,7 @@ def _openai_type(status: int) -> str:
     return "server_error" if status >= 500 else "invalid_request_error"
 
 
-def sentence(fault: Mapping[str, Any], param: str | None) -> str:
+def sentence(fault: JsonObject, param: str | None) -> str:
     """The message for one of pydantic's `errors()`. param: the field; None for the whole body."""
     kind, context = str(fault["type"]), fault.get("ctx") or {}
     if param is None:
@@ -243,7 +244,7 @@ def sentence(fault: Mapping[str, Any], param: str | None) -> str:
     return f"{param} {rule}, not {seen}."
 
 
-def _of_body(kind: str, context: Mapping[str, Any]) -> str:
+def _of_body(kind: str, context: JsonObject) -> str:
     if kind == "json_invalid":
         why = str(context.get("error", "")).rstrip(".")
         return f"The body is not JSON: {why[:1].lower()}{why[1:]}."
@@ -252,7 +253,7 @@ def _of_body(kind: str, context: Mapping[str, Any]) -> str:
     return 'The body must be a JSON object, such as {"input": "Good morning."}.'
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value as the client wrote it, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"

@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
 
 from pydantic import BaseModel
 
@@ -12,7 +11,7 @@ from api.errors import APIError, closing
 MOST_LISTENERS = 64
 _MOST_WAITING = 256
 _COMMENT_SECONDS = 15.0
-EventData = BaseModel | dict[str, Any]
+EventData = BaseModel | Mapping[str, object]
 
 
 class Events:

@@ -12,9 +12,10 @@ import ipaddress
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match
@@ -44,7 +45,7 @@ _EXPOSED_HEADERS = [
 # none, as when a person types the address.
 _OWN_SITES = frozenset({"same-origin", "none"})
 
-Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
 
 
 class BodyLimit(NamedTuple):
@@ -99,7 +100,7 @@ class Gate:
         self,
         app: ASGIApp,
         *,
-        routes: Sequence[Any],
+        routes: Sequence[APIRoute],
         rules: OriginRules,
         key: str | None,
         metrics: ServiceMetrics,
@@ -147,7 +148,7 @@ class Gate:
             text = f"The request's head is larger than the limit of {MOST_HEAD_BYTES:,} bytes."
             await response(APIError(431, "head_too_large", text), scope)(scope, receive, sending)
             return
-        speaks = any(one.match(scope["path"]) for one in self._speech)
+        speaks = any(pattern.match(scope["path"]) for pattern in self._speech)
         refusal = refuse_origin(Headers(scope=scope), scope["method"], speaks, self.rules)
         inside = response(refusal, scope) if refusal else self._inside
         try:
@@ -185,7 +186,7 @@ class Gate:
 
     async def _take_body(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Enforces the limits of the body: size, time, and the number of uploads."""
-        route = next((one for one in self._routes if one.matches(scope)[0] is Match.FULL), None)
+        route = next((route for route in self._routes if route.matches(scope)[0] is Match.FULL), None)
         if route is None:  # 404 or 405, which reads no body
             await self.app(scope, receive, send)
             return
@@ -343,7 +344,7 @@ def _foreign_reader(headers: Headers, host: str, rules: OriginRules) -> bool:
         return not _welcome(f"{page.scheme}://{page.netloc}", host, rules)
     if site == "same-site":
         # Pages such as SillyTavern's hide the Referer, so an allowed origin on this host suffices.
-        return _name(host) not in {_name(urlsplit(one).netloc) for one in rules.origins}
+        return _name(host) not in {_name(urlsplit(allowed).netloc) for allowed in rules.origins}
     browser = headers.get("user-agent", "").lower().startswith("mozilla/")
     return site is not None or (browser and not rules.has_key)
 

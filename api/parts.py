@@ -32,9 +32,9 @@ _STYLES = '  <link rel="stylesheet" href="page/{0}/part.css" data-part="{0}">\n'
 class ExtraParts:
     """The state of each extra that has one. state: the service's AppState."""
 
-    def __init__(self, state: Any) -> None:
+    def __init__(self, state: object) -> None:
         kinds = [module.Part for module in extras.modules("SERVICE") if hasattr(module, "Part")]
-        self._parts: dict[type[Any], Any] = {kind: kind(state) for kind in kinds}
+        self._parts: dict[type[object], Any] = {kind: kind(state) for kind in kinds}
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._parts.values())
@@ -44,7 +44,7 @@ class ExtraParts:
         part: T = self._parts[kind]
         return part
 
-    def works(self) -> list[Coroutine[Any, Any, None]]:
+    def works(self) -> list[Coroutine[None, None, None]]:
         """The coroutines that run as long as the service."""
         return [work for part in self if hasattr(part, "works") for work in part.works()]
 
@@ -78,4 +78,4 @@ def page(of: Collection[str] | None = None) -> str:
             for slot, piece in zip(pieces[::2], pieces[1::2], strict=True):
                 slots[slot] = slots.get(slot, "") + piece
     text = (PAGE / "index.html").read_text(encoding="utf-8")
-    return _SLOT.sub(lambda found: slots.get(found[1], ""), text)
+    return _SLOT.sub(lambda match: slots.get(match[1], ""), text)

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from machine.storage.reading import JsonObject
 from machine.text import plain_name
 from xtts.voices.evaluation_file import JudgeDescription, JudgeFigure
 
@@ -226,7 +227,7 @@ class EvaluationDetails(BaseModel):
 class Metrics(BaseModel):
     """Rows of metrics.jsonl. next: the byte after the last of them."""
 
-    records: list[dict[str, Any]]
+    records: list[JsonObject]
     next: int
 
 
@@ -338,10 +339,12 @@ class Ready(BaseModel):
     last_spoken_seconds: float | None
 
 
+# What /openapi.json says of the responses of a route.
+Responses = dict[int | str, dict[str, Any]]
 _PROBLEM = {
     "model": Problem,
     "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
-PROBLEMS: dict[int | str, dict[str, Any]] = {
+PROBLEMS: Responses = {
     status: dict(_PROBLEM) for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503, 507)
 }

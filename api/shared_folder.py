@@ -31,14 +31,14 @@ def changing(folder: Path) -> Iterator[None]:
     Raises:
         APIError: 507 if the code inside cannot write or delete a file.
     """
-    with kept(folder):
+    with writing(folder):
         make_folder(folder)
         with locks.wait_for(folder / LOCK, lambda: None):
             yield
 
 
 @contextmanager
-def kept(folder: Path) -> Iterator[None]:
+def writing(folder: Path) -> Iterator[None]:
     """Raises APIError (507) if the code inside cannot write or delete a file below `folder`."""
     try:
         with refused(folder / LOCK):

@@ -62,7 +62,7 @@ class AppState:
     def served_name(self) -> str:
         """The name of the served voice, or of the one being opened."""
         standing = self.engine.standing
-        return standing.voice.name if standing else self.engine.wanted.name
+        return standing.voice.name if standing else self.engine.target.name
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -79,9 +79,9 @@ class AppState:
         """As `speakers`, for an open voice. A speaker hides an adapter of the same name."""
         if opened is None:
             return {}
-        own = {plain(name) for name in opened.speakers}
+        names = {plain(name) for name in opened.speakers}
         fitting = self.adapters.of(opened.sha256).items()
-        return {**opened.speakers, **{n: path for n, path in fitting if plain(n) not in own}}
+        return {**opened.speakers, **{n: path for n, path in fitting if plain(n) not in names}}
 
     @property
     def last_languages(self) -> tuple[str, ...]:

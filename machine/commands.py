@@ -144,8 +144,8 @@ def _verb(arguments: str) -> str | None:
 def _origin() -> str:
     """` @ URL` of the folder or wheel that Sotaque was installed from, which no package index has;
     "" if it is not known (PEP 610)."""
-    kept = importlib.metadata.distribution("sotaque").read_text("direct_url.json")
-    return f" @ {json.loads(kept)['url']}" if kept else ""
+    record = importlib.metadata.distribution("sotaque").read_text("direct_url.json")
+    return f" @ {json.loads(record)['url']}" if record else ""
 
 
 def _here() -> Path | None:
@@ -164,8 +164,8 @@ def _installer(verb: str) -> str:
         typed = ".venv/bin/uv" if local else shlex.quote(str(uv))
         # It finds the .venv of this folder, unless another environment is active.
         active = {os.environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")}
-        own = local and active <= {None, "", sys.prefix}
-        return f"{typed} pip {verb}" + ("" if own else f" --python {python()}")
+        is_active = local and active <= {None, "", sys.prefix}
+        return f"{typed} pip {verb}" + ("" if is_active else f" --python {python()}")
     try:
         # Not with `find_spec`, because setuptools then replaces distutils and warns about it.
         importlib.metadata.version("pip")

@@ -80,18 +80,18 @@ def run(words: Sequence[str]) -> int:
 def verbs() -> dict[str, Verb]:
     """All verbs by name."""
     train, xtts, api = (importlib.import_module(name) for name in (_TRAIN, _XTTS, _API))
-    found: dict[str, Verb] = {}
+    by_name: dict[str, Verb] = {}
     for name, module in train.modules().items():
         usage = "[settings]" if name == "run" else ""
         verb = Verb(_summary(module), partial(_run_after, train.main, name), usage)
-        found["train" if name == "run" else name] = verb
+        by_name["train" if name == "run" else name] = verb
     for name, module in xtts.modules().items():
-        found[name] = Verb(_summary(module), partial(_run_after, xtts.main, name))
-    found["serve"] = Verb("speak over HTTP, and show the page", api.main, "[settings]")
+        by_name[name] = Verb(_summary(module), partial(_run_after, xtts.main, name))
+    by_name["serve"] = Verb("speak over HTTP, and show the page", api.main, "[settings]")
     for name, module in extras.verbs("sotaque").items():
         entry: Any = importlib.import_module(module)
-        found[name] = Verb(_summary(module), entry.main, entry.USAGE)
-    return found
+        by_name[name] = Verb(_summary(module), entry.main, entry.USAGE)
+    return by_name
 
 
 def _overview() -> str:

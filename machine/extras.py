@@ -59,12 +59,12 @@ def offered(port: str) -> list[Any]:
     return [getattr(entry, port) for entry in entries() if hasattr(entry, port)]
 
 
-def modules(port: str) -> list[Any]:
+def modules(port: str) -> list[ModuleType]:
     """The modules that the extras declare for a port, imported."""
     return [importlib.import_module(name) for name in offered(port)]
 
 
-def first(port: str) -> Any | None:
+def first(port: str) -> ModuleType | None:
     """The module of the first extra that declares a port; None without one."""
     return next(iter(modules(port)), None)
 

@@ -9,9 +9,8 @@ that it hung.
     JsonLineProcess     a worker that answers requests: one JSON object per line, each way
 
 asyncio starts its own children (`api.engine.child`, `api.voices.recordings`) and uses `kill_group`
-and `StderrFile`.
-The watchdog (`train.resilience.heartbeat`) is different: it shares the trainer's process group, so
-that Ctrl-Z stops both, and imports no module of Sotaque.
+and `StderrFile`. The watchdog (`train.resilience.heartbeat`) is different: it shares the trainer's
+process group, so that Ctrl-Z stops both, and imports no module of Sotaque.
 """
 
 import contextlib
@@ -29,8 +28,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, BinaryIO
 
+from machine.storage.reading import JsonObject
 from machine.text import last_line, printable
 
 log = logging.getLogger(__name__)
@@ -196,11 +196,11 @@ class ChildProcess:
         self, command: Sequence[str], *, pipes: bool = False, output: BinaryIO | None = None
     ) -> None:
         self.errors = StderrFile()
-        wanted = subprocess.PIPE if pipes else subprocess.DEVNULL
+        standard = subprocess.PIPE if pipes else subprocess.DEVNULL
         self._process = subprocess.Popen(
             tuple(command),
-            stdin=wanted,
-            stdout=output or wanted,
+            stdin=standard,
+            stdout=output or standard,
             stderr=self.errors.fileno(),
             start_new_session=True,
         )
@@ -254,7 +254,7 @@ class JsonLineProcess(ChildProcess):
         super().__init__(command, pipes=True)
         self._received = bytearray()
 
-    def send(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Mapping[str, object]) -> None:
         """Writes one line.
 
         Raises:
@@ -267,7 +267,7 @@ class JsonLineProcess(ChildProcess):
         except OSError as error:
             raise EOFError from error
 
-    def receive(self, limit_seconds: float) -> dict[str, Any]:
+    def receive(self, limit_seconds: float) -> JsonObject:
         """Waits for the next line.
 
         Raises:
@@ -310,7 +310,7 @@ def reserve_stdout() -> BinaryIO:
     return answers
 
 
-def write_json_line(answers: BinaryIO, message: Mapping[str, Any], body: bytes = b"") -> None:
+def write_json_line(answers: BinaryIO, message: Mapping[str, object], body: bytes = b"") -> None:
     """Writes one answer to the parent: to `JsonLineProcess` or `api.engine.child`, say.
 
     body: bytes that follow the line, which tells their number; only the second of these reads them.

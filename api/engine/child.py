@@ -7,11 +7,11 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from api.errors import APIError
 from machine.devices.selection import Environment, look_at_machine, oom_kills
 from machine.process import StderrFile, kill_group, module_command
+from machine.storage.reading import JsonObject
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import WorkerFailed, death, worker_failed
 
@@ -37,7 +37,7 @@ class VoiceTarget:
 
     Attributes:
         name: For /status and the log.
-        wanted: The fields of its `xtts.voices.voice_files.VoiceSpec`.
+        spec: The fields of its `xtts.voices.voice_files.VoiceSpec`.
         decoder: The digest of its learned decoder (`xtts.voices.learned_decoder`), "" without one.
         sha256: The SHA-256 of a checkpoint, or of an imported voice's bundle.json; "" for others.
         run, candidate: The ids of its run and of the candidate; "" for a voice without a run.
@@ -47,7 +47,7 @@ class VoiceTarget:
     """
 
     name: str
-    wanted: Mapping[str, Any]
+    spec: Mapping[str, object]
     decoder: str = ""
     sha256: str = ""
     run: str = ""
@@ -75,7 +75,7 @@ class OpenedVoiceState:
     own_name: str = ""
     speakers: Mapping[str, str] = field(default_factory=dict)
     precision: str = ""
-    placed: Mapping[str, Any] = field(default_factory=dict)
+    placed: Mapping[str, object] = field(default_factory=dict)
     slots: int | None = None
 
     @property
@@ -110,7 +110,7 @@ class SpeakingProcess:
         self._oom_kills = oom_kills()
         self._heard = time.monotonic()
         self._fault: WorkerFailed | None = None
-        self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._asked: dict[str, asyncio.Future[JsonObject]] = {}
         self._names = itertools.count(1)
 
     @staticmethod
@@ -131,13 +131,13 @@ class SpeakingProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def send(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Mapping[str, object]) -> None:
         """Writes a message to the pipe; does nothing if the child has ended."""
         assert self._process.stdin is not None
         if not self._process.stdin.is_closing():
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
-    async def ask(self, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    async def ask(self, message: Mapping[str, object], seconds: float) -> JsonObject:
         """Sends a message and returns its single answer.
 
         Raises APIError if the answer is a refusal or late, or if the process ends before it.
@@ -165,7 +165,7 @@ class SpeakingProcess:
 
     async def run(
         self,
-        on_answer: Callable[[dict[str, Any], bytes], None],
+        on_answer: Callable[[JsonObject, bytes], None],
         tick: Callable[[], None],
         *,
         start_seconds: float,
@@ -197,7 +197,7 @@ class SpeakingProcess:
         ended = await self.end()
         return self._fault or ended
 
-    async def _read(self, on_answer: Callable[[dict[str, Any], bytes], None]) -> None:
+    async def _read(self, on_answer: Callable[[JsonObject, bytes], None]) -> None:
         stdout = self._process.stdout
         assert stdout is not None
         try:
@@ -243,7 +243,7 @@ class SpeakingProcess:
             self._process.stdin.close()
 
 
-async def answers_of(stdout: asyncio.StreamReader) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
+async def answers_of(stdout: asyncio.StreamReader) -> AsyncIterator[tuple[JsonObject, bytes]]:
     """The answers of a child with their audio (`xtts.workers.child`), until its end.
 
     Raises one of `_INVALID` for anything else.
@@ -256,7 +256,7 @@ async def answers_of(stdout: asyncio.StreamReader) -> AsyncIterator[tuple[dict[s
             yield answer, await stdout.readexactly(size)
 
 
-def refusal_of(answer: Mapping[str, Any]) -> APIError:
+def refusal_of(answer: JsonObject) -> APIError:
     """The APIError for a child's `failed` answer."""
     code = answer["reason_code"]
     status, word = _REASONS.get(code, (503, code))

@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any
 
 from api.engine import supervision
 from api.engine.child import DEMO, ChildOptions, OpenedVoiceState, SpeakingProcess, VoiceTarget, refusal_of
@@ -22,6 +21,7 @@ from api.engine.supervision import EngineCondition, RestartHistory
 from api.errors import APIError, closing, starting, without_paths
 from api.metrics import ServiceMetrics
 from machine.devices.selection import Place
+from machine.storage.reading import JsonObject
 from xtts.encoding import RATE
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.failures import WorkerFailed
@@ -37,10 +37,10 @@ class Engine:
     """The interface of the routes to the speaking process, which `live` keeps running.
 
     Attributes:
-        wanted: The voice that should speak; `standing` is the one that does.
+        target: The voice that should speak; `standing` is the one that does.
         place: Where the process computes.
         happened: The history of earlier processes.
-        problem, problem_code: Why `standing` is not the wanted voice; "" if it is.
+        problem, problem_code: Why `standing` is not the target; "" if it is.
         last_spoken: When the served voice last produced audio.
         previewed: An open voice in addition to the served one; at most one, to bound the memory.
         changed: Called when the status changes.
@@ -54,7 +54,7 @@ class Engine:
         self.metrics = metrics
         self.changed = changed
         self.requests = RequestQueue(limits.slots or 4, limits.queue)
-        self.wanted: VoiceTarget = DEMO
+        self.target: VoiceTarget = DEMO
         self.standing: OpenedVoiceState | None = None
         self.place: Place | None = None
         self.happened = RestartHistory()
@@ -128,7 +128,7 @@ class Engine:
         return self.previewed if self.previewed and self.previewed.voice == voice else None
 
     def _uses_preview(self) -> bool:
-        return any(one.voice is not None and one.voice is self.previewed for one in self.requests)
+        return any(job.voice is not None and job.voice is self.previewed for job in self.requests)
 
     def _close_preview(self) -> None:
         if self.previewed is not None:
@@ -158,11 +158,11 @@ class Engine:
         Raises APIError if it cannot be opened; the old voice stays served.
         """
         if self.child is None or self.standing is None:
-            self.wanted = voice
+            self.target = voice
             raise starting()
         self._close_unused_preview(0.0)
         opened = await self._opened(f"v{next(self._names)}", voice)
-        before, self.wanted = self.standing, voice
+        before, self.target = self.standing, voice
         self.problem = self.problem_code = ""
         self._stand(opened)
         if before:
@@ -187,7 +187,7 @@ class Engine:
 
     @property
     def condition(self) -> EngineCondition:
-        """The state with its reasons; the wanted voice's problem precedes the served one's."""
+        """The state with its reasons; the target voice's problem precedes the served one's."""
         problem, code = self.problem, self.problem_code
         if not problem and self.standing:
             problem, code = self.standing.trouble
@@ -221,7 +221,7 @@ class Engine:
         self._opening.append(voice.name)
         cancelled = False
         try:
-            answer = await self._ask({"do": "open", "key": key, "voice": dict(voice.wanted)})
+            answer = await self._ask({"do": "open", "key": key, "voice": dict(voice.spec)})
         except asyncio.CancelledError:
             cancelled = True  # the child is still opening this voice, and may die from it
             raise
@@ -231,7 +231,7 @@ class Engine:
         properties = {name: answer[name] for name in _TOLD_OF_A_VOICE if name in answer}
         return OpenedVoiceState(key, voice, **properties | {"languages": tuple(answer["languages"])})
 
-    async def _ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
+    async def _ask(self, message: Mapping[str, object]) -> JsonObject:
         """The child's answer. Raises APIError."""
         assert self.child is not None
         return await self.child.ask(message, self.limits.start)
@@ -275,7 +275,7 @@ class Engine:
         if self.child is not None:
             self.child.send({"do": do, "id": job.name})
 
-    def _heard(self, header: dict[str, Any], body: bytes) -> None:
+    def _heard(self, header: JsonObject, body: bytes) -> None:
         """Handles one answer of the child."""
         say, name = header["say"], header.get("id", "")
         spoken = self.requests.find(name)
@@ -334,7 +334,7 @@ class Engine:
         last = self.last_spoken
         silent = last is None or time.monotonic() - last > self.limits.micro
         idle = not self.closing and not self.requests.speaking
-        if self.standing and silent and idle and not any(one.micro for one in self.requests):
+        if self.standing and silent and idle and not any(job.micro for job in self.requests):
             self._enter(SpeechStream(MICRO, micro=True), self.limits.ready)
 
     def _enter(self, spoken: SpeechStream, seconds: float) -> SpeechStream:
@@ -354,13 +354,13 @@ class Engine:
             spoken.held = False
             self._tell_child("resume", spoken)
 
-    def _ended(self, header: Mapping[str, Any], spoken: SpeechStream | None) -> None:
+    def _ended(self, header: JsonObject, spoken: SpeechStream | None) -> None:
         name = header["id"]
         if header["say"] == "done":
             now = time.monotonic()
             if spoken is None or spoken.voice is None:
                 self.last_spoken = now
-            self.requests.said(name)
+            self.requests.finish(name)
             if self.happened.in_a_row:
                 self.happened = self.happened.spoke()
             if spoken is not None:
@@ -383,7 +383,7 @@ class Engine:
             if seconds and spoken.seconds is not None:
                 self.metrics.rtf.set(spoken.seconds / seconds)
 
-    def _doubt(self, header: Mapping[str, Any], spoken: SpeechStream) -> None:
+    def _doubt(self, header: JsonObject, spoken: SpeechStream) -> None:
         """After non-finite output or an unexpected error, runs the self-test.
 
         It shows whether one input or the whole process is at fault.
@@ -433,13 +433,13 @@ class Engine:
         return await SpeakingProcess.start(how.module, slots, how.compute.at(place))
 
     async def _run(self, child: SpeakingProcess) -> WorkerFailed:
-        """Runs a child, opening the wanted voice once it is ready; returns why the child ended."""
+        """Runs a child, opening the target voice once it is ready; returns why the child ended."""
         opening: asyncio.Task[None] | None = None
 
         def tick() -> None:
             nonlocal opening
             if child.ready and opening is None:
-                opening = asyncio.get_running_loop().create_task(self._open_wanted())
+                opening = asyncio.get_running_loop().create_task(self._open_target())
             self._expire()
             self._try_out()
 
@@ -451,18 +451,18 @@ class Engine:
             if opening is not None:
                 opening.cancel()
 
-    async def _open_wanted(self) -> None:
-        """Opens the wanted voice; if that fails, records the reason and opens the demo voice."""
-        wanted = self.wanted
+    async def _open_target(self) -> None:
+        """Opens the target voice; if that fails, records the reason and opens the demo voice."""
+        target = self.target
         try:
-            self._stand(await self._opened(f"first-{wanted.name}", wanted))
+            self._stand(await self._opened(f"first-{target.name}", target))
             self.problem = self.problem_code = ""
             return
         except APIError as refusal:
             if self.child is None:
                 return
-            self.voice_refused(wanted, refusal)
-        if wanted != DEMO:
+            self.voice_refused(target, refusal)
+        if target != DEMO:
             with contextlib.suppress(APIError):
                 self._stand(await self._opened(f"first-{DEMO.name}", DEMO))
 
@@ -490,7 +490,7 @@ class Engine:
         refusal = APIError(503, why.reason_code, f"The speaking process ended: {why}", retry_after=5)
         for job in self.requests.died():
             job.end(refusal)
-        for job in [one for one in self.requests if one.voice is not None]:
+        for job in [job for job in self.requests if job.voice is not None]:
             self._refuse(job, refusal)  # its voice is closed
         self.previewed = None
         if child is not None:
@@ -501,7 +501,7 @@ class Engine:
 def _no_voice(spoken: SpeechStream) -> APIError | None:
     """The refusal of a failed request if its voice, or one that its text names, was deleted while
     it waited; None if all still exist."""
-    files = [one for one in (spoken.recording, *spoken.cast.values()) if one is not None]
+    files = [path for path in (spoken.recording, *spoken.cast.values()) if path is not None]
     if all(map(os.path.exists, files)):
         return None
     text = "The voice was deleted while the request waited. /v1/voices lists the existing voices."

@@ -13,10 +13,11 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from api.engine.child import OpenedVoiceState, VoiceTarget
 from api.errors import APIError
+from machine.storage.reading import JsonObject
 from xtts.inference.synthesis_request import SynthesisRequest
 
 Key = TypeVar("Key")
@@ -147,12 +148,12 @@ class SpeechStream:
     held: bool = False
     over: bool = False
     num_bytes: int = 0
-    words: list[list[Any]] = field(default_factory=list)
+    words: list[tuple[str, float, float]] = field(default_factory=list)
     seconds: float | None = None
     cut_pieces: int = 0
-    pieces: list[dict[str, Any]] = field(default_factory=list)
+    pieces: list[JsonObject] = field(default_factory=list)
     timed: bool = False
-    _chunks: "asyncio.Queue[Any]" = field(default_factory=asyncio.Queue)
+    _chunks: "asyncio.Queue[bytes | APIError | None]" = field(default_factory=asyncio.Queue)
     _unread: int = 0
 
     @cached_property
@@ -174,7 +175,7 @@ class SpeechStream:
     @property
     def faults(self) -> list[str]:
         """The outcome of each piece that did not end correctly, one word each."""
-        wrong = (one for one in self.pieces if one["ending"] != "good" and not one["cut_off"])
+        wrong = (piece for piece in self.pieces if piece["ending"] != "good" and not piece["cut_off"])
         return [piece["ending"] for piece in wrong]
 
     @property
@@ -267,7 +268,7 @@ class RequestQueue:
 
     def begin(self, name: str) -> SpeechStream | None:
         """Counts a turn that begins; returns its request, unless that is over."""
-        job = next((one for one in self.queue if one.name == name), None)
+        job = next((job for job in self.queue if job.name == name), None)
         if job is not None:
             self.queue.remove(job)
             self.speaking[name] = job
@@ -290,7 +291,7 @@ class RequestQueue:
             self.queue.remove(job)
         return job
 
-    def said(self, name: str) -> SpeechStream | None:
+    def finish(self, name: str) -> SpeechStream | None:
         """Ends a request that was spoken completely; its input is no longer a suspect."""
         job = self.leave(name)
         if job is not None and not job.micro:

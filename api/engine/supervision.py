@@ -5,7 +5,7 @@ All functions are pure: machine, history and time in, a decision with its reason
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from machine.devices.cuda_errors import DeviceFault
 from machine.devices.recovery import step_down
@@ -47,7 +47,7 @@ class RestartHistory:
 
     def recent(self, now: float) -> tuple[tuple[float, DeviceFault | None], ...]:
         """The deaths on a GPU within the last ten minutes."""
-        return tuple(one for one in self.gpu_deaths if now - one[0] < WINDOW_SECONDS)
+        return tuple(death for death in self.gpu_deaths if now - death[0] < WINDOW_SECONDS)
 
     def spoke(self) -> "RestartHistory":
         """Records a successful request."""
@@ -62,17 +62,17 @@ def back_off(happened: RestartHistory) -> float:
 def place(machine: Environment, wish: str, happened: RestartHistory, now: float) -> Place:
     """Where the next child computes: on the chosen GPU, one rung lower for each recent death there;
     after too many deaths, on the CPU."""
-    found, recent = choose_place(machine, wish), happened.recent(now)
-    if found.value == "cpu":
-        return found
+    chosen, recent = choose_place(machine, wish), happened.recent(now)
+    if chosen.value == "cpu":
+        return chosen
     if len(recent) > MOST_ON_GPU:
         minutes = int(WINDOW_SECONDS // 60)
         why = f"The GPU failed {len(recent)} times in {minutes} minutes. The last reason: "
         return Place("cpu", why + happened.last, code=happened.last_code or "gpu_fault")
     for _, fault in recent:
-        below = step_down(found, happened.last, fault)
-        found = found if below.value == "cpu" else below
-    return found
+        below = step_down(chosen, happened.last, fault)
+        chosen = chosen if below.value == "cpu" else below
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class EngineCondition:
 
     requested: ComputeConfig
     actual: Place | None
-    placed: Mapping[str, Any] | None
+    placed: Mapping[str, object] | None
     started_once: bool
     problem: str
     problem_code: str

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import ipaddress
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -70,32 +70,32 @@ class Connections:
 
     def full(self, address: str) -> bool:
         """Whether no more requests can be answered now, from this address or from any."""
-        own = sum(one.address == address for one in self.answered)
-        return own >= self.limits.most_per_address or len(self.answered) >= self.limits.most
+        num_answered = sum(connection.address == address for connection in self.answered)
+        return num_answered >= self.limits.most_per_address or len(self.answered) >= self.limits.most
 
-    def rests(self, one: Connection) -> None:
+    def rests(self, connection: Connection) -> None:
         """Marks a connection as waiting; if there are too many, closes the one that waits longest.
 
         The address with the most connections loses one, so a flood from one client closes only its
         own.
         """
-        self.leave(one)
-        self.waiting[one] = None
+        self.leave(connection)
+        self.waiting[connection] = None
         if len(self.waiting) <= self.limits.most_per_address:
             return
         crowded, count = Counter(other.address for other in self.waiting).most_common(1)[0]
         if count > self.limits.most_per_address or len(self.waiting) > self.limits.most:
             next(other for other in self.waiting if other.address == crowded).drop("too_many")
 
-    def works(self, one: Connection) -> None:
+    def works(self, connection: Connection) -> None:
         """Marks a connection as being answered."""
-        self.leave(one)
-        self.answered[one] = None
+        self.leave(connection)
+        self.answered[connection] = None
 
-    def leave(self, one: Connection) -> None:
+    def leave(self, connection: Connection) -> None:
         """Forgets a connection."""
-        self.waiting.pop(one, None)
-        self.answered.pop(one, None)
+        self.waiting.pop(connection, None)
+        self.answered.pop(connection, None)
 
     def protocol(self) -> type["BoundedProtocol"]:
         """The protocol class whose connections are counted here."""
@@ -105,8 +105,8 @@ class Connections:
 class _TrailingConnection(h11.Connection):
     """h11's connection; uvicorn has no way to send trailers."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, most_head_bytes: int) -> None:
+        super().__init__(h11.SERVER, most_head_bytes)
         self.trailers: list[tuple[bytes, bytes]] = []
         self._has_length = False
 
@@ -132,7 +132,7 @@ class BoundedProtocol(H11Protocol):
 
     def __init__(self, config: uvicorn.Config, *more: Any, **named: Any) -> None:
         super().__init__(config, *more, **named)
-        self.conn = _TrailingConnection(h11.SERVER, self.conn._max_incomplete_event_size)
+        self.conn = _TrailingConnection(self.conn._max_incomplete_event_size)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """asyncio's callback, as in uvicorn; the methods below override its others."""
@@ -219,7 +219,7 @@ class BoundedProtocol(H11Protocol):
             self._wait_timer = self.loop.call_later(seconds, self.drop, reason)
 
 
-async def while_connected(work: Coroutine[Any, Any, None], receive: Receive) -> None:
+async def while_connected(work: Awaitable[None], receive: Receive) -> None:
     """Runs `work` to its end, or cancels it once the client has disconnected. Raises what `work`
     raises."""
     working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
@@ -244,10 +244,10 @@ def network_of(address: str) -> str:
     each subscriber has at least a /64 (https://www.rfc-editor.org/rfc/rfc6177) and can use any
     address in it."""
     try:
-        ip: Any = ipaddress.ip_address(address.partition("%")[0])
+        ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return ""
-    if ip.version == 4:
+    if isinstance(ip, ipaddress.IPv4Address):
         return address
     if ip.ipv4_mapped is not None:
         return str(ip.ipv4_mapped)

@@ -33,8 +33,8 @@ def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.so
     # One address is enough: localhost may name ::1 on a machine without IPv6. But a port that
     # another program uses is an error, on whichever address.
     if refusal is not None and (not bound or _is_taken(refusal)):
-        for one in bound:
-            one.close()
+        for opened in bound:
+            opened.close()
         raise _refused(host, port, refusal, setting) from refusal
     return bound
 

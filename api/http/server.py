@@ -9,7 +9,8 @@ import asyncio
 import resource
 import socket
 from collections.abc import Sequence
-from typing import Any
+from types import ModuleType
+from typing import Protocol
 
 import uvicorn
 from fastapi import FastAPI
@@ -32,19 +33,28 @@ _LISTENING = 2_048
 _ACCEPTED_AT_ONCE = 64
 
 
+class Listener(Protocol):
+    """A further protocol of an extra (`api.parts`)."""
+
+    async def start(self) -> None:
+        """Accepts connections."""
+
+    async def close(self, seconds: float) -> None:
+        """Lets active requests finish within these seconds."""
+
+
 class Server(uvicorn.Server):
     """uvicorn's server with another shutdown order. Made by `server_of`."""
 
     state: AppState
     connections: Connections
-    # The listeners of other protocols (`api.parts`).
-    listeners: Sequence[Any] = ()
+    listeners: Sequence[Listener] = ()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts uvicorn, then the other protocols."""
         await super().startup(sockets)
-        for one in sockets or ():
-            one.listen(_LISTENING)
+        for bound in sockets or ():
+            bound.listen(_LISTENING)
         for listener in self.listeners if not self.should_exit else ():
             await listener.start()
 
@@ -64,7 +74,7 @@ class Server(uvicorn.Server):
 def server_of(
     app: FastAPI,
     limits: ConnectionLimits | None = None,
-    listeners: Sequence[tuple[Any, Sequence[socket.socket]]] = (),
+    listeners: Sequence[tuple[ModuleType, Sequence[socket.socket]]] = (),
 ) -> Server:
     """Builds the server of the application; its `run(sockets)` serves until a signal.
 
@@ -96,11 +106,11 @@ def server_of(
 def raise_open_files() -> int:
     """Raises the soft limit of open files to the hard one; returns the new soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    limit = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= limit:
         return _MOST_FILES if soft == resource.RLIM_INFINITY else soft
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return wanted
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    return limit
 
 
 def limits_within(open_files: int) -> ConnectionLimits:

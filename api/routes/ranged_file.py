@@ -3,18 +3,18 @@
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
 
 from starlette.responses import FileResponse, MalformedRangeHeader, RangeNotSatisfiable
 
 from api.errors import APIError
-from api.schemas import PROBLEMS
+from api.schemas import PROBLEMS, Responses
+from machine.storage.reading import JsonObject
 from xtts.marks import UNNAMED
 
 
-def ranged_responses(*media_types: str) -> dict[int | str, dict[str, Any]]:
+def ranged_responses(*media_types: str) -> Responses:
     """The responses of a route that sends files of these types, for /openapi.json."""
-    content: dict[str, Any] = {one.partition(";")[0]: {} for one in media_types}
+    content: JsonObject = {media_type.partition(";")[0]: {} for media_type in media_types}
     return {
         200: {"content": content},
         206: {"content": {**content, "multipart/byteranges": {}}},

@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathParameter
@@ -16,12 +16,12 @@ from api.runs import exports, listing
 from api.runs.exports import ZipResponse
 from api.runs.listing import EpochSummary, RunSummary
 from api.runs.targets import find_target
-from api.schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, RunDetails, RunList
+from api.schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, Responses, RunDetails, RunList
 from api.state import AppState, Shared
 from xtts.voices.verdict import candidate_id
 
 router = APIRouter(prefix="/v1", tags=["runs"], responses=PROBLEMS)
-_ZIP_RESPONSES: dict[int | str, dict[str, Any]] = {
+_ZIP_RESPONSES: Responses = {
     200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}}
 }
 Number = Annotated[int, PathParameter(ge=0, le=100_000, description="counted from 0")]
@@ -39,7 +39,7 @@ async def read_run(run_id: str, state: Shared) -> RunDetails:
     """One run, its size on disk, and how much its deletion would free."""
     run = state.follower.find(run_id)
     total, freed = await asyncio.to_thread(exports.sizes, run.folder.folder)
-    row = next(one for one in state.follower.listing().runs if one.id == run.id)
+    row = next(row for row in state.follower.listing().runs if row.id == run.id)
     return RunDetails(run=row, bytes=total, frees=freed, why_kept=_why_kept(state, run))
 
 
@@ -114,14 +114,14 @@ async def read_sentence(run_id: str, candidate: str, number: Number, state: Shar
     responses=speech.SOUND_RESPONSES,
 )
 async def preview(
-    run_id: str, candidate: str, wanted: SpeechRequest, request: Request, state: Shared
+    run_id: str, candidate: str, body: SpeechRequest, request: Request, state: Shared
 ) -> Response:
     """Speaks `input` with an epoch, the base (with the person's recording) or the best blend, and
     keeps the served voice. Otherwise as /v1/audio/speech."""
     caller = state.check_rate(request)
     target = find_target(state.settings, state.follower.find(run_id), candidate)
     other = None if state.follower.is_served(target) else target
-    return await speech.respond(state, caller, wanted, other)
+    return await speech.respond(state, caller, body, other)
 
 
 @router.post("/runs/{run_id}/epochs/{epoch}/promote")
@@ -150,8 +150,8 @@ async def end_promotion(state: Shared) -> Promoted:
 
 
 def _why_kept(state: AppState, run: RunSummary) -> str:
-    wanted = state.extras.why_kept(run.id) if run.kind == "named" else ""
-    return wanted or state.follower.why_kept(run)
+    reason = state.extras.why_kept(run.id) if run.kind == "named" else ""
+    return reason or state.follower.why_kept(run)
 
 
 def _epoch(run: RunSummary, number: int) -> EpochSummary:

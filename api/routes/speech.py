@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
@@ -24,6 +24,7 @@ from api.schemas import (
 from api.speech import speaking
 from api.speech.speaking import Sending, SoundForm, styled
 from api.state import AppState, Shared
+from machine.storage.reading import JsonObject
 from xtts import encoding
 from xtts.arguments import SEED, SPEED, TEMPERATURE
 from xtts.encoding import MEDIA_TYPES, SENT_WHOLE
@@ -47,7 +48,7 @@ class VoiceName(BaseModel):
     id: VoiceText
 
 
-def _nulls_are_taken(schema: dict[str, Any]) -> None:
+def _nulls_are_taken(schema: JsonObject) -> None:
     """Makes every optional field nullable in /openapi.json, as `_null_is_left_out` allows."""
     for name in schema["properties"].keys() - schema["required"]:
         field = schema["properties"][name]
@@ -139,7 +140,7 @@ class SpeechRequest(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_left_out(cls, body: Any) -> Any:
+    def _null_is_left_out(cls, body: object) -> object:
         """Drops nulls: clients send every field that they know, and null for an unset one."""
         if not isinstance(body, dict):
             return body
@@ -147,7 +148,7 @@ class SpeechRequest(BaseModel):
 
     @field_validator("response_format", mode="before")
     @classmethod
-    def _known_formats(cls, value: Any) -> Any:
+    def _known_formats(cls, value: object) -> object:
         if value in encoding.AAC_FORMATS and value not in encoding.offered():
             text = encoding.missing_encoder()
             raise APIError(400, "unsupported", text, param="response_format")
@@ -183,27 +184,27 @@ class SpeechRequest(BaseModel):
 
 
 @router.post("/v1/audio/speech", response_class=Response, responses=SOUND_RESPONSES)
-async def speak(wanted: SpeechRequest, request: Request, state: Shared) -> Response:
+async def speak(body: SpeechRequest, request: Request, state: Shared) -> Response:
     """Speaks `input`."""
-    return await respond(state, state.check_rate(request), wanted)
+    return await respond(state, state.check_rate(request), body)
 
 
 async def respond(
-    state: AppState, caller: str, wanted: SpeechRequest, target: VoiceTarget | None = None
+    state: AppState, caller: str, body: SpeechRequest, target: VoiceTarget | None = None
 ) -> Response:
     """Speaks with the served voice or an uploaded one, or with `target` for this caller alone.
     Raises APIError."""
-    voice = await styled(wanted.voice_id, wanted.style or "", wanted.instructions or "", state)
-    unused = wanted.unused(voice)
-    check_strictly(wanted, unused, state)
-    form = form_of(wanted, target.name if target else state.served_name, unused)
+    voice = await styled(body.voice_id, body.style or "", body.instructions or "", state)
+    unused = body.unused(voice)
+    check_strictly(body, unused, state)
+    form = form_of(body, target.name if target else state.served_name, unused)
     ask = SynthesisRequest(
-        wanted.input,
-        wanted.language or wanted.lang_code or "",
-        wanted.seed,
-        wanted.temperature,
-        wanted.speed,
-        plain=wanted.plain,
+        body.input,
+        body.language or body.lang_code or "",
+        body.seed,
+        body.temperature,
+        body.speed,
+        plain=body.plain,
     )
     return await speaking.respond(
         state,
@@ -212,11 +213,11 @@ async def respond(
         form,
         voice,
         target=target,
-        language_field="language" if wanted.language else "lang_code",
+        language_field="language" if body.language else "lang_code",
     )
 
 
-def form_of(wanted: SpeechRequest, model: str, unused: Sequence[str]) -> SoundForm:
+def form_of(body: SpeechRequest, model: str, unused: Sequence[str]) -> SoundForm:
     """The form of the audio, with its headers. unused: fields without effect."""
     # Headers are ASCII: other characters of a model's name are percent-encoded, and a field name
     # with any becomes `?`.
@@ -224,14 +225,14 @@ def form_of(wanted: SpeechRequest, model: str, unused: Sequence[str]) -> SoundFo
     names = [name if _FIELD_NAME.fullmatch(name) else "?" for name in unused]
     if unused := list(dict.fromkeys(names))[:_MOST_NAMED]:
         headers["X-Ignored-Fields"] = ", ".join(unused)
-    return SoundForm(wanted.response_format, wanted.sending, headers=headers, words=wanted.with_words)
+    return SoundForm(body.response_format, body.sending, headers=headers, words=body.with_words)
 
 
-def check_strictly(wanted: SpeechRequest, unused: Sequence[str], state: AppState) -> None:
+def check_strictly(body: SpeechRequest, unused: Sequence[str], state: AppState) -> None:
     """With API_STRICT, raises APIError for fields without effect and for unknown models."""
     if not state.settings.api_strict:
         return
-    for name in wanted.model_extra or ():
+    for name in body.model_extra or ():
         text = f"{name} is not a field of this request. Leave it out."
         raise APIError(422, "invalid_request", text, param=name)
     if "instructions" in unused:
@@ -240,6 +241,6 @@ def check_strictly(wanted: SpeechRequest, unused: Sequence[str], state: AppState
             "name a style of the voice in them."
         )
         raise APIError(400, "unsupported", text, param="instructions")
-    if wanted.model not in (OWN_MODEL, *OPENAI_MODELS):
-        text = f"There is no model {shown(wanted.model)}. /v1/models lists them."
+    if body.model not in (OWN_MODEL, *OPENAI_MODELS):
+        text = f"There is no model {shown(body.model)}. /v1/models lists them."
         raise APIError(404, "model_not_found", text, param="model")

@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
@@ -13,8 +13,8 @@ from api.errors import APIError
 from api.gate import takes_upload
 from api.routes.voices import visible_name, voice_row
 from api.runs.exports import VoiceFileResponse, bytes_of, file_name
-from api.schemas import MOST_NAME, PROBLEMS, SERVED, VoiceRow
-from api.shared_folder import kept
+from api.schemas import MOST_NAME, PROBLEMS, SERVED, Responses, VoiceRow
+from api.shared_folder import writing
 from api.state import AppState, Shared
 from api.voices import imported, uploaded_file
 from api.voices.store import check_new_name
@@ -25,7 +25,7 @@ from xtts.voices.files.unpacking import folder_name
 router = APIRouter(prefix="/v1", responses=PROBLEMS)
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _BODY = {"requestBody": {"required": True, "content": {"application/octet-stream": _BINARY}}}
-_FILE: dict[int | str, dict[str, Any]] = {200: {"content": {"application/zip": _BINARY}}}
+_FILE: Responses = {200: {"content": {"application/zip": _BINARY}}}
 # Complete weights of XTTS-v2 take 1.9 GB.
 _MOST_BYTES = 8 << 30
 Recording = Annotated[bool, Query(description="Whether the file contains the recording.")]
@@ -57,12 +57,12 @@ async def import_voice(
     folder = state.settings.voices_dir
     await asyncio.to_thread(_make_room, folder, int(request.headers.get("content-length", "0")))
     async with arrived(request, folder, "voice") as path:
-        found = await imported.import_file(
+        report = await imported.import_file(
             state.settings, path, plain, replaces=replace, taken=_spoken_by_base(state)
         )
     for changed in await asyncio.to_thread(state.adapters.look):
         state.engine.forget(changed)
-    return voice_row(found["name"], state)
+    return voice_row(report["name"], state)
 
 
 @router.get("/voices/{voice_id}/file", tags=["voices", "speech"], response_class=Response, responses=_FILE)
@@ -115,7 +115,7 @@ def _named(name: str) -> str:
 
 def _make_room(folder: Path, num_bytes: int) -> None:
     """Raises APIError (507) if the disk has no room for a file, and twice that for its voice."""
-    with kept(folder):
+    with writing(folder):
         make_folder(folder)
     remove_arriving(folder)
     require_free(folder, 4 * num_bytes)
@@ -125,12 +125,12 @@ def _folder_of(voice_id: str, state: AppState) -> Path | None:
     """The folder of an imported voice or an adapter; None for an uploaded voice. Raises APIError
     (409) for the served voice and its speakers."""
     sha256 = state.engine.standing.sha256 if state.engine.standing else ""
-    known = {**state.speakers, **state.adapters.beside(sha256)}
-    found = imported.named(known, voice_id)
-    if voice_id == SERVED or (found is not None and not Path(found[1]).is_dir()):
+    voices = {**state.speakers, **state.adapters.of_other_weights(sha256)}
+    voice = imported.named(voices, voice_id)
+    if voice_id == SERVED or (voice is not None and not Path(voice[1]).is_dir()):
         text = "The served voice and its speakers have no file. /v1/runs/{run_id}/file is a run's."
         raise APIError(409, "served_voice", text)
-    return None if found is None else Path(found[1])
+    return None if voice is None else Path(voice[1])
 
 
 async def _export(state: AppState, words: list[str], to: Path) -> None:

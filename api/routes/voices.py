@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
@@ -21,6 +21,7 @@ from api.state import AppState, Shared
 from api.voices import imported, recordings
 from api.voices.recordings import MOST_BYTES, DecodedRecording
 from api.voices.store import MOST_RECORDINGS, UploadedVoice, check_count, check_new_name
+from machine.storage.reading import JsonObject
 from xtts.voices.speakers import plain
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
@@ -77,7 +78,7 @@ def _speakers(state: AppState) -> dict[str, str]:
     """The named speakers of the served voice, its adapters, and the imported voices of other
     weights: name -> recording or folder."""
     sha256 = state.engine.standing.sha256 if state.engine.standing else ""
-    return {**state.adapters.beside(sha256), **state.speakers}
+    return {**state.adapters.of_other_weights(sha256), **state.speakers}
 
 
 def _speaker(name: str, state: AppState) -> VoiceRow:
@@ -100,7 +101,7 @@ def _speaker(name: str, state: AppState) -> VoiceRow:
 
 def _speaker_named(voice_id: str, state: AppState) -> str | None:
     """The speaker, adapter or imported voice with this name, in any spelling."""
-    return next((one for one in _speakers(state) if plain(one) == plain(voice_id)), None)
+    return next((name for name in _speakers(state) if plain(name) == plain(voice_id)), None)
 
 
 def voice_row(voice_id: str, state: AppState) -> VoiceRow:
@@ -126,7 +127,7 @@ def _refuse_unless_uploaded(voice_id: str, state: AppState) -> None:
         raise APIError(409, "served_voice", text)
 
 
-def upload_of(field: str) -> dict[str, Any]:
+def upload_of(field: str) -> JsonObject:
     """The /openapi.json description of a form whose `field` is a recording."""
     encoding = {field: {"contentType": ", ".join(MEDIA_TYPES)}}
     return {"requestBody": {"content": {"multipart/form-data": {"encoding": encoding}}}}
@@ -178,10 +179,10 @@ async def read_voice(voice_id: str, state: Shared) -> VoiceRow:
 
 
 @router.patch("/{voice_id}")
-def rename_voice(voice_id: str, wanted: RenameRequest, state: Shared) -> VoiceRow:
+def rename_voice(voice_id: str, body: RenameRequest, state: Shared) -> VoiceRow:
     """Renames a voice, which keeps its id."""
     _refuse_unless_uploaded(voice_id, state)
-    voice, name = state.voices.find(voice_id), visible_name(wanted.name)
+    voice, name = state.voices.find(voice_id), visible_name(body.name)
     check_new_name(name)
     return state.voices.rename(voice, name).row()
 
@@ -234,7 +235,7 @@ async def keep_voice(state: AppState, name: str, recordings: Sequence[DecodedRec
 
 async def decode_uploads(state: AppState, files: Sequence[UploadFile]) -> list[DecodedRecording]:
     """Decodes the recordings one after another. Raises APIError naming the unusable one."""
-    found: list[DecodedRecording] = []
+    decoded: list[DecodedRecording] = []
     async with state.decoding:
         for number, file in enumerate(files, start=1):
             # Read from the form's temporary file only when it is decoded, to save memory.
@@ -243,28 +244,28 @@ async def decode_uploads(state: AppState, files: Sequence[UploadFile]) -> list[D
                 if len(data) > MOST_BYTES:
                     text = f"The file is larger than the limit of {MOST_BYTES:,} bytes."
                     raise APIError(413, "too_large", text)
-                found.append(await recordings.decoded(data))
+                decoded.append(await recordings.decoded(data))
             except APIError as refusal:
                 if len(files) == 1 or refusal.status == 503:
                     raise
                 which = f"Recording {number} ({shown(file.filename or '')})"
                 text = f"{which}: {refusal.detail} Nothing was kept."
                 raise APIError(refusal.status, refusal.code, text, param=refusal.param) from refusal
-            if sum(len(one.wav) for one in found) > _MOST_DECODED:
+            if sum(len(recording.wav) for recording in decoded) > _MOST_DECODED:
                 text = (
                     f"The recordings take more than {_MOST_DECODED >> 20} MB when decoded. Send "
                     "fewer, or at 48,000 samples a second or less."
                 )
                 raise APIError(413, "too_large", text, param="file")
-    return found
+    return decoded
 
 
 def visible_name(name: str) -> str:
     """The name in composed Unicode, without invisible characters. Raises APIError if none is
     left."""
     composed = unicodedata.normalize("NFC", name)
-    kept = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in composed)
-    visible = " ".join(kept.split())
+    spaced = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in composed)
+    visible = " ".join(spaced.split())
     if not visible:
         raise APIError(422, "no_name", "The name has no visible character.", param="name")
     return visible

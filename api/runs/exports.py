@@ -26,7 +26,7 @@ from machine.process import StderrFile, kill_group, module_command
 from machine.storage import locks
 from machine.storage.atomic import DiskFull, WriteError, make_folder, refused, require_space
 from machine.storage.leftovers import STALE_SECONDS
-from machine.storage.reading import read_json
+from machine.storage.reading import JsonObject, read_json
 from machine.text import printable
 from xtts.voices.run_folder import RunError
 from xtts.voices.run_lock import locked
@@ -54,11 +54,11 @@ class Exports:
     def remove_left(self) -> None:
         """Removes the copies of killed services; a service holds a lock on each of its copies.
         Blocks."""
-        for one in self._folder.glob("*") if self._folder.is_dir() else ():
+        for copy in self._folder.glob("*") if self._folder.is_dir() else ():
             with contextlib.suppress(OSError):
                 # On a file system without locks, another replica may be sending it.
-                if locks.held(one / _LOCK) is False or time.time() - one.stat().st_mtime > STALE_SECONDS:
-                    shutil.rmtree(one, ignore_errors=True)
+                if locks.held(copy / _LOCK) is False or time.time() - copy.stat().st_mtime > STALE_SECONDS:
+                    shutil.rmtree(copy, ignore_errors=True)
 
     def made(self, run: RunSummary) -> AbstractAsyncContextManager[Path]:
         """A folder with the run's voice and its card, until the end of the block. Raises APIError
@@ -100,7 +100,7 @@ class Exports:
     def _make_room(self, num_bytes: int, folder: Path) -> None:
         """Creates the folder of a copy. Blocks. Raises APIError."""
         self.remove_left()
-        with shared_folder.kept(self._folder):
+        with shared_folder.writing(self._folder):
             make_folder(folder)
             try:
                 require_space(self._folder, num_bytes, "the export")
@@ -210,7 +210,7 @@ class ZipResponse(Response):
 
 def bytes_of(run: RunSummary) -> int:
     """The size of the run's largest checkpoint, which its export does not exceed by much."""
-    checkpoints = [one.checkpoint for one in run.epochs.values() if one.checkpoint]
+    checkpoints = [epoch.checkpoint for epoch in run.epochs.values() if epoch.checkpoint]
     return max((path.stat().st_size for path in checkpoints), default=0)
 
 
@@ -219,7 +219,7 @@ def file_name(run_id: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", run_id).strip(".-") or "voice"
 
 
-def card(run: RunSummary, made: dict[str, Any]) -> str:
+def card(run: RunSummary, made: JsonObject) -> str:
     """The voice card: Markdown for a person. made: the content of its bundle.json. Pure."""
     base = made.get("base")
     verdict = run.evaluation.verdict if run.evaluation else None
@@ -260,7 +260,7 @@ def _zipped(folder: Path) -> Iterator[bytes]:
     pieces = _Pieces()
     # Not compressed: weights do not become smaller.
     with zipfile.ZipFile(pieces, "w") as archive:
-        for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             if path == folder / _LOCK:
                 continue
             about = zipfile.ZipInfo.from_file(path, str(path.relative_to(folder)))
@@ -278,9 +278,9 @@ def sizes(folder: Path) -> tuple[int, int]:
     for parent, _folders, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
-                found = os.lstat(os.path.join(parent, name))
-                total += found.st_size
-                freed += found.st_size if found.st_nlink == 1 else 0
+                status = os.lstat(os.path.join(parent, name))
+                total += status.st_size
+                freed += status.st_size if status.st_nlink == 1 else 0
     return total, freed
 
 
@@ -296,9 +296,9 @@ def remove(run: RunSummary) -> None:
         with locked(run.folder), refused(folder):
             folder.rename(gone)
         with refused(folder):
-            for one in folder.parent.glob(f"{_DELETED}*"):
+            for deleted in folder.parent.glob(f"{_DELETED}*"):
                 with contextlib.suppress(FileNotFoundError):  # another replica deletes it too
-                    shutil.rmtree(one)
+                    shutil.rmtree(deleted)
     except RunError as error:
         raise APIError(409, "run_in_use", "The run is being trained. Cancel that first.") from error
     except WriteError as error:

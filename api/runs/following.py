@@ -4,7 +4,7 @@ import asyncio
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from api.engine.child import VoiceTarget
 from api.engine.engine import Engine
@@ -14,7 +14,7 @@ from api.runs import exports, promotion, targets
 from api.runs import listing as runs
 from api.runs.listing import CURRENT, RunSummary
 from api.runs.promotion import Promotion
-from api.schemas import RunList, Served
+from api.schemas import RunList, RunRow, Served
 from api.settings import ApiSettings
 from api.voices.adapters import Adapters
 from machine import commands
@@ -80,9 +80,9 @@ class VoiceFollower:
     def served_epoch(self) -> Served | None:
         """The served epoch, base (epoch 0) or blend; None if the voice belongs to no run."""
         for run in self.runs.values():
-            for one in targets.speakable(self.settings, run).values():
-                if self.is_served(one):
-                    return Served(run=one.run, epoch=one.epoch, candidate=one.candidate)
+            for target in targets.speakable(self.settings, run).values():
+                if self.is_served(target):
+                    return Served(run=target.run, epoch=target.epoch, candidate=target.candidate)
         sha256 = self.engine.standing.sha256 if self.engine.standing else ""
         for name, run in self.runs.items():
             for epoch in run.epochs.values():
@@ -94,7 +94,7 @@ class VoiceFollower:
     @property
     def reason(self) -> str:
         """Why the served voice was chosen; "" while another one is being opened."""
-        target = self.wanted()
+        target = self.target()
         return target.reason if self.is_served(target) else ""
 
     async def promote(self, target: VoiceTarget) -> None:
@@ -102,7 +102,7 @@ class VoiceFollower:
         async with self._changing:
             await self._turn_to(target)
             self.promotion = Promotion(target.run, target.epoch, target.sha256, target.share)
-            weights = Path(target.wanted["name"])
+            weights = Path(str(target.spec["name"]))
             try:  # a copy of 2 GB takes a while
                 await asyncio.to_thread(promotion.keep, self.settings.voices_dir, self.promotion, weights)
             finally:
@@ -114,7 +114,7 @@ class VoiceFollower:
             self.promotion = None
             await asyncio.to_thread(promotion.keep, self.settings.voices_dir, None)
             await self.look()
-            await self._turn_to(self.wanted())
+            await self._turn_to(self.target())
         self.tell()
 
     async def remove(self, run_id: str) -> None:
@@ -138,7 +138,7 @@ class VoiceFollower:
             )
         if run.training and runs.is_training(run.folder):  # it may have ended since it was read
             return "It is being trained. Cancel that first."
-        if (served and served.run == run.id) or self.wanted().run == run.id:
+        if (served and served.run == run.id) or self.target().run == run.id:
             return "It is served. Serve another voice first."
         if self.promotion and self.promotion.run == run.id:
             return "One of its epochs was promoted. End the promotion first."
@@ -156,11 +156,11 @@ class VoiceFollower:
         """Chooses the voice to start with."""
         await asyncio.to_thread(self.adapters.look)
         await self.look()
-        self.engine.wanted = self.wanted()
+        self.engine.target = self.target()
 
     async def follow(self) -> None:
         """Polls adapters and runs every two seconds until it is cancelled."""
-        seen: Any = None
+        seen: tuple[list[RunRow], list[int]] | None = None
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
@@ -187,7 +187,7 @@ class VoiceFollower:
             if current is not None:
                 self.events.tell("metrics", {"run": CURRENT, "next": current.metrics_bytes})
 
-    def wanted(self) -> VoiceTarget:
+    def target(self) -> VoiceTarget:
         """The voice to serve, as of the last `look`: the promoted epoch, else VOICE. Without VOICE:
         the best of the current run if it was judged, else its newest epoch, else the demo voice."""
         if self.promotion and (target := self._promoted(self.promotion)):
@@ -241,31 +241,31 @@ class VoiceFollower:
     def _epochs(self, run: RunSummary) -> dict[int, VoiceTarget]:
         """The epochs with a checkpoint that is not known to fail, by number."""
         return {
-            one.epoch: one
-            for one in targets.speakable(self.settings, run).values()
-            if one.candidate == candidate_id("epoch", one.epoch) and self._opens(one)
+            target.epoch: target
+            for target in targets.speakable(self.settings, run).values()
+            if target.candidate == candidate_id("epoch", target.epoch) and self._opens(target)
         }
 
     def _opens(self, target: VoiceTarget) -> bool:
         return target.name not in self._refused and not self.engine.is_deadly(target.name)
 
-    def _promoted(self, wanted: Promotion) -> VoiceTarget | None:
+    def _promoted(self, record: Promotion) -> VoiceTarget | None:
         """Finds the promoted weights by their hash: the run may have moved to the archive since, or
         the trainer may have pruned the epoch or written another blend."""
         for run in self.runs.values():
             for target in targets.speakable(self.settings, run).values():
-                if target.sha256 == wanted.sha256:
+                if target.sha256 == record.sha256:
                     return target
-        if kept := promotion.kept(self.settings.voices_dir, wanted):
-            name = targets.epoch_name(wanted.epoch, wanted.sha256, wanted.share)
-            voice = targets.voice_at(self.settings, str(kept), name)
-            return replace(voice, decoder=digest_beside(kept), sha256=wanted.sha256)
+        if copy := promotion.kept(self.settings.voices_dir, record):
+            name = targets.epoch_name(record.epoch, record.sha256, record.share)
+            voice = targets.voice_at(self.settings, str(copy), name)
+            return replace(voice, decoder=digest_beside(copy), sha256=record.sha256)
         return None
 
     async def _turn_if_needed(self) -> None:
-        target = self.wanted()
+        target = self.target()
         if self.engine.standing is None or self.engine.child is None or self.is_served(target):
-            self.engine.wanted = target  # the same weights may have another path now
+            self.engine.target = target  # the same weights may have another path now
             return
         if target.name in self._refused:
             return
@@ -302,8 +302,8 @@ class VoiceFollower:
         for run in self.runs.values():
             for epoch in reversed(list(run.epochs.values())):
                 if epoch.sha256 and epoch.sha256 not in self._verified:
-                    found = await asyncio.to_thread(run.folder.look, epoch.number)
-                    self._verified[epoch.sha256] = not isinstance(found, str)
+                    checkpoint = await asyncio.to_thread(run.folder.look, epoch.number)
+                    self._verified[epoch.sha256] = not isinstance(checkpoint, str)
                     return
 
 

@@ -34,7 +34,7 @@ from api.schemas import (
 )
 from machine.storage.checksums import Manifest, ManifestError, read_manifest
 from machine.storage.hashes import FileStamp, stamp_of
-from machine.storage.reading import read_json
+from machine.storage.reading import JsonObject, read_json
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import Candidate, Evaluation, read_evaluation
 from xtts.voices.learned_decoder import LearnedDecoder
@@ -64,7 +64,7 @@ class EpochSummary:
     number: int
     manifest: Manifest | None
     checkpoint: Path | None
-    sample: Mapping[str, Any] | None
+    sample: JsonObject | None
     output: Path | None
     reference: Path | None
     state: CheckpointState = "whole"
@@ -134,7 +134,7 @@ def scan(output_dir: Path) -> dict[str, RunSummary]:
 
 def _folders(parent: Path) -> list[Path]:
     with contextlib.suppress(OSError):
-        return sorted(one for one in parent.iterdir() if one.name[0] != "." and one.is_dir())
+        return sorted(path for path in parent.iterdir() if path.name[0] != "." and path.is_dir())
     return []
 
 
@@ -200,7 +200,7 @@ def _epoch(folder: RunFolder, number: int) -> EpochSummary:
     return EpochSummary(number, manifest, whole, sample, output, reference, state, decoder)
 
 
-def _state(checkpoint: Path, beside: Path, manifest: Manifest | None) -> CheckpointState:
+def _state(checkpoint: Path, manifest_path: Path, manifest: Manifest | None) -> CheckpointState:
     """Judges by name and size; the content is verified later, one checkpoint at a time."""
     try:
         size = checkpoint.stat().st_size
@@ -208,7 +208,7 @@ def _state(checkpoint: Path, beside: Path, manifest: Manifest | None) -> Checkpo
         # The trainer renames damaged checkpoints, and deletes those that it prunes.
         aside = checkpoint.with_name(f"{checkpoint.name}.corrupt")
         return "damaged" if aside.is_file() else "pruned"
-    if manifest is None and not beside.exists():
+    if manifest is None and not manifest_path.exists():
         return "unfinished"
     written = manifest.files.get(checkpoint.name) if manifest else None
     return "whole" if written and written.bytes == size else "damaged"
@@ -277,13 +277,13 @@ def _sample(run: RunSummary, epoch: EpochSummary) -> Sample | None:
     if epoch.sample is None:
         return None
     where, sample = f"/v1/runs/{run.id}/epochs/{epoch.number}", epoch.sample
-    kept = Sample.model_fields.keys() - {"output", "reference", "words"}
+    names = Sample.model_fields.keys() - {"output", "reference", "words"}
     try:
         return Sample(
             output=f"{where}/output.wav" if epoch.output else None,
             reference=f"{where}/reference.wav" if epoch.reference else None,
             words=_words(sample.get("words")),
-            **{name: sample.get(name) for name in kept},
+            **{name: sample.get(name) for name in names},
         )
     except ValidationError:  # written by another program, or by hand
         return None
@@ -292,11 +292,11 @@ def _sample(run: RunSummary, epoch: EpochSummary) -> Sample | None:
 def _words(value: Any) -> list[WordTimestamp] | None:
     """The times of a sample's words; None if its sidecar has none or is of an earlier version."""
     with contextlib.suppress(ValidationError, TypeError):
-        return [WordTimestamp.model_validate(one, strict=True) for one in value]
+        return [WordTimestamp.model_validate(word, strict=True) for word in value]
     return None
 
 
-def records(path: Path, since: int) -> tuple[list[dict[str, Any]], int]:
+def records(path: Path, since: int) -> tuple[list[JsonObject], int]:
     """The rows of a metrics.jsonl from byte `since`, and the position to continue from, in bytes.
 
     A file that has become shorter (the run resumed from an earlier step) is read from its start.
@@ -309,7 +309,7 @@ def records(path: Path, since: int) -> tuple[list[dict[str, Any]], int]:
             data = file.read(_MOST_BYTES)
     except OSError:
         return [], 0
-    rows: list[dict[str, Any]] = []
+    rows: list[JsonObject] = []
     end = start
     for line in data.splitlines(keepends=True):
         if not line.endswith(b"\n") or len(rows) >= _MOST_RECORDS:
@@ -335,9 +335,9 @@ def _size(path: Path) -> int:
     return 0
 
 
-def find_candidate(run: RunSummary, wanted: str) -> Candidate | None:
+def find_candidate(run: RunSummary, identity: str) -> Candidate | None:
     """The judged candidate with this id."""
-    return run.evaluation.with_id(wanted) if run.evaluation else None
+    return run.evaluation.with_id(identity) if run.evaluation else None
 
 
 def is_current(run: RunSummary, candidate: Candidate) -> bool:
@@ -346,8 +346,8 @@ def is_current(run: RunSummary, candidate: Candidate) -> bool:
     epoch = run.epochs.get(candidate.epoch)
     if candidate.kind == "base" or epoch is None:
         return True
-    known = {sha256 for sha256 in (epoch.sha256, epoch.sampled) if sha256}
-    return not known or candidate.checkpoint_sha256 in known
+    hashes = {sha256 for sha256 in (epoch.sha256, epoch.sampled) if sha256}
+    return not hashes or candidate.checkpoint_sha256 in hashes
 
 
 def _evaluation_row(run: RunSummary, speaks: str | None, speakable: Collection[str]) -> EvaluationRow | None:
@@ -359,15 +359,15 @@ def _evaluation_row(run: RunSummary, speaks: str | None, speakable: Collection[s
     verdict = evaluation.verdict
     best = verdict and verdict.candidate
     candidates = []
-    for one in evaluation.candidates:
-        name = one.id
-        if is_current(run, one):
+    for candidate in evaluation.candidates:
+        name = candidate.id
+        if is_current(run, candidate):
             candidates.append(
                 CandidateRow(
-                    **vars(one),
+                    **vars(candidate),
                     id=name,
-                    name=one.name,
-                    validation_loss=one.validation_audio_loss,
+                    name=candidate.name,
+                    validation_loss=candidate.validation_audio_loss,
                     is_best=best == name,
                     is_served=speaks == name,
                     can_speak=name in speakable,
@@ -377,7 +377,7 @@ def _evaluation_row(run: RunSummary, speaks: str | None, speakable: Collection[s
         made_at=evaluation.made_at,
         language=evaluation.language,
         sentence_set=evaluation.sentence_set,
-        sentences=max((len(one.sentences) for one in evaluation.candidates), default=0),
+        sentences=max((len(candidate.sentences) for candidate in evaluation.candidates), default=0),
         judges=evaluation.judges,
         smallest_difference=evaluation.smallest_difference,
         candidates=candidates,
@@ -387,18 +387,20 @@ def _evaluation_row(run: RunSummary, speaks: str | None, speakable: Collection[s
 
 def sentences(run: RunSummary) -> list[CandidateSentences]:
     """Each candidate with its sentences: the URL of the sound, and the judges' figures."""
-    found = []
-    for one in run.evaluation.candidates if run.evaluation else ():
-        if not is_current(run, one):
+    rows = []
+    for candidate in run.evaluation.candidates if run.evaluation else ():
+        if not is_current(run, candidate):
             continue
-        name = one.id
+        name = candidate.id
         where = f"/v1/runs/{run.id}/candidates/{name}/sentences"
-        rows = [
-            SaidSentence(**vars(said), sound=f"{where}/{number}.wav" if sound_of(run, one, number) else None)
-            for number, said in enumerate(one.sentences)
+        spoken = [
+            SaidSentence(
+                **vars(sentence), sound=f"{where}/{number}.wav" if sound_of(run, candidate, number) else None
+            )
+            for number, sentence in enumerate(candidate.sentences)
         ]
-        found.append(CandidateSentences(id=name, name=one.name, sentences=rows))
-    return found
+        rows.append(CandidateSentences(id=name, name=candidate.name, sentences=spoken))
+    return rows
 
 
 def sound_of(run: RunSummary, candidate: Candidate, number: int) -> Path | None:

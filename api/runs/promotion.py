@@ -46,16 +46,16 @@ def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = No
 
 
 def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
-    run, wanted = run_of(folder, promotion), weights_of(folder, promotion)
+    run, weights = run_of(folder, promotion), weights_of(folder, promotion)
     # The checkpoint comes last: if it is there, the copy is complete.
-    copies = {manifest_beside(checkpoint): manifest_beside(wanted)}
+    copies = {manifest_beside(checkpoint): manifest_beside(weights)}
     if (reference := reference_beside(checkpoint)) is not None:
         whose = f"epoch_{promotion.epoch}" if promotion.share == 1 else "best"
         copies[reference] = run.samples / f"{whose}_reference.wav"
     if (decoder := decoder_beside(checkpoint)) is not None:
         copies[decoder] = run.best_decoder
         copies[manifest_beside(decoder)] = manifest_beside(run.best_decoder)
-    copies[checkpoint] = wanted
+    copies[checkpoint] = weights
     for part in (run.checkpoints, run.samples):
         make_folder(part)
     for source, target in copies.items():

@@ -6,7 +6,6 @@ All functions are pure: the source is the run as `api.runs.listing` read it.
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from api.engine.child import DEMO, VoiceTarget
 from api.errors import APIError
@@ -18,9 +17,9 @@ from xtts.voices.verdict import BASE, BASE_DECODER, candidate_id
 
 def speakable(settings: ApiSettings, run: RunSummary) -> dict[str, VoiceTarget]:
     """Every candidate that can speak, by id: the epochs, the best blend, the base."""
-    epochs = [_epoch(settings, run.id, one) for one in run.epochs.values() if one.checkpoint]
+    epochs = [_epoch(settings, run.id, epoch) for epoch in run.epochs.values() if epoch.checkpoint]
     others = (_blend(settings, run), *_bases(settings, run))
-    return {one.candidate: one for one in (*epochs, *filter(None, others))}
+    return {epoch.candidate: epoch for epoch in (*epochs, *filter(None, others))}
 
 
 def _epoch(settings: ApiSettings, run_id: str, epoch: EpochSummary) -> VoiceTarget:
@@ -100,12 +99,12 @@ def find_target(settings: ApiSettings, run: RunSummary, candidate: str) -> Voice
     for epoch in run.epochs.values():
         if candidate == candidate_id("epoch", epoch.number):
             raise no_checkpoint(epoch)
-    if (known := listing.find_candidate(run, candidate)) is None:
+    if (judged := listing.find_candidate(run, candidate)) is None:
         raise APIError(404, "no_candidate", "The run has no such candidate. /v1/runs lists them.")
-    if known.kind == "blend":
+    if judged.kind == "blend":
         text = "Only the best blend is kept, in best.pt. You can play the sentences of this one."
         raise refused(text)
-    raise refused(f"{_of(known.epoch)} is gone. You can still play its sentences.")
+    raise refused(f"{_of(judged.epoch)} is gone. You can still play its sentences.")
 
 
 def no_checkpoint(epoch: EpochSummary) -> APIError:
@@ -130,14 +129,14 @@ def epoch_name(epoch: int, sha256: str, share: float = 1.0) -> str:
     return f"epoch {epoch}" + (f" at {share:.0%}" if share != 1 else "") + f" ({sha256[:8]})"
 
 
-def voice_at(settings: ApiSettings, where: str, name: str = "", **more: Any) -> VoiceTarget:
+def voice_at(settings: ApiSettings, where: str, name: str = "", **more: object) -> VoiceTarget:
     """The voice at the path `where`, as the speaking process opens it. more: fields of
     VoiceSpec."""
     lists = {"pronunciations": settings.pronunciations} if settings.pronunciations else {}
     if where == "demo":
-        return replace(DEMO, wanted={**DEMO.wanted, **lists})
+        return replace(DEMO, spec={**DEMO.spec, **lists})
     base = None if settings.base_model in ("demo", "xtts_v2") else settings.base_model
-    wanted = {
+    spec = {
         "name": where,
         "base": base,
         "xtts_v2": str(settings.xtts_v2_dir),
@@ -145,4 +144,4 @@ def voice_at(settings: ApiSettings, where: str, name: str = "", **more: Any) -> 
         **lists,
         **more,
     }
-    return VoiceTarget(name or Path(where).name, wanted)
+    return VoiceTarget(name or Path(where).name, spec)

@@ -16,7 +16,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -25,7 +25,7 @@ from api.engine.child import OpenedVoiceState, VoiceTarget
 from api.engine.queue import SpeechStream
 from api.errors import APIError, response, shown
 from api.http.connections import TRAILERS, while_connected
-from api.schemas import SERVED, is_served
+from api.schemas import SERVED, Responses, is_served
 from api.state import AppState
 from api.voices import imported, store
 from machine.text import plain_name
@@ -65,7 +65,6 @@ class SoundForm:
         media_type: Replaces that of the format.
         wrap: Converts a whole file to the body.
         words: Whether events, lines and the object have the times of the words.
-        mark: The mark of the sound, with the name of the voice; `respond` sets it.
     """
 
     format: str
@@ -74,7 +73,6 @@ class SoundForm:
     headers: Mapping[str, str] = field(default_factory=dict)
     wrap: Callable[[bytes], bytes] | None = None
     words: bool = False
-    mark: Mark = UNNAMED
 
     @property
     def whole(self) -> bool:
@@ -90,13 +88,14 @@ class SoundForm:
 class SpeechResponse(Response):
     """A response that sends 200 only after the first audio, so a refusal has its own status.
 
-    It ends the speech when the client disconnects, at any point.
+    It ends the speech when the client disconnects, at any point. mark: with the name of the voice.
     """
 
-    def __init__(self, spoken: SpeechStream, form: SoundForm, state: AppState) -> None:
+    def __init__(self, spoken: SpeechStream, form: SoundForm, state: AppState, mark: Mark = UNNAMED) -> None:
         super().__init__()
         self.spoken = spoken
         self.form = form
+        self.mark = mark
         self.state = state
         self.started = time.monotonic()
         self.sent = False
@@ -141,7 +140,7 @@ class SpeechResponse(Response):
         headers = {
             "content-type": self.form.content_type,
             "cache-control": "no-store",
-            **self.form.mark.headers,
+            **self.mark.headers,
             **self.form.headers,
         }
         if self.form.format == "pcm":
@@ -165,14 +164,14 @@ class SpeechResponse(Response):
 
     async def _whole(self) -> bytes:
         pcm = b"".join([chunk async for chunk in self.spoken])
-        file = await asyncio.to_thread(whole, self.form.format, pcm, self.form.mark)
+        file = await asyncio.to_thread(whole, self.form.format, pcm, self.mark)
         if self.form.sending == "object":
             return self._captioned(file, last=True)
         return self.form.wrap(file) if self.form.wrap else file
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         """The chunks of a streamed response."""
-        encoder = Encoder(self.form.format, mark=self.form.mark)
+        encoder = Encoder(self.form.format, mark=self.mark)
         async for chunk in self.spoken:
             if piece := await _off(encoder, encoder.add, chunk):
                 for part in self._parts_of(piece):
@@ -195,7 +194,7 @@ class SpeechResponse(Response):
             if last:
                 yield _event(self._done())
 
-    def _done(self) -> dict[str, Any]:
+    def _done(self) -> dict[str, object]:
         """OpenAI's last event."""
         characters = len(self.spoken.ask.text)
         frames = self.spoken.num_bytes // (2 * RATE // 50)
@@ -215,7 +214,7 @@ class SpeechResponse(Response):
         }
         return json.dumps(body, ensure_ascii=False).encode()
 
-    def _new_words(self) -> list[dict[str, Any]]:
+    def _new_words(self) -> list[dict[str, object]]:
         """The words that became known since the last call, under Kokoro's names."""
         if not self.form.words:
             return []
@@ -223,7 +222,7 @@ class SpeechResponse(Response):
         return [{"word": word, "start_time": start, "end_time": end} for word, start, end in new]
 
     @property
-    def _outcomes(self) -> dict[str, Any]:
+    def _outcomes(self) -> dict[str, object]:
         return {"cut_pieces": self.spoken.cut_pieces, "pieces": self.spoken.pieces}
 
 
@@ -252,11 +251,10 @@ def count_pieces(spoken: SpeechStream, state: AppState, name: str) -> None:
         )
 
 
-async def _off(encoder: Encoder, function: Any, *given: Any) -> bytes:
+async def _off(encoder: Encoder, function: Callable[..., bytes], *given: bytes) -> bytes:
     """Runs an encoder, in a thread if its format needs computation."""
     if encoder.form in ("pcm", "wav"):
-        result: bytes = function(*given)
-        return result
+        return function(*given)
     return await asyncio.to_thread(function, *given)
 
 
@@ -266,24 +264,35 @@ async def _sent(send: Send, body: bytes, *, more: bool) -> None:
         await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
-def _event(data: dict[str, Any]) -> bytes:
+def _event(data: dict[str, object]) -> bytes:
     return f"data: {json.dumps(data)}\n\n".encode()
 
 
-def sound(*formats: str) -> dict[int | str, dict[str, Any]]:
+def sound(*formats: str) -> Responses:
     """The /openapi.json description of a response in one of these formats."""
     binary = {"schema": {"type": "string", "format": "binary"}}
-    return {200: {"content": {MEDIA_TYPES[one]: binary for one in formats}}}
+    return {200: {"content": {MEDIA_TYPES[name]: binary for name in formats}}}
 
 
 async def respond(
-    state: AppState, caller: str, ask: SynthesisRequest, form: SoundForm, voice: str = SERVED, **more: Any
+    state: AppState,
+    caller: str,
+    ask: SynthesisRequest,
+    form: SoundForm,
+    voice: str = SERVED,
+    *,
+    target: VoiceTarget | None = None,
+    voice_field: str = "voice",
+    language_field: str = "language",
 ) -> Response:
     """The HTTP response to a speech request. Arguments and errors as `stream`."""
     # Before the request is admitted: afterwards nothing may fail or wait.
-    mark = await mark_of(state, voice, more.get("target"))
-    spoken = await stream(state, caller, replace(ask, whole=form.whole), voice, **more)
-    return SpeechResponse(spoken, replace(form, mark=mark), state)
+    mark = await mark_of(state, voice, target)
+    ask = replace(ask, whole=form.whole)
+    spoken = await stream(
+        state, caller, ask, voice, target=target, voice_field=voice_field, language_field=language_field
+    )
+    return SpeechResponse(spoken, form, state, mark)
 
 
 async def mark_of(state: AppState, voice: str, target: VoiceTarget | None = None) -> Mark:
@@ -292,14 +301,16 @@ async def mark_of(state: AppState, voice: str, target: VoiceTarget | None = None
         return Mark(target.name)
     if is_served(voice):
         return Mark(state.served_name)
-    if (known := state.voices.get(voice)) is not None:
-        return Mark(known.name)
+    if (upload := state.voices.get(voice)) is not None:
+        return Mark(upload.name)
     name = voice.removesuffix(".wav")
     for uploaded in await asyncio.to_thread(state.voices.all):
         if plain_name(uploaded.name) in (plain_name(voice), plain_name(name)):
             return Mark(uploaded.name)
-    own = plain_name(name) not in map(plain_name, (*state.speakers, *state.adapters.beside("")))
-    if own and STYLE_MARK not in name:  # one of the served voice's other names
+    is_alias = plain_name(name) not in map(
+        plain_name, (*state.speakers, *state.adapters.of_other_weights(""))
+    )
+    if is_alias and STYLE_MARK not in name:  # one of the served voice's other names
         return Mark(state.served_name)
     return Mark(name)
 
@@ -351,7 +362,7 @@ async def stream(
 
 
 async def recording_of(
-    state: AppState, opened: OpenedVoiceState | None, wanted: str, param: str = "voice"
+    state: AppState, opened: OpenedVoiceState | None, voice_name: str, param: str = "voice"
 ) -> str | None:
     """The recording of the voice with this id or name, with or without a style; None for the open
     voice's own. Raises APIError.
@@ -359,26 +370,26 @@ async def recording_of(
     opened: The open voice, with its named speakers and the adapters of its weights; None while no
     voice is open.
     """
-    if is_served(wanted):
+    if is_served(voice_name):
         return None
-    if (voice := state.voices.get(wanted)) is not None:
+    if (voice := state.voices.get(voice_name)) is not None:
         return str(state.voices.recording(voice))
     uploaded = await asyncio.to_thread(state.voices.all)
-    if plain_name(wanted) not in {plain_name(voice.name) for voice in uploaded}:
+    if plain_name(voice_name) not in {plain_name(voice.name) for voice in uploaded}:
         named = state.speakers_of(opened)
         # Clients that treat voices as files add their suffix to the name.
-        name = speakers.find(wanted.removesuffix(".wav"), opened.own_name if opened else "", named)
+        name = speakers.find(voice_name.removesuffix(".wav"), opened.own_name if opened else "", named)
         if name is not None:
             return named[name] if name else None
         if opened:  # else the served weights are not known yet
-            state.adapters.check(speakers.plain(wanted), opened.sha256, param)
-        person, mark, style = wanted.rpartition(STYLE_MARK)
+            state.adapters.check(speakers.plain(voice_name), opened.sha256, param)
+        person, mark, style = voice_name.rpartition(STYLE_MARK)
         person = person or store.SERVED
         there = _styles_of(person, opened, (*named, *_names_of(uploaded))) if mark else []
         if there or (mark and await _is_voice(state, opened, person)):
             text = f"{shown(person)} has no style {shown(style)}. It has {', '.join(there) or 'none'}."
             raise APIError(404, "no_style", text, param=param)
-    voice = store.find_by_name(wanted, state.served_name, uploaded, param)
+    voice = store.find_by_name(voice_name, state.served_name, uploaded, param)
     return str(state.voices.recording(voice)) if voice else None
 
 
@@ -396,11 +407,11 @@ async def _is_voice(state: AppState, opened: OpenedVoiceState | None, name: str)
 
 def _styles_of(person: str, opened: OpenedVoiceState | None, names: Iterable[str]) -> list[str]:
     """The styles of a person among the names of voices."""
-    own = speakers.plain(person)
-    if is_served(own):
-        own = speakers.plain(opened.own_name if opened else "").partition(STYLE_MARK)[0]
+    plain_person = speakers.plain(person)
+    if is_served(plain_person):
+        plain_person = speakers.plain(opened.own_name if opened else "").partition(STYLE_MARK)[0]
     pairs = [name.rpartition(STYLE_MARK) for name in names if STYLE_MARK in name]
-    return [style.strip() for who, _, style in pairs if speakers.plain(who) == own]
+    return [style.strip() for who, _, style in pairs if speakers.plain(who) == plain_person]
 
 
 def _names_of(uploaded: Sequence[store.UploadedVoice]) -> list[str]:
@@ -417,7 +428,7 @@ async def styled(voice: str, style: str, instructions: str, state: AppState) -> 
     words = set(re.findall(r"[\w-]+", plain_name(instructions)))
     uploaded = await asyncio.to_thread(state.voices.all)
     there = _styles_of(voice, state.engine.standing, (*state.speakers, *_names_of(uploaded)))
-    meant = [one for one in there if plain_name(one) in words]
+    meant = [style_name for style_name in there if plain_name(style_name) in words]
     return of_request(f"{STYLE_MARK}{meant[0]}", voice) if len(meant) == 1 else voice
 
 
@@ -437,20 +448,20 @@ def is_left_open(language: str | None) -> bool:
     return word in _ANY or word[0].isalpha()
 
 
-def language_of(wanted: str | None, known: Sequence[str], param: str = "language") -> str:
+def language_of(name: str | None, spoken: Sequence[str], param: str = "language") -> str:
     """The voice's name for the requested language; "" if none was requested.
 
-    known: the languages of the voice; empty if it is not open yet, and the child checks them then.
+    spoken: the languages of the voice; empty if it is not open yet, and the child checks them then.
     Raises APIError (400) naming `param`.
     """
-    short = code_of(wanted)
-    if not short and not is_left_open(wanted):
-        text = f"{param} is {shown(wanted)}, which names no language. Send a code such as en."
+    short = code_of(name)
+    if not short and not is_left_open(name):
+        text = f"{param} is {shown(name)}, which names no language. Send a code such as en."
         raise APIError(400, "language_unsupported", text, param=param)
-    if not short or not known:
+    if not short or not spoken:
         return short
-    for language in known:
+    for language in spoken:
         if languages.code_of(language) == short:
             return language
-    text = f"{param} is {shown(wanted)}. This voice speaks {', '.join(known)}."
+    text = f"{param} is {shown(name)}. This voice speaks {', '.join(spoken)}."
     raise APIError(400, "language_unsupported", text, param=param)

@@ -45,7 +45,7 @@ class Adapters:
             if header.base["sha256"] == sha256 and header.kind in bundle.OF_A_BASE
         }
 
-    def beside(self, sha256: str) -> dict[str, str]:
+    def of_other_weights(self, sha256: str) -> dict[str, str]:
         """Name -> folder of the imported voices of other weights than those with this SHA-256."""
         served = self.of(sha256)
         return {
@@ -60,11 +60,11 @@ class Adapters:
         """Whether this is the folder of an imported voice, which a caller may delete."""
         return folder.parent == self.imported
 
-    def check(self, wanted: str, sha256: str, param: str) -> None:
-        """Raises APIError (409) if `wanted` is an adapter for other weights than those with this
+    def check(self, plain_name: str, sha256: str, param: str) -> None:
+        """Raises APIError (409) if `plain_name` is an adapter for other weights than those with this
         SHA-256."""
-        name = next((one for one in self._known if speakers.plain(one) == wanted), "")
-        if not name or name in self.of(sha256) or name in self.beside(sha256):
+        name = next((name for name in self._known if speakers.plain(name) == plain_name), "")
+        if not name or name in self.of(sha256) or name in self.of_other_weights(sha256):
             return
         if self._backend == "onnx":
             text = ", which only PyTorch adds to its base. Start the service with BACKEND=torch."
@@ -78,18 +78,18 @@ class Adapters:
 
     def look(self) -> list[str]:
         """Reads the folders; returns the paths of removed and replaced voices."""
-        before, found = self._known, dict[str, tuple[Path, Bundle]]()
+        before, voices = self._known, dict[str, tuple[Path, Bundle]]()
         for parent in (self.folder, self.imported):
             with contextlib.suppress(OSError):
                 for folder in sorted(parent.iterdir()):
                     # A name with a dot at the front: still being written.
                     if folder.is_dir() and not folder.name.startswith("."):
-                        self._read(folder, found)
-        self._known = found
-        return [str(voice[0]) for name, voice in before.items() if found.get(name) != voice]
+                        self._read(folder, voices)
+        self._known = voices
+        return [str(voice[0]) for name, voice in before.items() if voices.get(name) != voice]
 
-    def _read(self, folder: Path, found: dict[str, tuple[Path, Bundle]]) -> None:
-        """Adds a folder to `found`, or logs once why it is not a voice."""
+    def _read(self, folder: Path, voices: dict[str, tuple[Path, Bundle]]) -> None:
+        """Adds a folder to `voices`, or logs once why it is not a voice."""
         fault = "it is not an export of `train export --adapter`. Move it elsewhere."
         if means_served(folder.name):
             fault = "its name always means the served voice. Give the folder another name."
@@ -101,7 +101,7 @@ class Adapters:
             else:
                 fits = header.kind in bundle.OF_A_BASE or self.is_imported(folder)
                 if fits and {"name", "sha256"} <= header.base.keys():
-                    found[folder.name] = folder, header
+                    voices[folder.name] = folder, header
                     return
         if self._ignored.get(str(folder)) != fault:
             log.warning("%s is not a voice: %s", folder, fault)

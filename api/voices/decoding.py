@@ -6,17 +6,15 @@ codecs are allowed.
 """
 
 import resource
-from typing import Any
 
 import numpy as np
 
-from api.voices.samples import measure, wav_of
+from api.voices.samples import Array, measure, wav_of
 from machine.memory import address_space_bytes
+from machine.storage.reading import JsonObject
 from xtts import sound_file
 from xtts.sound_file import MOST_CHANNELS, RATES
 from xtts.speech_span import SILENT_PEAK
-
-Array = np.ndarray[Any, Any]
 
 # The codecs that phones, browsers and FFmpeg write into these containers.
 _CODECS = (
@@ -40,7 +38,7 @@ _LEAST_SECONDS = 1.0
 SILENCE = "It is silent: no sample is above -60 dB."
 
 
-def decoded(data: bytes, most_seconds: float, container: str = "") -> tuple[bytes, dict[str, Any]]:
+def decoded(data: bytes, most_seconds: float, container: str = "") -> tuple[bytes, JsonObject]:
     """The recording as a WAV file, and its quality. Arguments and errors as `mono_of`."""
     mono, rate = mono_of(data, most_seconds, container)
     if len(mono) < _LEAST_SECONDS * rate:

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from api import shared_folder
 from api.engine.child import VoiceTarget
@@ -30,7 +29,7 @@ _DELETED = ".deleted-"
 
 async def import_file(
     settings: ApiSettings, path: Path, name: str, *, replaces: bool, taken: Iterable[str] = ()
-) -> dict[str, Any]:
+) -> dict[str, str]:
     """Imports a voice file into VOICES_DIR; returns its name and kind. name: "" takes the file's.
 
     A child does it, because the file may come from anybody. Raises APIError: 422 for a file that is
@@ -68,31 +67,30 @@ async def import_file(
         stderr = printable(errors.tail())
         errors.close()
     if child.returncode == 0:
-        found: dict[str, Any] = json.loads(out)
-        return found
+        return json.loads(out)
     words = " ".join(stderr.split())[-700:].replace(str(path), "The file")
     text = without_paths(words) or f"The import ended with exit code {child.returncode}."
     full = child.returncode == _FULL
     raise APIError(507 if full else 422, "no_space" if full else "not_a_voice", text)
 
 
-def target_of(settings: ApiSettings, known: Adapters, name: str, sha256: str) -> VoiceTarget | None:
+def target_of(settings: ApiSettings, adapters: Adapters, name: str, sha256: str) -> VoiceTarget | None:
     """The imported voice of this name as a voice beside the served one, whose weights have this
     SHA-256; None for every other voice."""
-    found = named(known.beside(sha256), name)
-    if found is None:
+    voice = named(adapters.of_other_weights(sha256), name)
+    if voice is None:
         return None
     digest = ""
     with contextlib.suppress(OSError):  # deleted meanwhile: opening it is refused
-        digest = sha256_of(Path(found[1], "bundle.json"))
-    return replace(targets.voice_at(settings, found[1], found[0]), sha256=digest)
+        digest = sha256_of(Path(voice[1], "bundle.json"))
+    return replace(targets.voice_at(settings, voice[1], voice[0]), sha256=digest)
 
 
-def named(known: dict[str, str], wanted: str) -> tuple[str, str] | None:
+def named(voices: dict[str, str], name: str) -> tuple[str, str] | None:
     """The name and folder of a voice by its name in any spelling. Clients that treat voices as
     files add their suffix."""
-    plain = speakers.plain(wanted.removesuffix(".wav"))
-    return next((one for one in known.items() if speakers.plain(one[0]) == plain), None)
+    plain = speakers.plain(name.removesuffix(".wav"))
+    return next((voice for voice in voices.items() if speakers.plain(voice[0]) == plain), None)
 
 
 def remove(settings: ApiSettings, folder: Path) -> None:

@@ -24,7 +24,7 @@ def main() -> int:
         if foreign.foreign_voice(path) is None:
             with checking.opened(path, whole=False) as voice:
                 base = None if voice.manifest.base.name in _BY_NAME else base
-        found = unpacking.import_voice(
+        added = unpacking.import_voice(
             path,
             Path(asked["voices_dir"]),
             name=asked["name"],
@@ -37,7 +37,7 @@ def main() -> int:
     except SotaqueError as error:
         sys.stderr.write(str(error))
         return error.exit_code
-    json.dump({"name": found.name, "kind": found.kind}, sys.stdout)
+    json.dump({"name": added.name, "kind": added.kind}, sys.stdout)
     return 0
 
 

@@ -15,22 +15,19 @@ import os
 import signal
 import sys
 import wave
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from api.errors import APIError
 from api.voices.recordings_child import MEMORY_BYTES, NO_MEMORY, NOT_STARTED, REFUSED
-from api.voices.samples import GOOD_LEVEL_DB, measure, read_wav, remarks_of, resampled, wav_of
+from api.voices.samples import GOOD_LEVEL_DB, Array, measure, read_wav, remarks_of, resampled, wav_of
 from machine import commands
 from machine.process import kill_group
+from machine.storage.reading import JsonObject
 from machine.threads import ONE_THREAD
 from xtts.joined_reference import joined, turn_seconds
 from xtts.sound_endings import av_is_installed
-
-Array = np.ndarray[Any, Any]
 
 log = logging.getLogger("api")
 
@@ -66,7 +63,7 @@ class DecodedRecording:
 
     wav: bytes
     seconds: float
-    quality: Mapping[str, Any]
+    quality: JsonObject
 
 
 async def decoded(data: bytes) -> DecodedRecording:
@@ -163,12 +160,12 @@ def _refusal(code: int, stderr: str) -> APIError:
         )
         return APIError(503, "no_decoder", text, retry_after=_RETRY_SECONDS)
     most = f"{MEMORY_BYTES >> 20:,} MB of memory"
-    known = {
+    reasons = {
         REFUSED: _last_line(stderr),
         NO_MEMORY: f"It could not be decoded within the limit of {most}. Send one channel at 48 kHz or less.",
         -signal.SIGXCPU: "It could not be decoded within the time limit.",
     }
-    if code not in known:
+    if code not in reasons:
         # The cause of a crash is unknown. A decoder that is short of memory ends with NO_MEMORY,
         # unless its library overlooks a failed allocation.
         log.warning("The decoder of recordings ended with %d. %s", code, stderr[-500:])
@@ -176,7 +173,7 @@ def _refusal(code: int, stderr: str) -> APIError:
         "The decoder crashed: the file is damaged, or malicious, or needs far more than "
         f"{most}. Convert it to a WAV file with one channel."
     )
-    return APIError(422, "not_a_recording", known.get(code, crashed), param="file")
+    return APIError(422, "not_a_recording", reasons.get(code, crashed), param="file")
 
 
 def joined_recording(recordings: Sequence[bytes]) -> DecodedRecording:
@@ -185,8 +182,8 @@ def joined_recording(recordings: Sequence[bytes]) -> DecodedRecording:
 
     Raises APIError (422) if the result contains no speech.
     """
-    read = [read_wav(one) for one in recordings]
-    rate = min(max(one for _, one in read), _MOST_RATE)
+    read = [read_wav(recording) for recording in recordings]
+    rate = min(max(rate for _, rate in read), _MOST_RATE)
     alike = [resampled(samples, of, rate) for samples, of in read]
     turn = turn_seconds(len(alike), CHUNK_SECONDS, HEARD_SECONDS)
     sound = joined(alike, rate, turn, MOST_SECONDS)
@@ -197,7 +194,7 @@ def joined_recording(recordings: Sequence[bytes]) -> DecodedRecording:
     return DecodedRecording(wav_of(sound, rate), len(sound) / rate, _with_remarks(measured, alike, rate))
 
 
-def _with_remarks(measured: dict[str, Any], recordings: Sequence[Array], rate: int) -> dict[str, Any]:
+def _with_remarks(measured: JsonObject, recordings: Sequence[Array], rate: int) -> JsonObject:
     """The quality of the joined recording, with remarks on single ones; only their total length
     counts."""
     remarks = [
@@ -214,7 +211,7 @@ def _with_remarks(measured: dict[str, Any], recordings: Sequence[Array], rate: i
 
 def _remarks(samples: Array, rate: int) -> list[str]:
     try:
-        found = measure(samples, rate)
+        quality = measure(samples, rate)
     except ValueError as error:  # stored by an earlier, less strict version
         return [str(error)]
-    return remarks_of(math.inf, found["snr_db"], found["level_db"], found["clipped_share"])
+    return remarks_of(math.inf, quality["snr_db"], quality["level_db"], quality["clipped_share"])

@@ -11,9 +11,9 @@ import json
 import resource
 import sys
 from collections.abc import Callable
-from typing import Any
 
 from machine.memory import address_space_bytes
+from machine.storage.reading import JsonObject
 
 REFUSED, NO_MEMORY, NOT_STARTED = 3, 4, 5
 # In addition to the process before it reads, whose libraries differ in size between machines. The
@@ -26,7 +26,7 @@ def main() -> int:
     """Decodes stdin to stdout; returns the exit code."""
     most_seconds, by_av = float(sys.argv[1]), sys.argv[2:3]
 
-    def make(data: bytes) -> tuple[bytes, dict[str, Any]]:
+    def make(data: bytes) -> tuple[bytes, JsonObject]:
         from api.voices.decoding import decoded
 
         return decoded(data, most_seconds, *by_av)
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def limited(
-    prepare: Callable[[], None], make: Callable[[bytes], tuple[bytes, dict[str, Any]]], cpu_seconds: int
+    prepare: Callable[[], None], make: Callable[[bytes], tuple[bytes, JsonObject]], cpu_seconds: int
 ) -> int:
     """Converts stdin to a WAV and its figures, under limits; returns the exit code.
 

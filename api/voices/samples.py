@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from machine.storage.reading import JsonObject
 from xtts.encoding import pcm16, wav_header
 from xtts.speech_span import HOP_SECONDS, frame_levels, speech_start
 
@@ -58,11 +59,10 @@ def resampled(samples: Array, rate: int, to: int) -> Array:
     count = whole * to // rate
     spectrum = np.fft.rfft(np.pad(samples, (0, whole - len(samples))))
     other = np.fft.irfft(spectrum, count) * (count / whole)
-    found: Array = other[: len(samples) * to // rate].astype(np.float32)
-    return found
+    return other[: len(samples) * to // rate].astype(np.float32)
 
 
-def measure(mono: Array, rate: int) -> dict[str, Any]:
+def measure(mono: Array, rate: int) -> JsonObject:
     """The quality of samples `[n]` in -1..1, as `api.schemas.VoiceQuality`, in the part that models
     use. The level is that of the loud frames; the SNR is their distance to the quiet ones. Raises
     ValueError for a steady sound."""

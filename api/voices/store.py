@@ -20,11 +20,11 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from api.errors import APIError, shown
 from api.schemas import OPENAI_VOICES, SERVED, VoiceRow, is_served, means_served
@@ -33,6 +33,7 @@ from api.voices.recordings import DecodedRecording, joined_recording
 from machine.storage.atomic import make_folder, replace_file, write_json
 from machine.storage.hashes import sha256_of
 from machine.storage.leftovers import remove_stale
+from machine.storage.reading import JsonObject
 from machine.text import plain_name
 from xtts.inference import latents_file
 
@@ -59,7 +60,7 @@ class UploadedVoice:
     created: str
     duration_seconds: float
     sha256: str
-    quality: Mapping[str, Any] | None = None
+    quality: JsonObject | None = None
     recordings: int = 1
 
     def row(self) -> VoiceRow:
@@ -105,8 +106,8 @@ class Voices:
 
     def single_recordings(self, voice: UploadedVoice) -> list[Path]:
         """The file of each uploaded recording."""
-        own = self.folder / voice.id
-        others = [own / f"{number}.wav" for number in range(2, voice.recordings + 1)]
+        folder = self.folder / voice.id
+        others = [folder / f"{number}.wav" for number in range(2, voice.recordings + 1)]
         return [self.folder / f"{voice.id}.wav", *others]
 
     def add(self, name: str, *recordings: DecodedRecording) -> UploadedVoice:
@@ -139,17 +140,17 @@ class Voices:
             before = self.find(voice.id)
             check_count(before, len(recordings))
             self._remove_leftovers()
-            kept = [path.read_bytes() for path in self.single_recordings(before)]
-            changed = self._write(before, kept, recordings)
+            contents = [path.read_bytes() for path in self.single_recordings(before)]
+            changed = self._write(before, contents, recordings)
             latents_file.delete(self.latents, before.sha256)
         return before, changed
 
     def _write(
-        self, voice: UploadedVoice, kept: Sequence[bytes], new: Sequence[DecodedRecording]
+        self, voice: UploadedVoice, contents: Sequence[bytes], new: Sequence[DecodedRecording]
     ) -> UploadedVoice:
         """Writes the new recordings, then the reference, then the JSON file, which commits them."""
-        count = len(kept) + len(new)
-        heard = new[0] if count == 1 else joined_recording([*kept, *(one.wav for one in new)])
+        count = len(contents) + len(new)
+        heard = new[0] if count == 1 else joined_recording([*contents, *(recording.wav for recording in new)])
         changed = replace(
             voice,
             duration_seconds=round(heard.seconds, 3),
@@ -159,8 +160,8 @@ class Voices:
         )
         if count > 1:
             make_folder(self.folder / voice.id)
-        for path, one in zip(self.single_recordings(changed)[len(kept) :], new, strict=True):
-            replace_file(path, partial(_write, one.wav))
+        for path, recording in zip(self.single_recordings(changed)[len(contents) :], new, strict=True):
+            replace_file(path, partial(_write, recording.wav))
         if count > 1:
             replace_file(self.recording(changed), partial(_write, heard.wav))
         write_json(self.folder / f"{voice.id}.json", asdict(changed))
@@ -189,16 +190,16 @@ class Voices:
         """Deletes a voice with its files and latents. Raises APIError if it was deleted meanwhile,
         or the folder cannot be written."""
         with changing(self.folder):
-            found = self.find(voice.id)
+            voice = self.find(voice.id)
             # The first recording may have been the reference before others were added.
-            own = self.folder / voice.id
-            files = [*self.single_recordings(found)[:1], *own.glob("*.wav")]
-            heard = {found.sha256, *map(sha256_of, files)}
+            folder = self.folder / voice.id
+            files = [*self.single_recordings(voice)[:1], *folder.glob("*.wav")]
+            heard = {voice.sha256, *map(sha256_of, files)}
             # Latents last: a process that computes them checks the recording afterwards.
             (self.folder / f"{voice.id}.json").unlink(missing_ok=True)
             (self.folder / f"{voice.id}.wav").unlink(missing_ok=True)
-            if own.is_dir():
-                shutil.rmtree(own)
+            if folder.is_dir():
+                shutil.rmtree(folder)
             for sha256 in heard:
                 latents_file.delete(self.latents, sha256)
 
@@ -208,21 +209,21 @@ class Voices:
         The recordings of a voice whose JSON file is damaged stay."""
         remove_stale(self.folder, older_than_seconds=_LEFT_SECONDS)
         for identity in {path.stem for path in self.folder.iterdir() if _ID.fullmatch(path.stem)}:
-            own, wav = self.folder / identity, self.folder / f"{identity}.wav"
+            folder, wav = self.folder / identity, self.folder / f"{identity}.wav"
             about, voice = wav.with_suffix(".json"), self.get(identity)
-            remove_stale(own, older_than_seconds=_LEFT_SECONDS)
+            remove_stale(folder, older_than_seconds=_LEFT_SECONDS)
             if voice is None and about.exists() and wav.exists():
                 continue
-            kept = {wav, about, self.recording(voice), *self.single_recordings(voice)} if voice else ()
-            was_old = _is_old(own)
-            for path in (wav, about, *own.glob("*.wav")):
-                if path not in kept and _is_old(path):
+            needed = {wav, about, self.recording(voice), *self.single_recordings(voice)} if voice else ()
+            was_old = _is_old(folder)
+            for path in (wav, about, *folder.glob("*.wav")):
+                if path not in needed and _is_old(path):
                     path.unlink(missing_ok=True)  # a replica on a file system without locks
                     if path.name.startswith(_JOINED):
                         latents_file.delete(self.latents, path.stem.removeprefix(_JOINED))
             if was_old:
                 with contextlib.suppress(OSError):  # not empty
-                    own.rmdir()
+                    folder.rmdir()
 
 
 def check_count(voice: UploadedVoice, more: int) -> None:
@@ -254,25 +255,25 @@ def check_new_name(name: str) -> None:
 
 
 def find_by_name(
-    wanted: str, served_name: str, uploaded: Sequence[UploadedVoice], param: str = "voice"
+    voice_name: str, served_name: str, uploaded: Sequence[UploadedVoice], param: str = "voice"
 ) -> UploadedVoice | None:
     """The uploaded voice with this name, ignoring case; None for the served voice, also by a name
     that it had before another epoch was served. The name may end in `.wav`, because some clients
     treat voices as files. Raises APIError for `param`: 404 if no
     voice has this name, 409 if several have it, 400 for a mixture of voices."""
-    for name in dict.fromkeys((plain_name(wanted), plain_name(wanted.removesuffix(".wav")))):
+    for name in dict.fromkeys((plain_name(voice_name), plain_name(voice_name.removesuffix(".wav")))):
         matches = [voice for voice in uploaded if plain_name(voice.name) == name]
         if len(matches) > 1:
             ids = ", ".join(voice.id for voice in matches)
-            text = f"{len(matches)} voices are called {shown(wanted)}. Name one by its id: {ids}."
+            text = f"{len(matches)} voices are called {shown(voice_name)}. Name one by its id: {ids}."
             raise APIError(409, "ambiguous_voice", text, param=param)
         if matches:
             return matches[0]
         if is_served(name) or name == plain_name(served_name) or _FORMER.fullmatch(name):
             return None
-    if _MIXTURE.fullmatch(wanted):
+    if _MIXTURE.fullmatch(voice_name):
         text = (
-            f"{param} is {shown(wanted)}, a mixture of voices. XTTS speaks with one voice: name "
+            f"{param} is {shown(voice_name)}, a mixture of voices. XTTS speaks with one voice: name "
             "one of /v1/voices."
         )
         raise APIError(400, "unsupported", text, param=param)

@@ -62,19 +62,19 @@ async def write(
 def _base(state: AppState, opened: OpenedVoiceState | None) -> Base:
     """The served base model. Raises APIError (409) for any other voice: its weights are only here,
     and latents belong to weights."""
-    wanted = opened.voice.wanted["name"] if opened else ""
-    folder = Path(str(wanted)).expanduser()
+    served = opened.voice.spec["name"] if opened else ""
+    folder = Path(str(served)).expanduser()
     is_base = folder.is_dir() and not any((folder / name).is_file() for name in EXPORT_FILES)
     is_base = is_base and (folder / "config.json").is_file()
-    if opened is None or state.settings.backend == "onnx" or (wanted != "demo" and not is_base):
+    if opened is None or state.settings.backend == "onnx" or (served != "demo" and not is_base):
         text = (
             "A voice file holds latents of the base model, and the served voice is none that other "
             "machines have. Serve the base itself (VOICE=demo or VOICE=xtts_v2), or send the recording: "
             "/v1/voices names its address as `preview`."
         )
         raise APIError(409, "no_base", text)
-    known = wanted == DEMO.name or folder == state.settings.xtts_v2_dir
-    name = ("demo" if wanted == DEMO.name else "xtts_v2") if known else folder.name
+    is_published = served == DEMO.name or folder == state.settings.xtts_v2_dir
+    name = ("demo" if served == DEMO.name else "xtts_v2") if is_published else folder.name
     return Base(name, opened.sha256)
 
 

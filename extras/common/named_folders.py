@@ -17,7 +17,7 @@ from typing import ClassVar, Generic, TypeVar
 from pydantic import BaseModel
 
 from api.errors import APIError
-from api.shared_folder import changing, kept, read, read_all
+from api.shared_folder import changing, read, read_all, writing
 from machine.storage.atomic import write_json
 
 ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
@@ -137,7 +137,7 @@ class NamedFolders(Generic[Named]):
         with item.changing():
             item.folder.rename(gone)
         # `remove_rest` may delete the same files at the same time.
-        with kept(self.folder), contextlib.suppress(FileNotFoundError):
+        with writing(self.folder), contextlib.suppress(FileNotFoundError):
             shutil.rmtree(gone)
 
     def remove_rest(self) -> None:

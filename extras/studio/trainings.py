@@ -69,7 +69,7 @@ class Trainings:
         """
         settings = {**self._language(wanted.dataset), **wanted.settings}
         self.judge(wanted.dataset, settings)
-        with shared_folder.kept(self.queue.folder):
+        with shared_folder.writing(self.queue.folder):
             try:
                 job = self.queue.ask(wanted.run, wanted.dataset, settings)
             except QueueFull as error:
@@ -166,7 +166,7 @@ class Trainings:
         if job is None:
             raise no_training()
         if job.state().is_open:
-            with shared_folder.kept(self.queue.folder):
+            with shared_folder.writing(self.queue.folder):
                 job.cancel()
         return self.read(identity)
 
@@ -175,7 +175,7 @@ class Trainings:
         job = self.queue.get(identity)
         if job is None:
             raise no_training()
-        with shared_folder.kept(self.queue.folder):
+        with shared_folder.writing(self.queue.folder):
             job.release()
         return self.read(identity)
 

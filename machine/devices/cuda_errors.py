@@ -109,9 +109,9 @@ def classify(error: BaseException, free_bytes: int | None = None) -> DeviceFault
     seen: BaseException | None = error
     while seen is not None:
         code = getattr(seen, "error_code", None)
-        known = fault(type(seen).__name__, str(seen), code, free_bytes)
-        if known is not None:
-            return known
+        classified = fault(type(seen).__name__, str(seen), code, free_bytes)
+        if classified is not None:
+            return classified
         seen = seen.__cause__
     return None
 

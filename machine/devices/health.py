@@ -83,7 +83,7 @@ class GpuHealth:
     @property
     def failed(self) -> frozenset[str]:
         """The operations that failed."""
-        return frozenset(one.name for one in self.operations if not one.ok)
+        return frozenset(operation.name for operation in self.operations if not operation.ok)
 
     @property
     def trains(self) -> bool:
@@ -107,4 +107,4 @@ class GpuHealth:
     @property
     def cudnn(self) -> bool:
         """Whether convolutions may go through cuDNN."""
-        return all(one.cudnn for one in self.operations)
+        return all(operation.cudnn for operation in self.operations)

@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from machine.devices import cuda_errors
 from machine.devices.health import GpuHealth, OperationVerdict, Outcome
@@ -24,7 +23,7 @@ from machine.process import ProcessResult, module_command, run_with_timeout, sig
 from machine.storage.atomic import WriteError
 from machine.storage.facts import Facts, cache_folder
 from machine.storage.locks import wait_for
-from machine.storage.reading import read_text
+from machine.storage.reading import JsonObject, read_text
 from machine.text import last_line
 
 LIMIT_SECONDS = 60.0
@@ -115,7 +114,7 @@ def _check(child: ProbeChild, index: int) -> tuple[GpuHealth, int]:
 
 def run(
     command: Sequence[str], environ: Mapping[str, str], limit_seconds: float
-) -> tuple[list[dict[str, Any]], ProcessResult]:
+) -> tuple[list[JsonObject], ProcessResult]:
     """Starts a child and collects its events until it ends or its time is up."""
     # With this the child's is_available() and device_count() use NVML and create no context.
     environment = {**environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
@@ -129,20 +128,20 @@ def run(
     return events, result
 
 
-def gpu_of(index: int, events: Sequence[Mapping[str, Any]], ending: ProcessResult) -> tuple[GpuHealth, int]:
+def gpu_of(index: int, events: Sequence[JsonObject], ending: ProcessResult) -> tuple[GpuHealth, int]:
     """The health of the GPU that a child checked, and the number of GPUs that the child saw."""
-    last = {one["event"]: one for one in events}
+    last = {event["event"]: event for event in events}
     facts = last.get("device", {})
     operations = tuple(
-        OperationVerdict(**{**one, "outcome": Outcome(one["outcome"])})
-        for one in (dict(event) for event in events)
-        if one.pop("event") == "operation"
+        OperationVerdict(**{**fields, "outcome": Outcome(fields["outcome"])})
+        for fields in (dict(event) for event in events)
+        if fields.pop("event") == "operation"
     )
     outcome, reason = of_operations(operations)
     if "refused" in last:
         outcome, reason = Outcome(last["refused"]["outcome"]), str(last["refused"]["reason"])
     elif ending.code != 0:
-        begun = [str(one["operation"]) for one in events if one["event"] == "doing"]
+        begun = [str(event["operation"]) for event in events if event["event"] == "doing"]
         doing = begun[-1] if len(begun) > len(operations) else ""
         outcome, reason = of_ending(ending, doing)
         if doing:
@@ -162,19 +161,19 @@ def gpu_of(index: int, events: Sequence[Mapping[str, Any]], ending: ProcessResul
 
 def of_operations(operations: Sequence[OperationVerdict]) -> tuple[Outcome, str]:
     """The overall outcome of all operations, and its reason."""
-    told = [one for one in operations if one.reason]
+    told = [operation for operation in operations if operation.reason]
     if not told:
         return Outcome.OK, ""
-    reason = " ".join(one.reason for one in told[:_REPORTED_FAILURES])
+    reason = " ".join(operation.reason for operation in told[:_REPORTED_FAILURES])
     if len(told) > _REPORTED_FAILURES:
         reason += f" {len(told) - _REPORTED_FAILURES} more failed: " + (
-            ", ".join(one.name for one in told[_REPORTED_FAILURES:]) + "."
+            ", ".join(operation.name for operation in told[_REPORTED_FAILURES:]) + "."
         )
-    if dead := next((one for one in told if one.outcome is Outcome.STICKY), None):
+    if dead := next((operation for operation in told if operation.outcome is Outcome.STICKY), None):
         return Outcome.STICKY, dead.reason
-    if all(one.outcome is Outcome.TRANSIENT for one in told):
+    if all(operation.outcome is Outcome.TRANSIENT for operation in told):
         return Outcome.TRANSIENT, reason
-    nothing = not any(one.ok for one in operations)
+    nothing = not any(operation.ok for operation in operations)
     return (told[0].outcome if nothing else Outcome.DEGRADED), reason
 
 
@@ -225,7 +224,7 @@ def key_of(environ: Mapping[str, str], root: Path = Path("/")) -> str:
 
 def longest_age(gpu: GpuHealth) -> float:
     """Seconds for which a verdict holds."""
-    seen = {gpu.outcome} | {one.outcome for one in gpu.operations if not one.ok}
+    seen = {gpu.outcome} | {operation.outcome for operation in gpu.operations if not operation.ok}
     return _PASSING_SECONDS if seen & _PASSING else DAY_SECONDS
 
 
@@ -255,7 +254,7 @@ def _facts(folder: Path) -> Facts:
     return Facts(folder, NAMESPACE, logging.DEBUG)
 
 
-def _keep(folder: Path, name: str, value: Any, key: str = "") -> None:
+def _keep(folder: Path, name: str, value: object, key: str = "") -> None:
     facts = _facts(folder)
     facts.put(name, value, key)
     facts.save()

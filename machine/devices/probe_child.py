@@ -13,7 +13,6 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +22,7 @@ from machine import commands
 from machine.devices import cuda_errors
 from machine.devices.health import OperationVerdict, Outcome
 from machine.process import reserve_stdout, write_json_line
+from machine.storage.reading import JsonObject
 from machine.text import first_line
 
 # The largest relative L2 distance from the CPU's float32 result (TF32 off). The limits come from
@@ -62,7 +62,7 @@ def main() -> int:
     return 0
 
 
-def check(device: str) -> Iterator[dict[str, Any]]:
+def check(device: str) -> Iterator[JsonObject]:
     """Yields every event of one check as it happens."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
@@ -85,7 +85,7 @@ def check(device: str) -> Iterator[dict[str, Any]]:
             break
 
 
-def device_facts(device: str) -> dict[str, Any]:
+def device_facts(device: str) -> JsonObject:
     """The properties of a device. Raises CUDA's own error if the device cannot be used."""
     if not device.startswith("cuda"):
         return {"count": 1, "name": device, "capability": [0, 0], "total_bytes": 0}
@@ -101,15 +101,15 @@ def device_facts(device: str) -> dict[str, Any]:
 
 def verdict(name: str, parts: "Mapping[str, Part]", device: str) -> OperationVerdict:
     """The verdict on an operation; one that fails through cuDNN gets a second try without it."""
-    found = _compared(name, parts, device)
-    if found.ok or found.outcome is Outcome.STICKY or name not in USES_CUDNN:
-        return found
+    first = _compared(name, parts, device)
+    if first.ok or first.outcome is Outcome.STICKY or name not in USES_CUDNN:
+        return first
     with torch.backends.cudnn.flags(enabled=False):
         again = _compared(name, parts, device)
     if not again.ok:
-        return found
-    reason = f"{found.reason} It passes without cuDNN, so Sotaque uses it that way."
-    return replace(found, ok=True, reason=reason, cudnn=False)
+        return first
+    reason = f"{first.reason} It passes without cuDNN, so Sotaque uses it that way."
+    return replace(first, ok=True, reason=reason, cudnn=False)
 
 
 def _compared(name: str, parts: "Mapping[str, Part]", device: str) -> OperationVerdict:
@@ -120,8 +120,8 @@ def _compared(name: str, parts: "Mapping[str, Part]", device: str) -> OperationV
         except Exception as error:
             fault = cuda_errors.classify(error, cuda_errors.free_bytes(device))
             # The input is known to be valid: an error about data here means a faulty library.
-            known = fault is not None and fault.outcome is not Outcome.DATA
-            outcome = fault.outcome if fault and known else Outcome.BUILD
+            of_device = fault is not None and fault.outcome is not Outcome.DATA
+            outcome = fault.outcome if fault and of_device else Outcome.BUILD
             reason = f"{name} failed ({part_name}): {first_line(error)}."
             return OperationVerdict(name, False, reason, outcome)
         if not off <= TOLERANCES[name]:
@@ -284,11 +284,11 @@ def _train_step(at: ProbePlace) -> Tensor:
     seen = F.gelu(F.conv1d(at.numbers(4, 80, 50), kernel, padding=1)).transpose(1, 2)
     seen = F.layer_norm(seen @ hidden.t(), (32,))
     seen = F.scaled_dot_product_attention(seen, seen, seen, is_causal=True)
-    wanted = (torch.arange(200) % 64).to(at.device)
-    F.cross_entropy((seen @ out.t()).flatten(0, 1), wanted).backward()
+    targets = (torch.arange(200) % 64).to(at.device)
+    F.cross_entropy((seen @ out.t()).flatten(0, 1), targets).backward()
     weights = [kernel.detach(), hidden.detach(), out.detach()]
-    gradients = [one.grad for one in (kernel, hidden, out) if one.grad is not None]
-    first, second = ([torch.zeros_like(one) for one in weights] for _ in range(2))
+    gradients = [tensor.grad for tensor in (kernel, hidden, out) if tensor.grad is not None]
+    first, second = ([torch.zeros_like(tensor) for tensor in weights] for _ in range(2))
     steps = [torch.ones((), device=at.device) for _ in weights]
     # The kernel under `torch.optim.AdamW(fused=True)`: importing torch.optim takes 3 to 5 s.
     torch._fused_adamw_(
@@ -306,7 +306,7 @@ def _train_step(at: ProbePlace) -> Tensor:
         amsgrad=False,
         maximize=False,
     )
-    return torch.cat([one.flatten() for one in (*gradients, *weights)])
+    return torch.cat([tensor.flatten() for tensor in (*gradients, *weights)])
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ def poisoned(device: str) -> str:
         torch.ones(1, device=device).add_(1).item()
     except Exception as error:
         # A context without free memory is still alive.
-        known = classify(error)
-        return "" if known and known.transient else first_line(error)
+        fault = classify(error)
+        return "" if fault and fault.transient else first_line(error)
     return ""
 
 

@@ -8,7 +8,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from machine.devices.health import GpuHealth
 from machine.devices.probe import probe
@@ -22,7 +22,7 @@ DEVICE = r"auto|cpu|cuda(:\d{1,3})?"
 SpeakPrecision = Literal["auto", "fp32", "bf16", "int8", "int4"]
 
 
-def device_name(text: Any) -> Any:
+def device_name(text: object) -> object:
     """A device as PyTorch names it: `gpu` is `cuda`, `gpu:1` is `cuda:1`."""
     return re.sub(r"^gpu(?=:|$)", "cuda", text) if isinstance(text, str) else text
 
@@ -167,7 +167,7 @@ def choose_place(
     if named:
         why = f"{named[0].name} failed the check: {named[0].reason}"
     elif machine.gpus:
-        why = "this machine has " + ", ".join(f"{one.device} ({one.name})" for one in machine.gpus)
+        why = "this machine has " + ", ".join(f"{gpu.device} ({gpu.name})" for gpu in machine.gpus)
     else:
         none = "no GPU on this machine" if wish == "auto" else "this machine has no GPU"
         why = machine.gpu_hint or none

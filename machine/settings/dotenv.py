@@ -100,12 +100,12 @@ def _filled_in(value: str, above: Mapping[str, GivenSetting], environ: Mapping[s
 
     def replacement(match: re.Match[str]) -> str:
         name, default = match.groups()
-        known = environ.get(name, above[name].text if name in above else None)
-        if not known and default is not None:
+        text = environ.get(name, above[name].text if name in above else None)
+        if not text and default is not None:
             return default
-        if known is None:
+        if text is None:
             raise ValueError(f"uses ${{{name}}}, which is not set; set it, or write the value.")
-        return known
+        return text
 
     # Checked before the replacement: a '$' inside a replaced value is not a reference.
     if "$" in REFERENCE.sub("", value):

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 from pydantic import ValidationError
 from pydantic.dataclasses import dataclass as settings_class
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from machine import commands, extras, package_data
 from machine.devices.selection import SpeakPrecision
@@ -121,7 +122,11 @@ def whole(kind: type[S]) -> type[S]:
     An extra derives its classes from the class of the program that reads them, or from
     `SharedSettings` for both programs. The loaded settings are an instance of all of them.
     """
-    added = [one for one in _of_extras() if all(issubclass(kind, base) for base in _programs(one))]
+    added = [
+        extra_kind
+        for extra_kind in _of_extras()
+        if all(issubclass(kind, base) for base in _programs(extra_kind))
+    ]
     if not added or kind.__module__ == __name__:
         return kind
     made: Any = type(kind.__name__, (*added, kind), {"__doc__": kind.__doc__})
@@ -129,7 +134,7 @@ def whole(kind: type[S]) -> type[S]:
 
 
 def _of_extras() -> list[type[SharedSettings]]:
-    return [one for module in extras.modules("SETTINGS") for one in reversed(module.SETTINGS)]
+    return [kind for module in extras.modules("SETTINGS") for kind in reversed(module.SETTINGS)]
 
 
 def _programs(added: type[SharedSettings]) -> list[type[SharedSettings]]:
@@ -140,7 +145,7 @@ def _programs(added: type[SharedSettings]) -> list[type[SharedSettings]]:
 
 def every_name() -> frozenset[str]:
     """The settings of both programs and of every extra."""
-    return NAMES.union(name.upper() for one in _of_extras() for name in fields(one))
+    return NAMES.union(name.upper() for kind in _of_extras() for name in fields(kind))
 
 
 def load(
@@ -175,7 +180,7 @@ def load(
     file = dotenv.read(dotenv_path, environ, ours) if dotenv_path else dotenv.DotEnv({})
     flags, faults = _flags(argv, ours)
     variables = {name: GivenSetting(value, "environment") for name, value in environ.items()}
-    given = {name: one for name, one in {**file.given, **variables, **flags}.items() if name in ours}
+    given = {name: setting for name, setting in {**file.given, **variables, **flags}.items() if name in ours}
     settings, value_faults = _validated(kind, ours, given)
     misspelt, unknown = _unknown(file, dotenv_path)
     faults += [*file.faults, *misspelt, *value_faults]
@@ -196,11 +201,11 @@ def _in_package(settings: S) -> tuple[S, list[str]]:
     changed: dict[str, Any] = {}
     for name in fields(type(settings)):
         value = getattr(settings, name)
-        if isinstance(value, Path) and (found := package_data.located(value)) != value:
-            changed[name] = found
+        if isinstance(value, Path) and (path := package_data.located(value)) != value:
+            changed[name] = path
     if not changed:
         return settings, []
-    named = ", ".join(f"{name.upper()}={found}" for name, found in changed.items())
+    named = ", ".join(f"{name.upper()}={path}" for name, path in changed.items())
     note = f"Not in this folder, so the package's data is used: {named}"
     return replace(settings, **changed), [note]
 
@@ -212,7 +217,7 @@ def values_of(settings: SharedSettings) -> dict[str, str]:
     }
 
 
-def help_text(kind: type[Any]) -> str:
+def help_text(kind: type[object]) -> str:
     """The flags of one program, one per line: the program's, then the shared ones."""
     settings = {
         f"{flag_of(name)} {shown(info, info.default)}".rstrip(): purpose(info).partition(". ")[0]
@@ -232,8 +237,8 @@ def _without_locale(environ: Mapping[str, str]) -> tuple[Mapping[str, str], list
     locale = environ.get("LANGUAGE", "")
     if not {"_", ":"} & set(locale):
         return environ, []
-    kept = {name: value for name, value in environ.items() if name != "LANGUAGE"}
-    return kept, [f"LANGUAGE={locale} in the environment is the desktop's locale, so it is ignored."]
+    rest = {name: value for name, value in environ.items() if name != "LANGUAGE"}
+    return rest, [f"LANGUAGE={locale} in the environment is the desktop's locale, so it is ignored."]
 
 
 def _flags(argv: Sequence[str], ours: Mapping[str, FieldInfo]) -> tuple[dict[str, GivenSetting], list[str]]:
@@ -244,7 +249,7 @@ def _flags(argv: Sequence[str], ours: Mapping[str, FieldInfo]) -> tuple[dict[str
         flag, equals, value = rest.pop(0).partition("=")
         name = flag[2:].replace("-", "_").upper()
         if name not in ours or flag != flag_of(name):
-            close = meant(name, ours) or [one for one in [equivalent(name)] if one in ours]
+            close = meant(name, ours) or [setting for setting in [equivalent(name)] if setting in ours]
             misspelt = flag.startswith("-") and close
             hint = f"; did you mean {flag_of(close[0])}?" if misspelt else "; --help lists them."
             gone = RETIRED.get(name) if flag == flag_of(name) else None
@@ -265,8 +270,8 @@ def _unknown(file: dotenv.DotEnv, path: Path | None) -> tuple[list[str], list[st
     notes: list[str] = []
     rest: list[str] = []
     names = every_name() if file.given else NAMES
-    for name, one in file.given.items():
-        source = f"{one.source}: {name}"
+    for name, setting in file.given.items():
+        source = f"{setting.source}: {name}"
         if name in names:
             continue
         if name in RETIRED:
@@ -285,8 +290,8 @@ def _validated(
     kind: type[S], ours: Mapping[str, FieldInfo], given: Mapping[str, GivenSetting]
 ) -> tuple[S | None, list[str]]:
     values: dict[str, Any] = {}
-    for name, one in given.items():
-        text, rule = one.text.strip(), means(ours[name])
+    for name, setting in given.items():
+        text, rule = setting.text.strip(), means(ours[name])
         if text == "":
             continue
         if rule.none and text.lower() == rule.none:
@@ -306,7 +311,7 @@ def _validated(
         return None, [_sentence(name, ours[name], given[name], more) for name, more in named.items()] + whole
 
 
-def _more(item: Mapping[str, Any]) -> str:
+def _more(item: ErrorDetails) -> str:
     """A sentence that completes `Means.allowed`: an upper limit, or a validator's reason."""
     context = item.get("ctx") or {}
     if item["type"] == "value_error":

@@ -3,7 +3,7 @@
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.fields import FieldInfo
@@ -52,7 +52,7 @@ def _folder(path: Path) -> Path:
     return folder
 
 
-def _separated(value: Any) -> Any:
+def _separated(value: object) -> object:
     """Splits "a, b" into its parts and drops empty ones."""
     if not isinstance(value, str):
         return value
@@ -85,16 +85,16 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_separated)]
 Port = Annotated[int, Field(ge=1, le=65535), Means("a port from 1 to 65535")]
 
 
-def fields(kind: type[Any]) -> dict[str, FieldInfo]:
+def fields(kind: type[object]) -> dict[str, FieldInfo]:
     """The fields of a settings class with their descriptions, the program's first, then the shared
     ones."""
     merged: dict[str, FieldInfo] = {}
     for base in kind.__mro__:
-        known: dict[str, FieldInfo] = base.__dict__.get("__pydantic_fields__", {})
-        own = inspect.get_annotations(base)
+        infos: dict[str, FieldInfo] = base.__dict__.get("__pydantic_fields__", {})
+        annotations = inspect.get_annotations(base)
         # pydantic reads the docstrings only of a class's own fields, so take each field from the
         # class that declares it.
-        merged |= {name: info for name, info in known.items() if name in own and name not in merged}
+        merged |= {name: info for name, info in infos.items() if name in annotations and name not in merged}
     return merged
 
 
@@ -108,7 +108,7 @@ def purpose(info: FieldInfo) -> str:
     return " ".join((info.description or "").split())
 
 
-def shown(info: FieldInfo, value: Any) -> str:
+def shown(info: FieldInfo, value: object) -> str:
     """A value as a user would write it; a secret as asterisks."""
     if value is None:
         return means(info).none

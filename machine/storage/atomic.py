@@ -13,7 +13,7 @@ import os
 import secrets
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,7 +98,7 @@ def refused(path: Path, needed_bytes: int = 0) -> Iterator[None]:
         raise _explained(error, path, needed_bytes) from error
 
 
-def write_json(path: Path, value: dict[str, Any]) -> Written:
+def write_json(path: Path, value: Mapping[str, object]) -> Written:
     """Writes `value` atomically as indented JSON. It must not hold non-finite values."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     return replace_file(path, lambda file: file.write(text.encode()))
@@ -130,8 +130,8 @@ def sync_folder(folder: Path) -> None:
 
 def crash_point(name: str, path: Path | None = None) -> None:
     """For tests: kills this process if SOTAQUE_CRASH_AT is `name` or `name:file name`."""
-    wanted = os.environ.get("SOTAQUE_CRASH_AT")
-    if wanted and wanted in (name, f"{name}:{path.name if path else ''}"):
+    place = os.environ.get("SOTAQUE_CRASH_AT")
+    if place and place in (name, f"{name}:{path.name if path else ''}"):
         os.kill(os.getpid(), signal.SIGKILL)
 
 

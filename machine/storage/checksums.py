@@ -11,13 +11,13 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written, write_json
 from machine.storage.hashes import sha256_of
+from machine.storage.reading import JsonObject
 
 SCHEMA = 1
 
@@ -46,9 +46,9 @@ class Manifest:
     files: dict[str, Written]
     losses: dict[str, float | None] = field(default_factory=dict)
     base: dict[str, str] = field(default_factory=dict)
-    fingerprint: dict[str, Any] = field(default_factory=dict)
-    blend: dict[str, Any] = field(default_factory=dict)
-    data: dict[str, Any] = field(default_factory=dict)
+    fingerprint: JsonObject = field(default_factory=dict)
+    blend: JsonObject = field(default_factory=dict)
+    data: JsonObject = field(default_factory=dict)
     schema: int = SCHEMA
 
 
@@ -118,7 +118,7 @@ def _file_fault(path: Path, expected: Written) -> str | None:
     return None
 
 
-def seal_of(content: Mapping[str, Any]) -> str:
+def seal_of(content: Mapping[str, object]) -> str:
     """The SHA-256 of JSON values, which reveals changes and damage."""
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

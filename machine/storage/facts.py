@@ -49,10 +49,10 @@ class Facts:
     def get(self, key: str, stamp: str = "") -> Any | None:
         """The value that was put under `key` with the same stamp, or None."""
         with self._lock:
-            kept, text = self._rows.get(key, ("", "null"))
-        return json.loads(text) if kept == stamp else None
+            saved, text = self._rows.get(key, ("", "null"))
+        return json.loads(text) if saved == stamp else None
 
-    def put(self, key: str, value: Any, stamp: str = "") -> None:
+    def put(self, key: str, value: object, stamp: str = "") -> None:
         """Sets a value. stamp: a hash of its sources, if `key` alone does not name them."""
         with self._lock:
             self._rows[key] = (stamp, json.dumps(value, ensure_ascii=False, separators=(",", ":")))

@@ -39,7 +39,7 @@ def _remove_parts(to: Path) -> None:
 def _parts(to: Path) -> list[Path]:
     # Not a glob: the name may hold `*` or `[`, and `Anna` must not find the parts of `Anna.B`.
     form = re.compile(rf"\.{re.escape(to.name)}\.\d+(\.old)?\.sotaque-part")
-    return [one for one in to.parent.iterdir() if form.fullmatch(one.name)]
+    return [path for path in to.parent.iterdir() if form.fullmatch(path.name)]
 
 
 def _give_name(part: Path, to: Path) -> None:

@@ -47,10 +47,10 @@ def sha256_of(path: Path, *, fresh: bool = False, kept_in: Path | None = None) -
         OSError: It cannot be read.
     """
     stamp = stamp_of(path)  # before reading, so that a change meanwhile is noticed
-    known = None if fresh else _hashed.get(stamp)
-    if known is None:
-        known = _hashed[stamp] = _kept(path, kept_in) if kept_in else _digest(path)
-    return known
+    digest = None if fresh else _hashed.get(stamp)
+    if digest is None:
+        digest = _hashed[stamp] = _kept(path, kept_in) if kept_in else _digest(path)
+    return digest
 
 
 def remember_hash(path: Path, sha256: str) -> None:
@@ -73,13 +73,13 @@ def _kept(path: Path, folder: Path) -> str:
     stamp = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, path.resolve())
     key = hashlib.sha256(repr(stamp).encode()).hexdigest()
     facts = Facts(folder, "sha256", logging.DEBUG)
-    if (known := facts.get(key)) is None:
+    if (digest := facts.get(key)) is None:
         if status.st_size > _WORTH_A_LINE:
             log.info("Computing the SHA-256 of %s (%d MB) ...", path, status.st_size / 1e6)
-        known = _digest(path)
-        facts.put(key, known)
+        digest = _digest(path)
+        facts.put(key, digest)
         facts.save()
-    return str(known)
+    return str(digest)
 
 
 def _digest(path: Path) -> str:

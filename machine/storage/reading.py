@@ -8,6 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+# A parsed JSON object, whose reader knows the types of its fields.
+JsonObject = dict[str, Any]
 _MOST_CHARACTERS = 1 << 20
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -29,7 +31,7 @@ def read_text(path: Path) -> str:
         return ""
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> JsonObject:
     """The JSON object in a file; {} if there is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -58,8 +58,8 @@ class Running:
         """A value of /metrics; 0 if the row is missing."""
         words = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
         row = re.escape(f"{name}{{{words}}}" if words else name)
-        found = re.search(rf"^{row} (\S+)$", self.metrics(), re.MULTILINE)
-        return float(found[1]) if found else 0.0
+        match = re.search(rf"^{row} (\S+)$", self.metrics(), re.MULTILINE)
+        return float(match[1]) if match else 0.0
 
     def wait_until(self, true: Callable[[], bool], seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds
@@ -134,10 +134,10 @@ def running(
             time.sleep(0.01)
         try:
             with httpx.Client(base_url=address, timeout=120.0, trust_env=False, verify=False) as client:
-                found = Running(address, app.state.service, client, server)
+                service = Running(address, app.state.service, client, server)
                 if ready:
-                    found.wait_ready(300)
-                yield found
+                    service.wait_ready(300)
+                yield service
         finally:
             server.should_exit = True
             thread.join(30)
@@ -154,26 +154,26 @@ def settings_in(folder: Path, **more: Any) -> ApiSettings:
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Running]:
     """A ready service with a fake child."""
-    with running(settings_in(tmp_path)) as found:
-        yield found
+    with running(settings_in(tmp_path)) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
 def service_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, Path]]:
     """For `shared_service`: a ready service with a fake child, and its folder."""
     folder = tmp_path_factory.mktemp("shared")
-    with running(settings_in(folder), limits=PATIENT) as found:
-        yield found, folder
+    with running(settings_in(folder), limits=PATIENT) as service:
+        yield service, folder
 
 
 @pytest.fixture
 def shared_service(service_of_module: tuple[Running, Path]) -> Iterator[Running]:
     """One service for the tests of a module that change no file of it and do not end its child."""
-    found, folder = service_of_module
-    engine = found.state.engine
-    before = files_in(folder), engine.child, engine.wanted
-    yield found
-    assert (files_in(folder), engine.child, engine.wanted) == before
+    opened, folder = service_of_module
+    engine = opened.state.engine
+    before = files_in(folder), engine.child, engine.target
+    yield opened
+    assert (files_in(folder), engine.child, engine.target) == before
 
 
 def files_in(folder: Path) -> dict[Path, bytes]:
@@ -187,5 +187,5 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service with the embedded voice, as on a fresh clone; one for the session."""
     settings = settings_in(tmp_path_factory.mktemp("real"))
     limits = replace(QUICK, deadline=120.0, hang=60.0, queue=32)
-    with running(settings, limits=limits, threads=1) as found:
-        yield found
+    with running(settings, limits=limits, threads=1) as service:
+        yield service

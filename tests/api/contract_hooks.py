@@ -146,8 +146,8 @@ def _wanted_training(address: str, label: str) -> dict[str, Any]:
     """A training on an existing dataset; full queues are not a fault."""
     if not _datasets:
         _cut_a_dataset(address)
-    wanted = {"dataset": _datasets[-1]["dataset"], "settings": {}}
-    return wanted if label.endswith("/check") else {**wanted, "run": "ana"}
+    body = {"dataset": _datasets[-1]["dataset"], "settings": {}}
+    return body if label.endswith("/check") else {**body, "run": "ana"}
 
 
 def _send_as_files(case: Any, turn: int) -> None:
@@ -180,8 +180,8 @@ def _meet_a_dataset(case: Any, turn: int, drawn: random.Random) -> None:
         _cut_a_dataset(address)
     if case.meta.is_negative_at(ParameterLocation.PATH):
         return
-    known = _of_a_dataset(label, drawn)
-    case.path_parameters = {**case.path_parameters, **known}
+    values = _of_a_dataset(label, drawn)
+    case.path_parameters = {**case.path_parameters, **values}
 
 
 def _meet_a_book(case: Any, label: str, turn: int) -> None:
@@ -189,10 +189,10 @@ def _meet_a_book(case: Any, label: str, turn: int) -> None:
         _books.append(_read_a_book(case.operation.base_url))
     if case.meta.is_negative_at(ParameterLocation.PATH):
         return
-    known = {"book": _books[-1], "file": "01 One.mp3", "take": _take(case.operation.base_url)}
+    values = {"book": _books[-1], "file": "01 One.mp3", "take": _take(case.operation.base_url)}
     case.path_parameters = {
         **case.path_parameters,
-        **{name: known[name] for name in known if f"{{{name}}}" in label},
+        **{name: values[name] for name in values if f"{{{name}}}" in label},
     }
 
 
@@ -206,14 +206,14 @@ def _read_a_book(address: str) -> str:
     with httpx.Client(base_url=address, timeout=60) as client:
         answer = client.post("/v1/books", params={"name": "Book.txt"}, content=_BOOK)
         if answer.status_code == 409:  # a thousand examples have reached the limit
-            for one in client.get("/v1/books").json()["books"]:
-                client.delete(f"/v1/books/{one['id']}").raise_for_status()
+            for book in client.get("/v1/books").json()["books"]:
+                client.delete(f"/v1/books/{book['id']}").raise_for_status()
             answer = client.post("/v1/books", params={"name": "Book.txt"}, content=_BOOK)
         made = str(answer.raise_for_status().json()["id"])
         # Earlier uploads are planned first.
-        for one in client.get("/v1/books").json()["books"]:
-            if one["id"] != made:
-                client.delete(f"/v1/books/{one['id']}/reading").raise_for_status()
+        for book in client.get("/v1/books").json()["books"]:
+            if book["id"] != made:
+                client.delete(f"/v1/books/{book['id']}/reading").raise_for_status()
         for asked in (None, {"formats": ["mp3"]}):
             if asked is not None:
                 client.post(f"/v1/books/{made}/reading", json=asked).raise_for_status()
@@ -231,18 +231,18 @@ def _read_aloud(case: Any, turn: int, drawn: random.Random) -> None:
     with httpx.Client(base_url=address, timeout=60) as client:
         if not _read or turn % 50 == 0 or label == "PUT /v1/datasets/{dataset}/prompts":
             _read[:] = [_made_dataset(client)]
-            wanted = {"text": _PROMPTS}
-            client.put(f"/v1/datasets/{_read[0]}/prompts", json=wanted).raise_for_status()
+            body = {"text": _PROMPTS}
+            client.put(f"/v1/datasets/{_read[0]}/prompts", json=body).raise_for_status()
         if case.meta.is_negative_at(ParameterLocation.PATH):
             return
-        known: dict[str, Any] = {"dataset": _read[0], "number": drawn.randint(1, 5)}
+        values: dict[str, Any] = {"dataset": _read[0], "number": drawn.randint(1, 5)}
         if label.startswith("DELETE"):
-            client.post(f"/v1/datasets/{_read[0]}/prompts/{known['number']}/skip")
+            client.post(f"/v1/datasets/{_read[0]}/prompts/{values['number']}/skip")
         elif label.endswith("/skip"):
-            client.delete(f"/v1/datasets/{_read[0]}/prompts/{known['number']}/take")
+            client.delete(f"/v1/datasets/{_read[0]}/prompts/{values['number']}/take")
     case.path_parameters = {
         **case.path_parameters,
-        **{name: known[name] for name in known if f"{{{name}}}" in label},
+        **{name: values[name] for name in values if f"{{{name}}}" in label},
     }
 
 
@@ -262,45 +262,45 @@ def _cut_a_dataset(address: str) -> None:
 
 def _made_dataset(client: httpx.Client) -> str:
     """A new dataset. At the limit, after a thousand examples, the old ones are deleted first."""
-    wanted = {"name": "Tape", "language": "en"}
-    answer = client.post("/v1/datasets", json=wanted)
+    body = {"name": "Tape", "language": "en"}
+    answer = client.post("/v1/datasets", json=body)
     if answer.status_code == 409:
-        for one in client.get("/v1/datasets").json()["datasets"]:
-            client.delete(f"/v1/datasets/{one['id']}").raise_for_status()
+        for dataset in client.get("/v1/datasets").json()["datasets"]:
+            client.delete(f"/v1/datasets/{dataset['id']}").raise_for_status()
         _datasets.clear()
         _read.clear()
-        answer = client.post("/v1/datasets", json=wanted)
+        answer = client.post("/v1/datasets", json=body)
     return str(answer.raise_for_status().json()["id"])
 
 
 def _of_a_dataset(label: str, drawn: random.Random) -> dict[str, str]:
     """Existing values for the parameters of the operation's path."""
-    found = _datasets[-1] if label.endswith("/cut") else drawn.choice(_datasets[-3:])
-    known = {**found, "recording": TAPE}
-    return {name: value for name, value in known.items() if f"{{{name}}}" in label}
+    dataset = _datasets[-1] if label.endswith("/cut") else drawn.choice(_datasets[-3:])
+    values = {**dataset, "recording": TAPE}
+    return {name: value for name, value in values.items() if f"{{{name}}}" in label}
 
 
 def _existing(name: str, value: Any, drawn: random.Random) -> Any:
-    known = {"voice_id": _voices[-5:], "name": _sounds[-5:], "training": _trainings[-5:], **EXISTING}.get(
+    values = {"voice_id": _voices[-5:], "name": _sounds[-5:], "training": _trainings[-5:], **EXISTING}.get(
         name
     )
-    return drawn.choice(known) if known else value
+    return drawn.choice(values) if values else value
 
 
 def _spoken(fields: dict[str, Any], label: str, drawn: random.Random, address: str) -> dict[str, Any]:
     """The fields with values that the voice accepts; files stay as drawn."""
-    found = {
+    values = {
         name: drawn.choice(SPOKEN[name]) if name in SPOKEN and value is not None else value
         for name, value in fields.items()
     }
     if label.endswith("/api/tts"):
-        found = {name: value for name, value in found.items() if name not in FILES_OF_THE_SERVER}
-        found["text"] = "Hello there."
+        values = {name: value for name, value in values.items() if name not in FILES_OF_THE_SERVER}
+        values["text"] = "Hello there."
     if "speaker_embedding" in fields:
-        found.update(_handle(address))
+        values.update(_handle(address))
     if label.endswith("/speech"):  # each format occurs, also if the field is left out
-        found["response_format"] = drawn.choice(SPOKEN["response_format"])
-    return found
+        values["response_format"] = drawn.choice(SPOKEN["response_format"])
+    return values
 
 
 @cache
@@ -323,7 +323,7 @@ def after_call(context: Any, case: Any, response: Any) -> None:
         _trainings.append(response.json()["id"])
     elif label == "DELETE /v1/datasets/{dataset}" and status == 204:
         gone = case.path_parameters["dataset"]
-        _datasets[:] = [one for one in _datasets if one["dataset"] != gone]
+        _datasets[:] = [dataset for dataset in _datasets if dataset["dataset"] != gone]
     elif label == "DELETE /v1/books/{book}" and status == 204:
         gone = case.path_parameters["book"]
         _books[:] = [book for book in _books if book != gone]

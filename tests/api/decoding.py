@@ -21,10 +21,10 @@ def decoded(sound: bytes) -> np.ndarray:
     return np.concatenate([frame.to_ndarray() for frame in frames], axis=1)[0]
 
 
-def correlation(found: np.ndarray, wanted: np.ndarray, most_shift: int = 2400) -> float:
+def correlation(sound: np.ndarray, reference: np.ndarray, most_shift: int = 2400) -> float:
     """The correlation of the two at the best shift: an encoder adds some silence at the start."""
-    size = min(len(found), len(wanted)) - most_shift
+    size = min(len(sound), len(reference)) - most_shift
     length = 2 ** int(np.ceil(np.log2(2 * (size + most_shift))))
-    one, other = np.fft.rfft(found, length), np.fft.rfft(wanted[:size], length)
-    shift = int(np.argmax(np.fft.irfft(one * np.conj(other), length)[:most_shift]))
-    return float(np.corrcoef(found[shift : shift + size], wanted[:size])[0, 1])
+    spectrum, other = np.fft.rfft(sound, length), np.fft.rfft(reference[:size], length)
+    shift = int(np.argmax(np.fft.irfft(spectrum * np.conj(other), length)[:most_shift]))
+    return float(np.corrcoef(sound[shift : shift + size], reference[:size])[0, 1])

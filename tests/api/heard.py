@@ -21,9 +21,9 @@ def said(text: str, seed: int = 0) -> bytes:
 
 def samples(wav: bytes) -> bytes:
     """The samples of a WAV file or stream at 24 kHz."""
-    found, rate = soundfile.read(io.BytesIO(wav), dtype="int16")
+    sound, rate = soundfile.read(io.BytesIO(wav), dtype="int16")
     assert rate == 24_000
-    return bytes(found.astype("<i2").tobytes())
+    return bytes(sound.astype("<i2").tobytes())
 
 
 def refused(answer: httpx.Response) -> tuple[int, str]:
@@ -42,13 +42,13 @@ def refusal(answer: httpx.Response) -> tuple[int, str, str | None]:
 @contextmanager
 def asked() -> Iterator[list[tuple[SynthesisRequest, str | None]]]:
     """The engine's requests inside this context, each with its recording."""
-    found: list[tuple[SynthesisRequest, str | None]] = []
+    orders: list[tuple[SynthesisRequest, str | None]] = []
     speak = Engine.speak
 
     def spy(self: Engine, spoken: SpeechStream) -> SpeechStream:
-        found.append((spoken.ask, spoken.recording))
+        orders.append((spoken.ask, spoken.recording))
         return speak(self, spoken)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "speak", spy)
-        yield found
+        yield orders

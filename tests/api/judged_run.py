@@ -19,7 +19,7 @@ def write_judged_run(folder: Path) -> Path:
     output = folder / "output"
     write_epoch(output, 1, loss=2.5)
     write_epoch(output, 2, loss=1.5)
-    one = candidate(output, "epoch", 1, 1.0, words=0.8)
+    epoch = candidate(output, "epoch", 1, 1.0, words=0.8)
     two = candidate(
         output,
         "epoch",
@@ -30,7 +30,7 @@ def write_judged_run(folder: Path) -> Path:
         unfinished=2,
         remarks=["It speaks 20 % too fast."],
     )
-    write_evaluated(output, one, one, two)
+    write_evaluated(output, epoch, epoch, two)
     return output
 
 
@@ -40,8 +40,8 @@ def judged_service(folder: Path) -> Iterator[Running]:
     write_judged_run(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
-        with running(settings_in(folder), limits=PATIENT) as found:
-            yield found
+        with running(settings_in(folder), limits=PATIENT) as service:
+            yield service
 
 
 def rows(service: Running) -> list[dict[str, Any]]:
@@ -52,7 +52,7 @@ def rows(service: Running) -> list[dict[str, Any]]:
 
 def row(service: Running, name: str) -> dict[str, Any]:
     """The row of a candidate that is already listed."""
-    return next(one for one in rows(service) if one["id"] == name)
+    return next(row for row in rows(service) if row["id"] == name)
 
 
 def served(service: Running) -> Any:

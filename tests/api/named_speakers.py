@@ -25,15 +25,15 @@ def own_sounds(service: Running) -> dict[str, set[bytes]]:
     temperature of SillyTavern's slider, streamed and whole, which a bfloat16 vocoder rounds
     differently."""
 
-    def said(name: str, **more: float) -> bytes:
+    def speech(name: str, **more: float) -> bytes:
         body = {"input": TEXT, "voice": name, "response_format": "pcm", **more}
         return service.client.post("/v1/audio/speech", json=body).raise_for_status().content
 
     options: list[dict[str, float]] = [{}, {"temperature": 0.75}]
-    found = {
-        name: {said(name, stream=stream, **more) for stream in (True, False) for more in options}
+    sounds = {
+        name: {speech(name, stream=stream, **more) for stream in (True, False) for more in options}
         for name in NAMES
     }
-    assert sum(map(len, found.values())) == len(set.union(*found.values()))
-    assert said("default") in found["anna"]
-    return found
+    assert sum(map(len, sounds.values())) == len(set.union(*sounds.values()))
+    assert speech("default") in sounds["anna"]
+    return sounds

@@ -24,14 +24,14 @@ def request(line: str, body: bytes | dict[str, Any] = b"", **headers: object) ->
 
 
 def connected(port: int, first: bytes = b"") -> socket.socket:
-    found = socket.create_connection(("127.0.0.1", port), timeout=30)
-    found.sendall(first)
-    return found
+    connection = socket.create_connection(("127.0.0.1", port), timeout=30)
+    connection.sendall(first)
+    return connection
 
 
-def everything(one: socket.socket) -> bytes:
+def everything(connection: socket.socket) -> bytes:
     """All bytes until the other side closes."""
-    return b"".join(iter(lambda: one.recv(4096), b""))
+    return b"".join(iter(lambda: connection.recv(4096), b""))
 
 
 @contextlib.contextmanager
@@ -41,13 +41,13 @@ def process(*command: str, port: int, folder: Path) -> Iterator[subprocess.Popen
         (folder / "log").open("w") as log,
         subprocess.Popen(
             (sys.executable, "-m", *command), stdout=log, stderr=subprocess.STDOUT, text=True
-        ) as found,
+        ) as popen,
     ):
         try:
-            wait_ready(found, port, folder / "log")
-            yield found
+            wait_ready(popen, port, folder / "log")
+            yield popen
         finally:
-            found.kill()
+            popen.kill()
 
 
 def wait_ready(process: subprocess.Popen[Any], port: int, log: Path) -> None:

@@ -99,14 +99,14 @@ def candidate(
     run = RunFolder(folder)
     sounds = folder / "samples" / "evaluation"
     sounds.mkdir(parents=True, exist_ok=True)
-    said = []
+    sentences = []
     for number, text in enumerate(TEXTS):
         name = f"{kind}_{epoch}_{share:g}_{number}.wav"
         wave = np.sin(np.arange(12_000) / 24_000 * 2 * np.pi * (200 + 40 * epoch + number))
         if number < 2:
             soundfile.write(sounds / name, wave.astype("float32"), 24_000)
         wav = f"samples/evaluation/{name}" if number < 2 else None
-        said.append(
+        sentences.append(
             SpokenSentence(
                 text, "built_in", number, 0.5, 0.5, 11, 9, "finished", {"words": words, "voice": None}, wav
             )
@@ -127,7 +127,7 @@ def candidate(
         "remarks": [],
     } | more
     sha256 = "" if kind == "base" else sha256_of_epoch(run, epoch)
-    return Candidate(kind, epoch, share, sha256, **given, seconds=1.0, device="cpu", sentences=said)
+    return Candidate(kind, epoch, share, sha256, **given, seconds=1.0, device="cpu", sentences=sentences)
 
 
 def write_evaluated(folder: Path, best: Candidate | None, *others: Candidate) -> None:

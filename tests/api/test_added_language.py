@@ -23,8 +23,8 @@ def greek(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A ready service whose voice speaks English, Portuguese and Greek."""
     voice = tmp_path_factory.mktemp("added") / "greek"
     voice.mkdir()
-    with running(settings_in(voice.parent, voice=str(voice))) as found:
-        yield found
+    with running(settings_in(voice.parent, voice=str(voice))) as service:
+        yield service
 
 
 def test_it_is_listed(greek):

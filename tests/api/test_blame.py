@@ -23,8 +23,8 @@ from tests.api.sounds import file_of, speech, upload
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One service for all: no test leaves anything in it."""
-    with running(settings_in(tmp_path_factory.mktemp("blame"))) as found:
-        yield found
+    with running(settings_in(tmp_path_factory.mktemp("blame"))) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_a_temporary_folder_that_fails_is_not_the_body_s_fault(
     answer = service.client.post(path, files={field: ("x.wav", large)}, data={"name": "Bea"})
     assert refusal(answer)[:2] == told
     assert "TMPDIR" in answer.json()["detail"]
-    (line,) = [one for one in caplog.records if one.levelno >= logging.ERROR]
+    (line,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert os.strerror(number) in line.getMessage() and answer.json()["request_id"] in line.message
     if number == errno.ENOSPC:  # with free space, it is kept
         monkeypatch.undo()
@@ -83,11 +83,11 @@ def test_a_voice_that_is_deleted_while_its_request_waits_is_404(service, monkeyp
     voice = upload(service, file_of(speech()), name="Bea").json()
     asked = {"input": "!refuse [voice:Bea] it"} if in_text else {"voice": voice["id"]}
     body = {"input": "!refuse it", "response_format": "wav", **asked}
-    kept = service.state.voices.find(voice["id"])
+    stored = service.state.voices.find(voice["id"])
     engine, speak = service.state.engine, service.state.engine.speak
 
     def deleting(*given: Any) -> Any:
-        service.state.voices.remove(kept)
+        service.state.voices.remove(stored)
         return speak(*given)
 
     if not in_text:  # with the voice present, the text is refused
@@ -122,4 +122,4 @@ def test_an_upgrade_is_answered_as_http_and_gives_no_advice(service, caplog):
         "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
     }
     assert service.client.get("/livez", headers=headers).status_code == 200
-    assert not [one for one in caplog.messages if "websocket" in one.lower() or "pip" in one]
+    assert not [message for message in caplog.messages if "websocket" in message.lower() or "pip" in message]

@@ -25,9 +25,9 @@ PREFLIGHT = {
 def listed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service with a key, one allowed page, and one name of this machine."""
     settings = settings_in(tmp_path_factory.mktemp("listed"), api_key=KEY, api_allowed_origins=(CHAT,))
-    with running(settings) as found:
-        found.client.headers["Authorization"] = f"Bearer {KEY}"
-        yield found
+    with running(settings) as service:
+        service.client.headers["Authorization"] = f"Bearer {KEY}"
+        yield service
 
 
 def test_a_preflight_of_a_named_page_is_answered_without_a_key(listed):
@@ -54,15 +54,15 @@ def test_a_named_page_reads_what_the_headers_say_and_why_it_is_refused(listed):
     asked = {"Origin": CHAT, "Authorization": "Bearer wrong"}
     wrong = listed.client.get("/v1/voices", headers=asked)
     assert refused(wrong) == (401, "unauthorized")
-    assert {one.headers["access-control-allow-origin"] for one in (answer, wrong)} == {CHAT}
+    assert {response.headers["access-control-allow-origin"] for response in (answer, wrong)} == {CHAT}
 
 
 def test_no_other_page_is_let_in(listed):
     other = {**PREFLIGHT, "Origin": "http://localhost:3001"}
     answers = [listed.client.request(how, "/v1/audio/speech", headers=other) for how in ("OPTIONS", "POST")]
-    assert [refused(one) for one in answers] == [(403, "foreign_origin")] * 2
+    assert [refused(answer) for answer in answers] == [(403, "foreign_origin")] * 2
     answers.append(listed.client.get("/v1/voices", headers={"Origin": other["Origin"]}))
-    assert not any("access-control-allow-origin" in one.headers for one in answers)
+    assert not any("access-control-allow-origin" in answer.headers for answer in answers)
 
 
 def test_a_listed_host_needs_no_key(tmp_path_factory):

@@ -79,8 +79,8 @@ LIBRARIES = (
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     settings = settings_in(tmp_path_factory.mktemp("libraries"))
-    with running(settings, limits=LIMITS, threads=1) as found:
-        yield found
+    with running(settings, limits=LIMITS, threads=1) as opened:
+        yield opened
 
 
 def run(*command: str | Path, cwd: Path) -> None:
@@ -109,7 +109,7 @@ def installed(library: ClientLibrary, folder: Path) -> list[str | Path]:
     return [python, PROGRAMS / library.program]
 
 
-@pytest.mark.parametrize("library", LIBRARIES, ids=lambda one: one.program)
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda program: program.program)
 def test_a_library_hears_all_of_it(library, service, tmp_path):
     hears_all_of_it(library, service, 0, tmp_path)
 
@@ -127,21 +127,24 @@ def hears_all_of_it(library: ClientLibrary, service: Running, port: int, folder:
     assert {path.name for path in sounds.iterdir()} == set(library.sounds.split())
     body = {"input": TEXT, "response_format": "pcm"}
     whole = service.client.post("/v1/audio/speech", json=body).raise_for_status().content
-    wanted = np.frombuffer(whole, "<i2") / 32768
-    assert len(wanted) > 24_000 and abs(wanted).max() > 0.05
+    reference = np.frombuffer(whole, "<i2") / 32768
+    assert len(reference) > 24_000 and abs(reference).max() > 0.05
     for path in sounds.iterdir():
-        check(path, wanted)
+        check(path, reference)
 
 
-def check(path: Path, wanted: np.ndarray) -> None:
+def check(path: Path, reference: np.ndarray) -> None:
     """lossy: samples that the library decoded; padded: samples, then silence."""
     sound, form = path.read_bytes(), path.suffix[1:]
     raw = form in ("pcm", "padded", "lossy")
-    found = np.frombuffer(sound, "<i2") / 32768 if raw else decoded(sound)
-    assert 0 <= len(found) - len(wanted) <= MOST_PADDING, path.name
+    sound_heard = np.frombuffer(sound, "<i2") / 32768 if raw else decoded(sound)
+    assert 0 <= len(sound_heard) - len(reference) <= MOST_PADDING, path.name
     if form in ("wav", "flac", "pcm"):
-        assert np.array_equal(found, wanted), path.name
+        assert np.array_equal(sound_heard, reference), path.name
     elif form == "padded":
-        assert np.array_equal(found[: len(wanted)], wanted) and not found[len(wanted) :].any()
+        assert (
+            np.array_equal(sound_heard[: len(reference)], reference)
+            and not sound_heard[len(reference) :].any()
+        )
     else:
-        assert correlation(found, wanted) > 0.9, path.name
+        assert correlation(sound_heard, reference) > 0.9, path.name

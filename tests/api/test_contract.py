@@ -67,8 +67,8 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
     monkeypatch.setenv("FAKE_STEP", "0")
     write_judged_run(tmp_path)
     limits = replace(QUICK, slots=16, queue=64, hang=60.0)
-    with running(settings_in(tmp_path), limits=limits) as found:
-        yield found
+    with running(settings_in(tmp_path), limits=limits) as opened:
+        yield opened
 
 
 def judged(
@@ -169,7 +169,7 @@ def test_many_examples_of_each_operation(service, tmp_path, part):
     # answers in HTML; the only run is current and cannot be deleted; the one book has files of one
     # type; its bytes are neither a recording nor a voice file, and the fake voice has no base for
     # one (tests/api/routes/test_voice_files.py has both).
-    asked = {one for one in declared(service) if re.search(PARTS[part], one[0].split()[1])}
+    asked = {described for described in declared(service) if re.search(PARTS[part], described[0].split()[1])}
     never = {
         ("GET /", "text/html"),
         ("DELETE /v1/runs/{run_id}", ""),
@@ -177,10 +177,10 @@ def test_many_examples_of_each_operation(service, tmp_path, part):
         ("POST /v1/voices/import", "application/json"),
         ("GET /v1/voices/{voice_id}/file", "application/zip"),
     }
-    found = reached(tmp_path)
+    met = reached(tmp_path)
     any_type = "GET /v1/books/{book}/files/{file}"
-    if any_type in {operation for operation, _ in found}:
-        never |= {one for one in asked if one[0] == any_type}
-    unreached = asked - found - never
+    if any_type in {operation for operation, _ in met}:
+        never |= {described for described in asked if described[0] == any_type}
+    unreached = asked - met - never
     assert asked
     assert sorted(unreached) == []

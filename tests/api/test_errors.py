@@ -38,9 +38,9 @@ def test_paths_are_cut_down_to_the_name_of_the_file(told, shown):
 
 def body_of(refusal: APIError, path: str) -> dict[str, Any]:
     state: dict[str, Any] = {"request_id": "r1"}
-    found = response(refusal, {"path": path, "state": state})
-    assert found.media_type == PROBLEM and state["refused"] == refusal.code
-    return dict(json.loads(bytes(found.body)))
+    answer = response(refusal, {"path": path, "state": state})
+    assert answer.media_type == PROBLEM and state["refused"] == refusal.code
+    return dict(json.loads(bytes(answer.body)))
 
 
 def test_the_body_is_a_problem_and_headers_say_what_to_do():
@@ -68,8 +68,8 @@ def test_the_body_is_a_problem_and_headers_say_what_to_do():
     ],
 )
 def test_openais_clients_find_theirs_inside(status, kind):
-    found = body_of(APIError(status, "some", "Why.", param="voice"), "/v1/audio/speech")
-    assert found["error"] == {"message": "Why.", "type": kind, "code": "some", "param": "voice"}
+    body = body_of(APIError(status, "some", "Why.", param="voice"), "/v1/audio/speech")
+    assert body["error"] == {"message": "Why.", "type": kind, "code": "some", "param": "voice"}
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_an_address_is_told_what_it_takes(shared_service):
 def test_numbers_have_the_bounds_of_python():
     fields = SpeechRequest.model_json_schema()["properties"]
     for name, bounds in (("seed", SEED), ("speed", SPEED), ("temperature", TEMPERATURE)):
-        (said,) = [one for one in fields[name]["anyOf"] if one["type"] != "null"]
-        assert (said["minimum"], said["maximum"]) == (bounds.least, bounds.most)
+        (schema,) = [kind for kind in fields[name]["anyOf"] if kind["type"] != "null"]
+        assert (schema["minimum"], schema["maximum"]) == (bounds.least, bounds.most)
 
 
 VALUES = st.none() | st.booleans() | st.floats() | st.integers() | st.text()
@@ -149,5 +149,5 @@ def test_every_fault_is_one_short_sentence(body):
         SpeechRequest.model_validate(body)
     except ValidationError as error:
         for fault in error.errors():
-            said = sentence(fault, str(fault["loc"][0]))
-            assert said.endswith(".") and len(said) < 300 and "Input should" not in said, said
+            text = sentence(fault, str(fault["loc"][0]))
+            assert text.endswith(".") and len(text) < 300 and "Input should" not in text, text

@@ -10,7 +10,7 @@ from api.events import MOST_LISTENERS, Events
 async def heard(listener, count: int) -> list[dict[str, int]]:
     """The data of the next events; the first block only names the time to reconnect."""
     blocks = [(await anext(listener)).decode() for _ in range(count)]
-    return [json.loads(one.split("data: ")[1]) for one in blocks if "data: " in one]
+    return [json.loads(block.split("data: ")[1]) for block in blocks if "data: " in block]
 
 
 def test_a_listener_that_does_not_read_loses_the_oldest_events(monkeypatch):
@@ -23,7 +23,7 @@ def test_a_listener_that_does_not_read_loses_the_oldest_events(monkeypatch):
             service.tell("step", {"n": number})
         return await heard(listener, 5)
 
-    assert [one["n"] for one in asyncio.run(listen())] == [-1, 7, 8, 9]
+    assert [event["n"] for event in asyncio.run(listen())] == [-1, 7, 8, 9]
 
 
 def test_a_listener_that_leaves_frees_its_place():

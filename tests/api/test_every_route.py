@@ -75,9 +75,9 @@ def ask(service: Running, method: str, path: str, size: int | None = None, **hea
         answer = line.getresponse()
         if path == "/events" and answer.status == 200:  # it has no end
             return Answer(200, "", b"")
-        found = answer.read()
-    code = re.search(rb'"code":"(\w+)"', found) if answer.status >= 400 else None
-    return Answer(answer.status, code[1].decode() if code else "", found)
+        content = answer.read()
+    code = re.search(rb'"code":"(\w+)"', content) if answer.status >= 400 else None
+    return Answer(answer.status, code[1].decode() if code else "", content)
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +89,14 @@ def free(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         where.mkdir(exist_ok=True)
         for name in ("secret", "secret.wav", "secret.json"):
             (where / name).write_text(SECRET, encoding="utf-8")
-    with running(settings_in(folder, voices_dir=folder / "voices")) as found:
-        yield found
+    with running(settings_in(folder, voices_dir=folder / "voices")) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(settings_in(tmp_path_factory.mktemp("locked"), api_key=KEY)) as found:
-        yield found
+    with running(settings_in(tmp_path_factory.mktemp("locked"), api_key=KEY)) as service:
+        yield service
 
 
 def test_the_routes_are_those_of_the_document(free, tmp_path):
@@ -113,8 +113,8 @@ def test_the_routes_are_those_of_the_document(free, tmp_path):
 def test_each_asks_for_the_key(locked):
     every = routes_of(locked) | MORE
     for sent in ({}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {KEY}"}):
-        found = {one: ask(locked, one[0], filled(one[1]), **sent) for one in every}
-        answered = {one for one, answer in found.items() if answer.status != 401}
+        answers = {route: ask(locked, route[0], filled(route[1]), **sent) for route in every}
+        answered = {route for route, answer in answers.items() if answer.status != 401}
         # / tells a browser only where the page is; a program needs the key.
         assert answered == OPEN - {("GET", "/")}, sent
     assert ask(locked, "GET", "/", accept="text/html").status == 200
@@ -124,14 +124,14 @@ def test_each_asks_for_the_key(locked):
 def test_none_answers_to_a_name_that_a_site_has_pointed_here(free):
     """With DNS rebinding the page has the same origin."""
     sent = {"host": "evil.example", "origin": "http://evil.example"}
-    found = {one: ask(free, one[0], filled(one[1]), **sent)[:2] for one in routes_of(free) | MORE}
-    assert set(found.values()) == {(403, "foreign_host")}, found
+    answers = {route: ask(free, route[0], filled(route[1]), **sent)[:2] for route in routes_of(free) | MORE}
+    assert set(answers.values()) == {(403, "foreign_host")}, answers
 
 
 def test_none_speaks_or_changes_anything_for_a_page_of_another_site(free):
     routes = free.server.config.app.state.routes  # type: ignore[union-attr]
     speaking = {route.path for route in routes if "speech" in route.tags}
-    costly = {one for one in routes_of(free) if one[0] != "GET" or one[1] in speaking}
+    costly = {asked for asked in routes_of(free) if asked[0] != "GET" or asked[1] in speaking}
     # Limited routes cost something; for a GET, only its tag shows that.
     limited = {route.path for route in routes if "check_rate" in inspect.getsource(route.endpoint)}
     gets = {path for method, path in routes_of(free) if method == "GET"}
@@ -143,8 +143,8 @@ def test_none_speaks_or_changes_anything_for_a_page_of_another_site(free):
     assert speaking - only_read <= limited | {"/api/tts"}
     assert len(costly) >= (10 if missing() else 20)
     for origin in ("https://evil.example", "null"):
-        found = {one: ask(free, one[0], filled(one[1]), origin=origin)[:2] for one in costly}
-        assert set(found.values()) == {(403, "foreign_origin")}, found
+        answers = {asked: ask(free, asked[0], filled(asked[1]), origin=origin)[:2] for asked in costly}
+        assert set(answers.values()) == {(403, "foreign_origin")}, answers
     image = {"sec_fetch_site": "cross-site", "sec_fetch_dest": "audio"}
     for method, path in costly:
         if method == "GET":
@@ -158,12 +158,12 @@ def test_a_path_trick_leads_nowhere(free):
     for method, path in sorted(routes_of(free)):
         # In each parameter, with existing values in the others.
         for name, trick in itertools.product(re.findall(r"\{\w+\}", path), TRICKS):
-            known = path.replace(name, trick).replace("{run_id}", "current")
-            known = known.replace("{which}", "output").replace("{candidate}", "base")
-            answer = ask(free, method, filled(known))
+            filled_path = path.replace(name, trick).replace("{run_id}", "current")
+            filled_path = filled_path.replace("{which}", "output").replace("{candidate}", "base")
+            answer = ask(free, method, filled(filled_path))
             tried += 1
-            assert 400 <= answer.status < 500, (method, known, answer)
-            assert not any(one in answer.body for one in (SECRET.encode(), folder, b"root:"))
+            assert 400 <= answer.status < 500, (method, filled_path, answer)
+            assert not any(secret in answer.body for secret in (SECRET.encode(), folder, b"root:"))
     assert tried > 200
 
 

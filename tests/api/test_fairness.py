@@ -46,9 +46,9 @@ def test_a_short_text_is_spoken_between_the_pieces_of_long_ones(tmp_path, monkey
             asked = [pool.submit(service.say, text, response_format="pcm") for text in texts]
             service.wait_until(lambda: len(service.state.engine.requests.speaking) == 2)
             assert service.say("hello").status_code == 200
-            assert not any(one.done() for one in asked)
-            found = [one.result().content for one in asked]
-        assert found == [said(text, 0) for text in texts]
+            assert not any(future.done() for future in asked)
+            sounds = [future.result().content for future in asked]
+        assert sounds == [said(text, 0) for text in texts]
 
 
 def test_a_long_text_that_is_left_between_two_pieces_is_forgotten(tmp_path, monkeypatch):
@@ -88,8 +88,8 @@ def test_every_refusal_is_counted(tmp_path):
         assert service.counted("tts_requests_total", code="422") == 2
         assert service.counted("tts_requests_total", code="429") >= 1
         for code, status in (("invalid_request", 422), ("no_run", 404), ("foreign_host", 403)):
-            found = service.counted("tts_refusals_total", code=code, status=str(status))
-            assert found == (2 if status == 422 else 1)
+            count = service.counted("tts_refusals_total", code=code, status=str(status))
+            assert count == (2 if status == 422 else 1)
         assert service.counted("tts_refusals_total", code="rate_limited", status="429") >= 1
 
 
@@ -186,8 +186,8 @@ def test_a_caller_is_an_address_and_not_what_a_header_makes_up(tmp_path):
         assert [asked(f"192.0.2.{number}") for number in range(3)] == [200] * 3
         assert [asked(f"2001:db8::{number}") for number in range(3)] == [200, 200, 429]
         assert asked("2001:db8:0:1::1") == 200
-        found = [asked(f"192.0.2.{number}", "127.0.0.2") for number in range(9, 12)]
-        assert found == [200, 200, 429]
+        statuses = [asked(f"192.0.2.{number}", "127.0.0.2") for number in range(9, 12)]
+        assert statuses == [200, 200, 429]
 
 
 def test_a_long_text_counts_for_more_than_one_request(tmp_path):
@@ -198,7 +198,7 @@ def test_a_long_text_counts_for_more_than_one_request(tmp_path):
         for number in range(4):
             service.client.headers["authorization"] = f"Bearer {number}"
             answers.append(service.say("x"))
-        assert [one.status_code for one in answers] == [200, 200, 429, 429]
+        assert [answer.status_code for answer in answers] == [200, 200, 429, 429]
         assert 1 <= int(answers[-1].headers["retry-after"]) <= 20
         with client_at(service.address, "127.0.0.2") as other:
             assert other.post("/v1/audio/speech", json=BODY).status_code == 200
@@ -212,9 +212,9 @@ def test_one_caller_who_fills_the_queue_keeps_nobody_out(tmp_path, monkeypatch):
     with running(settings_in(tmp_path), limits=limits) as service:
         engine = service.state.engine
         with ThreadPoolExecutor(7) as pool:
-            asked = [pool.submit(service.say, f"{one}" * 800) for one in range(7)]
-            service.wait_until(lambda: any(one.done() for one in asked))
-            (answer,) = [one.result() for one in asked if one.done()]
+            asked = [pool.submit(service.say, f"{number}" * 800) for number in range(7)]
+            service.wait_until(lambda: any(future.done() for future in asked))
+            (answer,) = [future.result() for future in asked if future.done()]
             assert refused(answer) == (503, "queue_full")
             with client_at(service.address, "127.0.0.2") as other:
                 for _ in range(3):
@@ -257,11 +257,11 @@ def overloaded(service: Running, num_stalled: int) -> Iterator[list[int]]:
         for thread in threads:
             thread.start()
         for number in range(num_stalled):
-            one = stalled.enter_context(socket.socket())
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            one.bind((f"127.0.0.{5 + number % 4}", 0))
-            one.connect(("127.0.0.1", service.port))
-            one.sendall(request("POST /v1/audio/speech", body))
+            connection = stalled.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.bind((f"127.0.0.{5 + number % 4}", 0))
+            connection.connect(("127.0.0.1", service.port))
+            connection.sendall(request("POST /v1/audio/speech", body))
         try:
             yield statuses
         finally:
@@ -273,17 +273,17 @@ def overloaded(service: Running, num_stalled: int) -> Iterator[list[int]]:
 @contextlib.contextmanager
 def readiness(service: Running) -> Iterator[list[int]]:
     """Polls /readyz four times a second until the block ends; yields the list of statuses."""
-    found, ended = list[int](), threading.Event()
+    statuses, ended = list[int](), threading.Event()
 
     def ask() -> None:
         with client_at(service.address, "127.0.0.10") as client:
             while not ended.wait(0.25):
-                found.append(client.get("/readyz").status_code)
+                statuses.append(client.get("/readyz").status_code)
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     try:
-        yield found
+        yield statuses
     finally:
         ended.set()
         asking.join(30)
@@ -310,6 +310,6 @@ def test_short_texts_beside_four_callers_of_36_long_ones(tmp_path, num_stalled):
                 assert answer.status_code == 200, answer.text
                 seconds.append(time.monotonic() - started)
                 time.sleep(max(0.0, began + 4.0 * (seed + 1) - time.monotonic()))
-    print("seconds", sorted(round(one, 1) for one in seconds), Counter(statuses))
+    print("seconds", sorted(round(second, 1) for second in seconds), Counter(statuses))
     assert max(seconds) < 10
     assert len(ready) > 20 and set(ready) == {200}

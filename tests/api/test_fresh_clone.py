@@ -46,8 +46,8 @@ def other_addresses() -> list[str]:
 
 def test_make_serve_speaks_without_a_key_and_on_loopback_only(tmp_path):
     folder, port = clone(tmp_path / "sotaque"), free_port()
-    kept = ("PATH", "HOME", "LANG", "OMP_WAIT_POLICY", "OMP_NUM_THREADS")
-    environ = {name: os.environ[name] for name in kept if name in os.environ}
+    names = ("PATH", "HOME", "LANG", "OMP_WAIT_POLICY", "OMP_NUM_THREADS")
+    environ = {name: os.environ[name] for name in names if name in os.environ}
     environ |= {"API_PORT": str(port), "TORCH_BACKEND": "default"}
     started = time.monotonic()
     log = (tmp_path / "log").open("w+b")
@@ -61,10 +61,10 @@ def test_make_serve_speaks_without_a_key_and_on_loopback_only(tmp_path):
         wait_ready(process, port, tmp_path / "log")
         print(f"ready {time.monotonic() - started:.1f} s after make")
         client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
-        said = client.audio.speech.create(
+        speech = client.audio.speech.create(
             model="tts-1", voice="alloy", input="Good morning.", response_format="wav"
         )
-        sound, rate = soundfile.read(io.BytesIO(said.content))
+        sound, rate = soundfile.read(io.BytesIO(speech.content))
         assert rate == 24_000 and len(sound) > 4_800 and abs(sound).max() > 0.01
         for other in other_addresses():
             with pytest.raises(ConnectionRefusedError), socket.create_connection((other, port), 5):

@@ -61,8 +61,8 @@ def proxied(example: str, browser: str) -> Headers:
     `$http_host` is the browser's header, `$host` the same without its port.
     """
     (value,) = re.findall(r"proxy_set_header\s+Host\s+(\S+);", example)
-    known = {"$http_host": browser, "$host": browser.partition(":")[0]}
-    return Headers({"host": known[value], "origin": f"http://{browser}"})
+    variables = {"$http_host": browser, "$host": browser.partition(":")[0]}
+    return Headers({"host": variables[value], "origin": f"http://{browser}"})
 
 
 @pytest.mark.parametrize("browser", ["sotaque.example:8005", "sotaque.example", "localhost:8005"])

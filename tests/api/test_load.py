@@ -89,14 +89,14 @@ def test_three_times_too_much(tmp_path, monkeypatch):
     with process(*command, port=port, folder=tmp_path) as service, without_pauses():
         before = _peak_kilobytes(service.pid)
         status = f"http://127.0.0.1:{port}/status"
-        found = asyncio.run(loaded(port))
+        result = asyncio.run(loaded(port))
         ended = time.monotonic()
-        while any(httpx.get(status).json()["queue"][one] for one in BUSY):
+        while any(httpx.get(status).json()["queue"][outcome] for outcome in BUSY):
             assert time.monotonic() - ended < 5
             time.sleep(0.05)
         grown = _peak_kilobytes(service.pid) - before
-    accepted = sorted(one.first_seconds for one in found if one.status == 200)
-    refused = sorted(one.first_seconds for one in found if one.status == 503)
+    accepted = sorted(outcome.first_seconds for outcome in result if outcome.status == 200)
+    refused = sorted(outcome.first_seconds for outcome in result if outcome.status == 503)
     print(f"{len(accepted)} spoken, {len(refused)} refused, {grown} kB more")
     print(
         [
@@ -104,10 +104,10 @@ def test_three_times_too_much(tmp_path, monkeypatch):
             for times in (accepted, refused)
         ]
     )
-    assert len(accepted) + len(refused) == len(found) and len(refused) > len(accepted) / 2
+    assert len(accepted) + len(refused) == len(result) and len(refused) > len(accepted) / 2
     assert accepted[int(0.99 * len(accepted))] < DEADLINE
     assert refused[int(0.99 * len(refused))] < 0.1
-    assert all(int(one.retry_after or 0) >= 1 for one in found if one.status == 503)
+    assert all(int(outcome.retry_after or 0) >= 1 for outcome in result if outcome.status == 503)
     assert grown < 50 << 10
 
 
@@ -141,6 +141,6 @@ def test_ten_thousand_odd_inputs_cost_no_memory(tmp_path):
 
 
 def _peak_kilobytes(process: int) -> int:
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    assert found is not None
-    return int(found[1])
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    assert match is not None
+    return int(match[1])

@@ -74,13 +74,15 @@ for table in tables("sounds"):
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("marks")
     write_judged_run(folder)
-    with running(settings_in(folder), limits=PATIENT) as found:
-        yield found
+    with running(settings_in(folder), limits=PATIENT) as opened:
+        yield opened
 
 
 def sends_sound(operation: dict[str, Any]) -> bool:
     content = operation["responses"].get("200", {}).get("content", {})
-    return "speech" in operation.get("tags", []) or any(one.startswith("audio/") for one in content)
+    return "speech" in operation.get("tags", []) or any(
+        media_type.startswith("audio/") for media_type in content
+    )
 
 
 def test_every_route_that_sends_sound_is_in_a_table(tmp_path):
@@ -115,6 +117,6 @@ def test_a_recording_is_not(service, route):
 
 def test_the_mark_names_the_voice_and_no_id(service):
     voice = upload(service, file_of(speech(3.0)), name="Ânna").json()["id"]
-    for wanted, name in ((voice, "Ânna"), ("ânna", "Ânna"), ("alloy", service.state.served_name)):
-        answer = service.say(TEXT, voice=wanted)
+    for voice_name, name in ((voice, "Ânna"), ("ânna", "Ânna"), ("alloy", service.state.served_name)):
+        answer = service.say(TEXT, voice=voice_name)
         assert comment(answer.content) == answer.headers[HEADER] == Mark(name).text

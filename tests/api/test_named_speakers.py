@@ -13,12 +13,12 @@ from tests.api.named_speakers import LIMITS, NAMES, TEXT, own_sounds, voice_in
 def speaking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("named")
     settings = settings_in(folder, voice=voice_in(folder))
-    with running(settings, limits=LIMITS, threads=1) as found:
-        yield found
+    with running(settings, limits=LIMITS, threads=1) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
-def own(speaking: Running) -> dict[str, set[bytes]]:
+def speaker_sounds(speaking: Running) -> dict[str, set[bytes]]:
     return own_sounds(speaking)
 
 
@@ -50,5 +50,5 @@ CLIENTS: dict[str, Callable[[Running, str], bytes]] = {
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_client_hears_the_speaker_and_the_style_it_asked_for(speaking, own, client, name):
-    assert CLIENTS[client](speaking, name) in own[name]
+def test_a_client_hears_the_speaker_and_the_style_it_asked_for(speaking, speaker_sounds, client, name):
+    assert CLIENTS[client](speaking, name) in speaker_sounds[name]

@@ -18,28 +18,28 @@ def client(real: Running) -> OpenAI:
     return OpenAI(base_url=f"{real.address}/v1", api_key="none is needed", max_retries=0)
 
 
-def said(client: OpenAI, **more: Any) -> bytes:
+def speech_of(client: OpenAI, **more: Any) -> bytes:
     return client.audio.speech.create(**ASKED, response_format="pcm", **more).content
 
 
 def test_a_stream_is_the_same_sound_in_pieces_or_events(client, tmp_path):
-    wanted, stream = said(client), client.audio.speech.with_streaming_response.create
+    whole, stream = speech_of(client), client.audio.speech.with_streaming_response.create
     with stream(**ASKED, response_format="pcm") as answer:
         pieces = list(answer.iter_bytes(4096))
-    assert b"".join(pieces) == wanted and len(pieces) > 2
+    assert b"".join(pieces) == whole and len(pieces) > 2
     with stream(**ASKED, response_format="wav") as answer:
         answer.stream_to_file(tmp_path / "said.wav")
-    assert soundfile.info(tmp_path / "said.wav").frames == len(wanted) // 2
+    assert soundfile.info(tmp_path / "said.wav").frames == len(whole) // 2
     with stream(**ASKED, response_format="pcm", stream_format="sse") as answer:
         events = [json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line]
     assert events[-1]["type"] == "speech.audio.done" and len(events) > 2
 
 
 def test_what_is_more_than_openais_goes_in_the_extra_body(client):
-    first = said(client, extra_body={"seed": 1})
-    assert said(client, extra_body={"seed": 1}) == first
-    assert said(client, extra_body={"seed": 2, "temperature": 1.0}) != first
-    slow = said(client, speed=0.5, extra_body={"seed": 1})
+    first = speech_of(client, extra_body={"seed": 1})
+    assert speech_of(client, extra_body={"seed": 1}) == first
+    assert speech_of(client, extra_body={"seed": 2, "temperature": 1.0}) != first
+    slow = speech_of(client, speed=0.5, extra_body={"seed": 1})
     assert len(slow) == pytest.approx(2 * len(first), rel=0.1)
 
 

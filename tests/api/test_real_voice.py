@@ -52,8 +52,8 @@ def most_recovery_seconds(start_seconds: float) -> float:
 
 @pytest.fixture
 def service(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
-    with embedded(tmp_path, getattr(request, "param", 4)) as found:
-        yield found
+    with embedded(tmp_path, getattr(request, "param", 4)) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("service", [16, 4], indirect=True)
@@ -81,9 +81,9 @@ def test_sixteen_streams_are_what_each_is_alone(service):
         return ask(seed)
 
     alone = [ask(seed) for seed in range(16)]
-    for one in (ask, later):
+    for request in (ask, later):
         with ThreadPoolExecutor(16) as pool:
-            together = list(pool.map(one, range(16)))
+            together = list(pool.map(request, range(16)))
         assert [len(sound) for sound in together] == [len(sound) for sound in alone]
         assert together == alone
     # Not equal by chance: at temperature 0 the seed changes nothing, at 0.2 little.
@@ -120,14 +120,14 @@ def test_http_adds_little_to_the_voice(service):
     for seed in range(20):
         # The order alternates too: the machine has other work.
         turns = (direct, through, direct) if seed % 2 else (through, direct, direct)
-        found = [one(seed) for one in turns]
-        http = found.pop(1 if seed % 2 else 0)
-        own, again = found
-        assert own[2] == again[2] == http[2]
-        first.append(http[0] - own[0])
-        whole.append(http[1] / own[1] - 1)
-        noise_first.append(abs(again[0] - own[0]))
-        noise_whole.append(abs(again[1] / own[1] - 1))
+        seconds = [turn(seed) for turn in turns]
+        http = seconds.pop(1 if seed % 2 else 0)
+        by_itself, again = seconds
+        assert by_itself[2] == again[2] == http[2]
+        first.append(http[0] - by_itself[0])
+        whole.append(http[1] / by_itself[1] - 1)
+        noise_first.append(abs(again[0] - by_itself[0]))
+        noise_whole.append(abs(again[1] / by_itself[1] - 1))
     added_first, added_whole = statistics.median(first), statistics.median(whole)
     print(f"first sound {1000 * added_first:+.1f} ms, all of it {100 * added_whole:+.1f} %")
     assert added_first < 0.010 + statistics.median(noise_first)
@@ -142,7 +142,7 @@ def test_a_child_that_dies_is_replaced_within_ten_seconds(tmp_path, name):
 
 
 def dies_and_is_replaced(service: Running, name: str, most_seconds: float) -> None:
-    wanted = service.say(TEXTS[1]).content
+    content = service.say(TEXTS[1]).content
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(service.say, TEXTS[2] * 5)
         service.wait_until(lambda: bool(service.state.engine.requests.speaking))
@@ -152,7 +152,7 @@ def dies_and_is_replaced(service: Running, name: str, most_seconds: float) -> No
     again = service.say(TEXTS[1])
     seconds = time.monotonic() - started
     print(f"spoke again {seconds:.1f} s after {name}")
-    assert again.status_code == 200 and again.content == wanted
+    assert again.status_code == 200 and again.content == content
     assert seconds < most_seconds
     assert service.state.engine.happened.restarts == 1
 

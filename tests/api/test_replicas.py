@@ -18,14 +18,14 @@ def replicas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[
     monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
     for epoch in (1, 2):
         write_epoch(tmp_path / "output", epoch)
-    with running(settings_in(tmp_path)) as one, running(settings_in(tmp_path)) as two:
-        yield one, two
+    with running(settings_in(tmp_path)) as service, running(settings_in(tmp_path)) as two:
+        yield service, two
 
 
 @pytest.fixture
 def proxied(replicas: tuple[Running, Running]) -> Iterator[Callable[[str], int]]:
     """proxied(text): the status of a speech request through a proxy in front of both replicas."""
-    proxy = Proxy([one.address for one in replicas])
+    proxy = Proxy([replica.address for replica in replicas])
     threading.Thread(target=proxy.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{proxy.server_port}/v1/audio/speech"
 
@@ -79,32 +79,32 @@ class Passing(BaseHTTPRequestHandler):
 
 
 def test_a_voice_and_a_promotion_at_one_are_the_others_too(replicas):
-    one, two = replicas
-    made = upload(one, file_of(speech())).json()
-    assert two.client.get(f"/v1/voices/{made['id']}").json() == made
-    assert two.say("hello", voice=made["id"]).status_code == 200
-    one.client.post("/v1/runs/current/epochs/1/promote")
-    wanted = {"run": "current", "epoch": 1, "candidate": "epoch_1"}
-    two.wait_until(lambda: two.client.get("/v1/runs").json()["served"] == wanted)
-    two.client.delete("/v1/promotion")
-    one.wait_until(lambda: one.client.get("/v1/runs").json()["served"]["epoch"] == 2)
-    two.client.delete(f"/v1/voices/{made['id']}")
-    assert one.say("hello", voice=made["id"]).status_code == 404
+    first, second = replicas
+    made = upload(first, file_of(speech())).json()
+    assert second.client.get(f"/v1/voices/{made['id']}").json() == made
+    assert second.say("hello", voice=made["id"]).status_code == 200
+    first.client.post("/v1/runs/current/epochs/1/promote")
+    served = {"run": "current", "epoch": 1, "candidate": "epoch_1"}
+    second.wait_until(lambda: second.client.get("/v1/runs").json()["served"] == served)
+    second.client.delete("/v1/promotion")
+    first.wait_until(lambda: first.client.get("/v1/runs").json()["served"]["epoch"] == 2)
+    second.client.delete(f"/v1/voices/{made['id']}")
+    assert first.say("hello", voice=made["id"]).status_code == 404
 
 
 def test_a_child_that_dies_at_one_is_not_noticed_behind_the_proxy(replicas, proxied):
-    one, two = replicas
+    first, second = replicas
     statuses = [proxied(f"number {number}") for number in range(3)]
-    assert one.say("!signal SIGKILL").status_code == 503
+    assert first.say("!signal SIGKILL").status_code == 503
     statuses += [proxied(f"number {number}") for number in range(3, 10)]
     assert statuses == [200] * 10
-    assert one.state.engine.happened.restarts == 1 and two.state.engine.happened.restarts == 0
+    assert first.state.engine.happened.restarts == 1 and second.state.engine.happened.restarts == 0
 
 
 def test_an_input_that_ends_the_process_visits_one_replica(replicas, proxied):
     """With `non_idempotent` and http_503 the proxy sent it to every replica."""
     assert proxied("!signal SIGSEGV") == 503
-    assert sorted(one.state.engine.happened.restarts for one in replicas) == [0, 1]
+    assert sorted(replica.state.engine.happened.restarts for replica in replicas) == [0, 1]
 
 
 def test_the_documented_proxy_passes_no_request_on_that_was_sent():

@@ -43,15 +43,15 @@ def test_open_pages_do_not_hold_the_end_and_who_waits_is_told(tmp_path, monkeypa
     with process(*command, port=port, folder=tmp_path) as service:
         asking = [threading.Thread(target=ask, args=("s" * 2_000, form)) for form in ("pcm", "wav")]
         asking += [threading.Thread(target=ask, args=("w" * 20, "wav"))]
-        for one in asking:
-            one.start()
+        for request in asking:
+            request.start()
             time.sleep(0.3)
         with contextlib.ExitStack() as pages:
             for _ in range(3):
                 assert pages.enter_context(connected(port, PAGE)).recv(64).startswith(OK)
             seconds = seconds_to_end(service)
-        for one in asking:
-            one.join()
+        for request in asking:
+            request.join()
     print(f"ended after {seconds:.1f} s")
     log = (tmp_path / "log").read_text()
     assert seconds < TEN_SECONDS and "Traceback" not in log, log

@@ -7,7 +7,7 @@ from machine.settings.loading import SettingsError, whole
 
 
 def loaded(*given: str) -> settings.ApiSettings:
-    return settings.load((), dict(one.split("=") for one in given), None)[0]
+    return settings.load((), dict(line.split("=") for line in given), None)[0]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.2", "::", "nas.lan"])
@@ -28,9 +28,9 @@ def test_origins_and_hosts_are_lists_as_browsers_write_them():
         "API_ALLOWED_ORIGINS": " HTTP://Localhost:3000/ ,chrome-extension://abc, ",
         "API_ALLOWED_HOSTS": "NAS.lan.,pi-4",
     }
-    found, report = settings.load([], given, None)
-    assert found.api_allowed_origins == ("http://localhost:3000", "chrome-extension://abc")
-    assert found.api_allowed_hosts == ("nas.lan", "pi-4")
+    loaded_settings, report = settings.load([], given, None)
+    assert loaded_settings.api_allowed_origins == ("http://localhost:3000", "chrome-extension://abc")
+    assert loaded_settings.api_allowed_hosts == ("nas.lan", "pi-4")
     assert ("API_ALLOWED_HOSTS", "nas.lan,pi-4", "environment") in report.rows
     assert loaded("API_ALLOWED_ORIGINS=") == whole(settings.ApiSettings)()
 

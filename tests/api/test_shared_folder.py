@@ -15,7 +15,7 @@ class Row:
 
 
 @pytest.mark.parametrize(
-    ("fields", "found"),
+    ("fields", "expected"),
     [
         ({"id": "a", "name": "Anna"}, Row("a", "Anna")),
         ({"id": "b", "name": "Anna"}, None),  # a copy under another name
@@ -23,7 +23,7 @@ class Row:
         ({"id": "a", "colour": "red"}, None),
     ],
 )
-def test_a_record_is_read_only_under_its_own_id(tmp_path, fields, found):
+def test_a_record_is_read_only_under_its_own_id(tmp_path, fields, expected):
     write_json(tmp_path / "a.json", fields)
-    assert read(Row, tmp_path / "a.json", "a") == found
+    assert read(Row, tmp_path / "a.json", "a") == expected
     assert read(Row, tmp_path / "none.json", "a") is None

@@ -52,14 +52,14 @@ def speaking(folder: Path, normalizer: str = "") -> Iterator[Running]:
         named = naming_normalizer(json.loads(config.read_text()), normalizer)
         config.write_text(json.dumps(named))
     limits = replace(QUICK, deadline=60.0, hang=60.0, queue=64)
-    with running(settings_in(folder, voice=str(voice)), limits=limits, threads=1) as found:
-        yield found
+    with running(settings_in(folder, voice=str(voice)), limits=limits, threads=1) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with speaking(tmp_path_factory.mktemp("texts")) as found:
-        yield found
+    with speaking(tmp_path_factory.mktemp("texts")) as opened:
+        yield opened
 
 
 def first_byte(service: Running, language: str, text: str) -> tuple[int, str, float]:
@@ -115,10 +115,10 @@ def test_another_digit_or_seed_is_the_same_deadly_input():
     def digest(text: str, voice: str | None = None, **more: Any) -> str:
         return SpeechStream(SynthesisRequest(text, "en", **more), voice).digest
 
-    known = digest("Call 555 1234, now!")
-    assert digest("call 555 1235 now", seed=4, speed=1.5) == known
-    assert digest("Call us, now!") != known
-    assert digest("Call 555 1234, now!", "anna.wav") != known
+    deadly = digest("Call 555 1234, now!")
+    assert digest("call 555 1235 now", seed=4, speed=1.5) == deadly
+    assert digest("Call us, now!") != deadly
+    assert digest("Call 555 1234, now!", "anna.wav") != deadly
     assert digest("!") != digest("?")
 
 

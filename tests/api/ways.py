@@ -46,18 +46,18 @@ class Way:
     empty: str = "invalid_request"
 
 
-def answer_of(found: httpx.Response) -> Answer:
-    return found.status_code, "" if found.is_success else found.json()["code"]
+def answer_of(response: httpx.Response) -> Answer:
+    return response.status_code, "" if response.is_success else response.json()["code"]
 
 
 def given(**fields: object) -> dict[str, object]:
-    return {name: one for name, one in fields.items() if one not in ("", None)}
+    return {name: value for name, value in fields.items() if value not in ("", None)}
 
 
-def openai(doors: Doors, one: Asked) -> Answer:
-    fields = {"response_format": "wav", "voice": one.voice, "language": one.language}
-    body = given(**fields, speed=one.speed)
-    return answer_of(doors.http.client.post("/v1/audio/speech", json={"input": one.text, **body}))
+def openai(doors: Doors, request: Asked) -> Answer:
+    fields = {"response_format": "wav", "voice": request.voice, "language": request.language}
+    body = given(**fields, speed=request.speed)
+    return answer_of(doors.http.client.post("/v1/audio/speech", json={"input": request.text, **body}))
 
 
 OPENAI = Way("openai", openai, fastest=4.0)

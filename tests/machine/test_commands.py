@@ -90,7 +90,7 @@ def test_a_deleted_working_folder_is_no_error(monkeypatch, tmp_path):
 
 
 def test_make_is_named_only_where_the_makefile_is(in_clone, monkeypatch, tmp_path):
-    assert [commands.make(one) for one in ("serve", "install")] == ["make serve", "make install"]
+    assert [commands.make(target) for target in ("serve", "install")] == ["make serve", "make install"]
     monkeypatch.chdir(tmp_path)
     assert commands.make("serve") == f"{commands.ROOT}/.venv/bin/python -m api"
     assert commands.make("install") == f"make -C {commands.ROOT} install"
@@ -142,7 +142,7 @@ def test_an_extra_of_a_wheel_is_installed_from_where_the_wheel_came(monkeypatch,
 
 @pytest.mark.parametrize("target", commands.ARGUMENTS)
 def test_the_makefile_runs_the_same_modules(target):
-    (line,) = [one for one in (ROOT / "Makefile").read_text().splitlines() if one.startswith(f"{target}:")]
+    (line,) = [line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith(f"{target}:")]
     assert line.endswith("@$(RUN) " + commands.ARGUMENTS[target].removeprefix("-m "))
 
 
@@ -190,14 +190,14 @@ def test_the_image_is_the_one_of_the_dockerfile():
 
 @pytest.mark.parametrize("package", ["machine", "xtts", "train", "api", "extras"])
 def test_no_message_writes_a_command_by_hand(package):
-    found = {
+    messages = {
         f"{path}:{node.lineno}"
         for path in MODULES
         if path.parts[0] == package and str(path) not in ALLOWED
         for node in texts(tree(path))
         if BY_HAND.search(node.value)
     }
-    assert found == set(), "ask machine.commands"
+    assert messages == set(), "ask machine.commands"
 
 
 def texts(module: ast.Module) -> list[ast.Constant]:

@@ -109,9 +109,9 @@ def test_what_a_verb_refuses_is_told_by_its_own_name(script, capsys):
 
 
 def test_a_command_in_a_message_is_the_verb_of_the_script(script):
-    own = {name: module.removesuffix(".__main__") for name, module in extras.verbs("sotaque").items()}
+    modules = {name: module.removesuffix(".__main__") for name, module in extras.verbs("sotaque").items()}
     for name in console.verbs():
-        module = {"serve": "api", **own}.get(name)
+        module = {"serve": "api", **modules}.get(name)
         program_of = "xtts" if name in xtts.modules() else "train"
         words = module or f"{program_of} {'run' if name == 'train' else name}"
         if name != "completion":

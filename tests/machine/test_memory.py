@@ -22,14 +22,14 @@ def test_pages_of_a_file_are_given_back_and_read_again(tmp_path, offset):
     path = tmp_path / "numbers"
     values = np.arange(8_000_000, dtype=np.float32)
     values.tofile(path)
-    found = np.memmap(path, np.float32, mode="c", offset=offset)
+    pages = np.memmap(path, np.float32, mode="c", offset=offset)
     values = values[offset // 4 :]
-    assert float(found.sum(dtype=np.float64)) == float(values.sum(dtype=np.float64))
-    before, address = resident(), found.ctypes.data
-    assert MappedFiles.look().forget(address, found.nbytes)
+    assert float(pages.sum(dtype=np.float64)) == float(values.sum(dtype=np.float64))
+    before, address = resident(), pages.ctypes.data
+    assert MappedFiles.look().forget(address, pages.nbytes)
     # The look itself takes a few MB of it.
-    assert before - resident() > 0.75 * found.nbytes
-    assert np.array_equal(found, values)
+    assert before - resident() > 0.75 * pages.nbytes
+    assert np.array_equal(pages, values)
 
 
 def test_memory_of_our_own_is_left_alone():
@@ -51,17 +51,17 @@ def test_code_and_memory_without_a_name_are_no_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("own", "known"),
+    ("limited", "reused"),
     # The second case proves that the first one would notice oneDNN's default cache.
     [(True, False), pytest.param(False, True, marks=pytest.mark.slow)],
 )
 @pytest.mark.slow
-def test_onednn_keeps_the_code_of_few_shapes(own, known):
+def test_onednn_keeps_the_code_of_few_shapes(limited, reused):
     """After 150 widths (600 shapes with the reorders), oneDNN compiles the first one again if our
     limit is set, and still has it in its default cache if not."""
     program = (
         "import sys; from machine.memory import limit_onednn_cache\n"
-        f"if {own}: limit_onednn_cache()\n"
+        f"if {limited}: limit_onednn_cache()\n"
         "import torch\n"
         "conv = torch.nn.Conv2d(16, 16, (1, 7)).requires_grad_(False)\n"
         # torch computes a small one with a single row without oneDNN.
@@ -79,4 +79,4 @@ def test_onednn_keeps_the_code_of_few_shapes(own, known):
         env=inherited,
     )
     made = [line for line in done.stdout.splitlines() if ",convolution," in line]
-    assert made and any("cache_hit" in line for line in made) is known, done.stdout
+    assert made and any("cache_hit" in line for line in made) is reused, done.stdout

@@ -15,15 +15,15 @@ from tests.processes import gone, written
 
 
 def test_an_answer_is_kept_whole():
-    found = run_with_timeout((sys.executable, "-c", "import sys; print(1); sys.exit('no')"), 20)
-    assert (found.code, found.out, found.last_error) == (1, "1\n", "no")
+    result = run_with_timeout((sys.executable, "-c", "import sys; print(1); sys.exit('no')"), 20)
+    assert (result.code, result.out, result.last_error) == (1, "1\n", "no")
 
 
 def test_no_command_to_the_terminal_comes_through():
     """A program's output is shown, so it must not clear the screen, rename the window or ring."""
-    said = "\\033[2J\\033]0;mine\\007red: \\033[1;31mGPU\\033[0m\\tis\\a lost\\b\\r\\n\\302\\233 0\\n"
-    found = run_with_timeout(("sh", "-c", f"printf '{said}'; printf '{said}' >&2; exit 9"), 20)
-    assert found.out == found.errors == "red: GPU\tis lost\n 0\n"
+    output = "\\033[2J\\033]0;mine\\007red: \\033[1;31mGPU\\033[0m\\tis\\a lost\\b\\r\\n\\302\\233 0\\n"
+    result = run_with_timeout(("sh", "-c", f"printf '{output}'; printf '{output}' >&2; exit 9"), 20)
+    assert result.out == result.errors == "red: GPU\tis lost\n 0\n"
 
 
 def test_ctrl_c_ends_what_was_asked_too(tmp_path):
@@ -42,10 +42,10 @@ def test_ctrl_c_ends_what_was_asked_too(tmp_path):
 
 
 def test_a_hang_is_ended_with_what_was_said_before_it():
-    found = run_with_timeout(("sh", "-c", "echo begun; echo why >&2; exec sleep 60"), 0.5)
-    assert found.hung and found.code is None and found.seconds < 10
-    assert (found.out, found.errors) == ("begun\n", "why\n")
-    assert found.last_error == "no answer within 0.5 s"
+    result = run_with_timeout(("sh", "-c", "echo begun; echo why >&2; exec sleep 60"), 0.5)
+    assert result.hung and result.code is None and result.seconds < 10
+    assert (result.out, result.errors) == ("begun\n", "why\n")
+    assert result.last_error == "no answer within 0.5 s"
 
 
 def test_a_process_that_ends_waits_for_no_program():
@@ -60,13 +60,13 @@ def test_a_process_that_ends_waits_for_no_program():
 
 def test_what_a_program_leaves_behind_ends_with_it():
     """It is not waited for, although it holds the program's output open."""
-    found = run_with_timeout(("sh", "-c", "sleep 60 & echo $!"), 20)
-    assert found.code == 0 and found.seconds < 10 and gone(int(found.out))
+    result = run_with_timeout(("sh", "-c", "sleep 60 & echo $!"), 20)
+    assert result.code == 0 and result.seconds < 10 and gone(int(result.out))
 
 
 def test_a_program_that_is_not_there_is_no_hang():
-    found = run_with_timeout(("/nowhere/program",), 5)
-    assert found.code is None and not found.hung and "cannot be started" in found.last_error
+    result = run_with_timeout(("/nowhere/program",), 5)
+    assert result.code is None and not result.hung and "cannot be started" in result.last_error
 
 
 def test_programs_run_where_no_file_can_be_written(monkeypatch):
@@ -82,8 +82,8 @@ def test_programs_run_where_no_file_can_be_written(monkeypatch):
 def test_a_child_whose_parent_died_before_it_could_ask_ends_itself():
     command = list(module_command("this"))
     command[3] = "1"  # its parent has died: it now belongs to init
-    found = run_with_timeout(command, 20)
-    assert (found.code, found.out) == (1, "")
+    result = run_with_timeout(command, 20)
+    assert (result.code, result.out) == (1, "")
 
 
 # Depending on the word: two answers at once, a late one, one in parts, no JSON object, or a crash.

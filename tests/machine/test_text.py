@@ -19,14 +19,14 @@ def test_torchs_advice_to_load_unsafely_is_not_passed_on(tmp_path):
         path.write_bytes(content)
         with pytest.raises(Exception) as caught:
             torch.load(path, weights_only=True)
-        said = load_error(caught.value)
-        assert "weights_only" not in said and "option" not in said and len(said) < 200
+        error = load_error(caught.value)
+        assert "weights_only" not in error and "option" not in error and len(error) < 200
     assert load_error(ValueError("a\nb")) == "a" and load_error(EOFError()) == "EOFError"
 
 
 def test_one_has_no_plural():
-    said = [counted(number, "clip") for number in (0, 1, 2, 2000)]
-    assert said == ["0 clips", "1 clip", "2 clips", "2,000 clips"]
+    counts = [counted(number, "clip") for number in (0, 1, 2, 2000)]
+    assert counts == ["0 clips", "1 clip", "2 clips", "2,000 clips"]
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,10 @@ TELLS = (
 )
 def test_what_a_user_has_said_stays(given, expected):
     clean = {name: value for name, value in os.environ.items() if name not in NAMES}
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", TELLS], env=clean | given, capture_output=True, text=True, check=True
     )
-    assert said.stdout.strip() == str(expected)
+    assert result.stdout.strip() == str(expected)
 
 
 def test_tasks_are_done_in_order_each_in_a_thread_that_ends():
@@ -56,7 +56,7 @@ def test_tasks_are_done_in_order_each_in_a_thread_that_ends():
     assert done == [0, 1, 2, 3] and begun == ["passing"] * 4
     assert threading.get_ident() not in idents
     until = time.monotonic() + 10
-    while any(one.name == "passing" for one in threading.enumerate()):
+    while any(thread.name == "passing" for thread in threading.enumerate()):
         assert time.monotonic() < until
         time.sleep(0.01)
 
@@ -78,21 +78,21 @@ def test_what_failed_is_held_by_its_future_alone():
     class Tensors:
         pass
 
-    kept = list[weakref.ref[Tensors]]()
+    references = list[weakref.ref[Tensors]]()
 
     def fail() -> None:
         tensors = Tensors()
-        kept.append(weakref.ref(tensors))
+        references.append(weakref.ref(tensors))
         raise ValueError("too large")
 
     threads = PassingThreads("passing")
     gc.disable()
     try:
         future = threads.submit(fail)
-        assert future.exception(10) is not None and kept[0]() is not None
+        assert future.exception(10) is not None and references[0]() is not None
         threads.submit(int).result(10)  # the thread has ended
         del future
-        assert kept[0]() is None
+        assert references[0]() is None
     finally:
         gc.enable()
 
@@ -118,5 +118,5 @@ while count() > before and time.monotonic() < until:
     time.sleep(0.01)
 print(count() - before)
 """
-    said = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "0"
+    result = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "0"

@@ -14,7 +14,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from machine.devices.recovery import GpuLost
 from machine.errors import SotaqueError
@@ -52,7 +51,7 @@ def run(
     except BrokenPipeError:  # the parent has gone
         return 0
     except Exception as error:
-        answer: dict[str, Any] | None = answer_of(error, arguments.compute.device)
+        answer = answer_of(error, arguments.compute.device)
         if answer is not None:
             say({"say": "fault", **answer})
             if isinstance(error, SotaqueError) and "fault" not in answer:

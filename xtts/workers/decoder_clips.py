@@ -99,7 +99,7 @@ class ClipCache:
         """
         dvae: nn.Module | None = None
         sounds: dict[TranscribedClip, ClipSound | None] = {}
-        found, probe = list[SpokenClip](), None
+        spoken, probe = list[SpokenClip](), None
         for clip in clips:
             progress(0.0)
             if clip in self._sounds:
@@ -109,14 +109,14 @@ class ClipCache:
                 sounds[clip] = heard(model, dvae, clip)
             ids = tuple(model.tokenizer.encode(clip.text, clip.language))
             if (sound := sounds[clip]) is not None and len(ids) <= model.tokenizer.max_tokens:
-                found.append(SpokenClip(sound, self._reader(model, whose, clip, ids, sound)))
+                spoken.append(SpokenClip(sound, self._reader(model, whose, clip, ids, sound)))
                 if probe is None:
                     probe = forced_latents(model, whose, ids, sound.codes)
         if probe is not None and self._digest != (digest := digest_of(model, whose, probe)):
             self._latents, self._digest = {}, digest
         self._sounds = sounds
-        self._latents = {key: one for key, one in self._latents.items() if key[0] in sounds}
-        return found
+        self._latents = {key: latents for key, latents in self._latents.items() if key[0] in sounds}
+        return spoken
 
     def _reader(
         self, model: "Model", whose: "Voice", clip: TranscribedClip, ids: tuple[int, ...], sound: ClipSound

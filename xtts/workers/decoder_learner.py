@@ -199,10 +199,10 @@ class DecoderLearner:
         for optimizer, moments in zip((self._own, self._theirs), state["moments"], strict=True):
             for weight, moment in zip(_weights(optimizer), moments, strict=True):
                 optimizer.state[weight] = {
-                    name: one.clone()
-                    if one.ndim == 0
-                    else torch.empty_like(weight).copy_(one.reshape(weight.shape))
-                    for name, one in moment.items()
+                    name: tensor.clone()
+                    if tensor.ndim == 0
+                    else torch.empty_like(weight).copy_(tensor.reshape(weight.shape))
+                    for name, tensor in moment.items()
                 }
 
 

@@ -159,7 +159,7 @@ def published_names(vocoder: "Vocoder", like: "Mapping[str, Tensor]") -> "dict[s
 
     from xtts.model.vocoder import WAVEFORM_DECODER
 
-    own = {
+    tensors = {
         name: (tensor[:, :, 0] if tensor.ndim == 4 else tensor).detach().cpu()
         for name, tensor in vocoder.state_dict().items()
     }
@@ -168,7 +168,7 @@ def published_names(vocoder: "Vocoder", like: "Mapping[str, Tensor]") -> "dict[s
         if name.startswith(WAVEFORM_DECODER):
             inner = name.removeprefix("hifigan_decoder.")
             normed = _WEIGHT_NORM.search(inner)
-            weight = own[f"{inner[: normed.start()]}.weight" if normed else inner]
+            weight = tensors[f"{inner[: normed.start()]}.weight" if normed else inner]
             if normed and normed[0] in (".parametrizations.weight.original0", ".weight_g"):
                 weight = torch.linalg.vector_norm(weight, dim=(1, 2), keepdim=True)
             renamed[name] = weight.contiguous()

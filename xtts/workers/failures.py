@@ -2,16 +2,15 @@
 
 import signal
 import traceback
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from machine.devices import cuda_errors, recovery
 from machine.devices.cuda_errors import DeviceFault
 from machine.devices.health import Outcome
 from machine.errors import SotaqueError
 from machine.process import signal_name
+from machine.storage.reading import JsonObject
 
 _NO_MEMORY = ("memoryerror", "out of memory", "can't allocate memory", "cannot allocate memory")
 
@@ -54,7 +53,7 @@ class WorkerFailed(SotaqueError):
         return (str(self).splitlines() or [self.reason_code])[0].rstrip(".")
 
 
-def answer_of(error: Exception, device: str) -> dict[str, Any] | None:
+def answer_of(error: Exception, device: str) -> JsonObject | None:
     """A child's answer to an error: a message or a device fault; None for other errors.
 
     If the device is unusable, the answer reports that instead of the error.
@@ -77,7 +76,7 @@ def answer_of(error: Exception, device: str) -> dict[str, Any] | None:
     return {"ok": False, **answer, "fault": asdict(fault)}
 
 
-def worker_failed(answer: Mapping[str, Any]) -> WorkerFailed:
+def worker_failed(answer: JsonObject) -> WorkerFailed:
     """The WorkerFailed for an answer by `answer_of`, in the parent."""
     details = answer.get("fault")
     fault = DeviceFault(**{**details, "outcome": Outcome(details["outcome"])}) if details else None

@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 
 from machine.devices.recovery import exit_after_fault
 from machine.devices.selection import oom_kills
 from machine.process import JsonLineProcess, module_command
+from machine.storage.reading import JsonObject
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers import child
 from xtts.workers.child import Say
@@ -117,8 +117,8 @@ class Worker:
         timeout_seconds: float,
         interrupted: Callable[[], bool],
         progress: ReportProgress,
-        message: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
+        message: JsonObject | None = None,
+    ) -> JsonObject:
         """The child's answer to a message; without a message, its next answer."""
         assert self._child is not None
         try:
@@ -137,7 +137,7 @@ class Worker:
 
     def _received(
         self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool], progress: ReportProgress
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """The child's next answer. Raises EOFError if the child ended."""
         assert self._child is not None
         end = time.monotonic() + timeout_seconds
@@ -178,7 +178,7 @@ def main(new_speaker: Callable[[argparse.Namespace], FileSpeaker] | None = None)
     return child.run(parser, serve)
 
 
-def _answer(speaker: FileSpeaker, message: dict[str, Any], say: Say, device: str) -> None:
+def _answer(speaker: FileSpeaker, message: JsonObject, say: Say, device: str) -> None:
     """Answers one request. Raises device faults, because only a new process has a new context."""
     try:
         kind = request_types()[message["asked"]]

@@ -20,6 +20,7 @@ from machine.devices import recovery
 from machine.devices.current_gpu import make_current
 from machine.devices.health import Outcome
 from machine.memory import trim_heap
+from machine.storage.reading import JsonObject
 from machine.threads import PassingThreads
 from xtts.encoding import pcm16
 from xtts.inference.alignment.guarded_piece import SpokenWords
@@ -35,7 +36,7 @@ from xtts.workers.text_worker import TextWorker
 
 _KEPT_VOICES = 64
 # A header and its bytes.
-Frame = tuple[dict[str, Any], bytes]
+Frame = tuple[JsonObject, bytes]
 # Handles a message: yields frames and futures of other threads, and receives their results.
 Doing = Generator["Frame | Future[Any]", Any, None]
 
@@ -52,7 +53,7 @@ class SpeechServer:
         self._closing: set[str] = set()
         self._voices: OrderedDict[tuple[str, str], Voice] = OrderedDict()
         # What other threads compute, with its message and the generator that continues.
-        self._pending: dict[Future[Any], tuple[Mapping[str, Any], Doing]] = {}
+        self._pending: dict[Future[Any], tuple[JsonObject, Doing]] = {}
         # The start of each request plus its pauses, so that `seconds` is the time spent speaking.
         self._began: dict[str, float] = {}
         self._paused: dict[str, float] = {}
@@ -74,7 +75,7 @@ class SpeechServer:
         """Whether another thread is working."""
         return bool(self._pending)
 
-    def take(self, message: Mapping[str, Any]) -> Iterator[Frame]:
+    def take(self, message: JsonObject) -> Iterator[Frame]:
         """Handles a message as far as possible without waiting."""
         doing = {
             "open": self._open,
@@ -86,7 +87,7 @@ class SpeechServer:
         }
         yield from self._advance(message, doing[message["do"]](message))
 
-    def _advance(self, message: Mapping[str, Any], doing: Doing, result: Any = None) -> Iterator[Frame]:
+    def _advance(self, message: JsonObject, doing: Doing, result: object = None) -> Iterator[Frame]:
         """Continues to the end, or until it must wait for another thread."""
         with contextlib.suppress(StopIteration):
             while not isinstance(frame := doing.send(result), Future):
@@ -104,19 +105,19 @@ class SpeechServer:
         for key in list(self._closing):
             self._close_unused(key)
 
-    def _open(self, message: Mapping[str, Any]) -> Doing:
+    def _open(self, message: JsonObject) -> Doing:
         given, key = message["voice"], message["key"]  # a path in JSON is a text
         reference = Path(given["reference"]) if given.get("reference") else None
-        wanted = VoiceSpec(**{**given, "reference": reference}, allow_base_reference=True)
-        voice, batcher = yield self._other.submit(self._stand, wanted, dict(self._standing))
+        spec = VoiceSpec(**{**given, "reference": reference}, allow_base_reference=True)
+        voice, batcher = yield self._other.submit(self._stand, spec, dict(self._standing))
         self._standing[key], self._batchers[key] = voice, batcher
         summary = {**voice.summary(), "slots": batcher.count}
         yield _frame("opened", message.get("id", ""), key=key, **summary)
 
     def _stand(
-        self, wanted: VoiceSpec, others: dict[str, LoadedVoice]
+        self, spec: VoiceSpec, others: dict[str, LoadedVoice]
     ) -> tuple[LoadedVoice, ContinuousBatcher]:
-        voice = voice_loading.load_voice(wanted, self._where, others)
+        voice = voice_loading.load_voice(spec, self._where, others)
         voice.prepare()
         backend = voice.backend(self._slots, beside_another=bool(others))
         batcher = ContinuousBatcher(backend, voice.guard)
@@ -125,7 +126,7 @@ class SpeechServer:
         trim_heap()  # returns the memory that reading the file took
         return voice, batcher
 
-    def _close(self, message: Mapping[str, Any]) -> Doing:
+    def _close(self, message: JsonObject) -> Doing:
         self._close_unused(message["key"])
         yield from ()
 
@@ -137,10 +138,10 @@ class SpeechServer:
             self._closing.discard(key)
             self._batchers.pop(key, None)
             self._standing.pop(key, None)
-            self._let_go(lambda known: known[0] == key)
+            self._let_go(lambda cached: cached[0] == key)
             recovery.free_after_fault(self.device)
 
-    def _speak(self, message: Mapping[str, Any]) -> Doing:
+    def _speak(self, message: JsonObject) -> Doing:
         key = message["key"]
         standing = self._standing[key]
         ask = message["ask"]
@@ -148,8 +149,8 @@ class SpeechServer:
         pieces = yield self._reading.submit(
             self._texts.read, standing.texts, ask["text"], ask["language"], plain=ask.get("plain", False)
         )
-        own = standing.placeholder_voice() if message.get("micro") else None
-        voice = (yield from self._voice_of(key, message.get("recording"))) or own
+        placeholder = standing.placeholder_voice() if message.get("micro") else None
+        voice = (yield from self._voice_of(key, message.get("recording"))) or placeholder
         cast, others = dict[str, Voice](), message.get("cast", {})
         # A name missing from the message is refused later, with the text.
         for name in {piece.voice for piece in pieces} & set(others):
@@ -169,15 +170,15 @@ class SpeechServer:
         self._keep((key, recording), voice)
         return voice
 
-    def _forget_voice(self, message: Mapping[str, Any]) -> Doing:
-        self._let_go(lambda known: known[1] == message["recording"])
+    def _forget_voice(self, message: JsonObject) -> Doing:
+        self._let_go(lambda cached: cached[1] == message["recording"])
         yield from ()
 
     def _let_go(self, which: Callable[[tuple[str, str]], bool]) -> None:
-        for known in list(filter(which, self._voices)):
-            del self._voices[known]
+        for cached in list(filter(which, self._voices)):
+            del self._voices[cached]
 
-    def _go_on(self, message: Mapping[str, Any]) -> Doing:
+    def _go_on(self, message: JsonObject) -> Doing:
         name = message["id"]
         try:
             for batcher in self._batchers.values():
@@ -190,7 +191,7 @@ class SpeechServer:
             self._forget(name)
             yield from self._refused(name, error)
 
-    def _cancel(self, message: Mapping[str, Any]) -> Doing:
+    def _cancel(self, message: JsonObject) -> Doing:
         name = message["id"]
         waiting = [future for future, (other, _) in self._pending.items() if other.get("id") == name]
         for future in waiting:
@@ -202,7 +203,7 @@ class SpeechServer:
             yield _frame("cancelled", name)
 
     def _enter(
-        self, message: Mapping[str, Any], voice: Voice | None, cast: Mapping[str, Voice] = NOBODY_ELSE
+        self, message: JsonObject, voice: Voice | None, cast: Mapping[str, Voice] = NOBODY_ELSE
     ) -> Iterator[Frame]:
         name, began = message["id"], time.perf_counter()
         if voice is None:
@@ -239,7 +240,7 @@ class SpeechServer:
         ended = (speech.done or speech.paused) and speech.pieces
         # Words precede the sound of the step, so that they are known when it is sent.
         if ended and (timed := words.ended(ended[-1])):
-            rows = [[one.word, one.start_time, one.end_time] for one in timed]
+            rows = [[word.word, word.start_time, word.end_time] for word in timed]
             yield _frame("words", name, words=rows)
         for chunk in output.chunks:
             yield {"say": "sound", "id": name}, pcm16(np.asarray(chunk))
@@ -256,7 +257,7 @@ class SpeechServer:
                 seconds=seconds,
                 cut_pieces=speech.cut_pieces,
                 timed=words.known and bool(ended),
-                pieces=[one.as_dict() for one in speech.pieces],
+                pieces=[piece.as_dict() for piece in speech.pieces],
             )
 
     def _forget(self, name: str) -> None:
@@ -279,7 +280,7 @@ class SpeechServer:
                 message.get("id", ""), refusal["reason_code"], refusal["reason"], key=message["key"]
             )
 
-    def _result_of(self, future: "Future[Any]") -> tuple[Any, Mapping[str, Any] | None]:
+    def _result_of(self, future: "Future[Any]") -> tuple[object, JsonObject | None]:
         """The result of another thread, or the answer to its error. Raises errors that affect more
         than one voice. Lack of memory for another voice does not affect the active ones."""
         try:
@@ -300,18 +301,18 @@ class SpeechServer:
         finally:
             del future  # the error holds this frame
 
-    def _keep(self, known: tuple[str, str], voice: Voice) -> None:
+    def _keep(self, cache_key: tuple[str, str], voice: Voice) -> None:
         """Caches the voice of an uploaded recording or of an adapter, unless it was deleted
         meanwhile. Drops the least recently used voices."""
-        if not Path(known[1]).exists():
+        if not Path(cache_key[1]).exists():
             return
-        self._voices[known] = voice
-        self._voices.move_to_end(known)
+        self._voices[cache_key] = voice
+        self._voices.move_to_end(cache_key)
         while len(self._voices) > _KEPT_VOICES:
             self._voices.popitem(last=False)
 
 
-def _frame(say: str, name: str, **more: Any) -> Frame:
+def _frame(say: str, name: str, **more: object) -> Frame:
     return {"say": say, "id": name, **more}, b""
 
 

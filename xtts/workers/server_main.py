@@ -26,10 +26,11 @@ import queue
 import threading
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from machine.devices.recovery import exit_after_fault
+from machine.storage.reading import JsonObject
 from xtts.workers import child
 from xtts.workers.child import Say
 
@@ -37,10 +38,10 @@ if TYPE_CHECKING:
     from xtts.workers.server import Frame, SpeechServer
 
 # A `speak` message.
-Message = Mapping[str, Any]
+Message = JsonObject
 _KEPT_CALLERS = 1024
 # None marks the end of the messages.
-Inbox = queue.SimpleQueue["dict[str, Any] | None"]
+Inbox = queue.SimpleQueue["Message | None"]
 
 ALIVE_SECONDS = 1.0
 # How often to check for an opened voice or a read recording while no request is active.
@@ -104,7 +105,7 @@ class Turns:
 
     def hold(self, name: str) -> None:
         """Gives a request no turn until `resume`, because its caller does not read."""
-        if any(one["id"] == name for one in self):
+        if any(message["id"] == name for message in self):
             self._held.add(name)
 
     def resume(self, name: str) -> None:
@@ -117,16 +118,16 @@ class Turns:
         A request during which an earlier process ended speaks alone, so that the next death
         identifies one input.
         """
-        waiting = [one for one in self.queue if self._may_speak(one)]
+        waiting = [message for message in self.queue if self._may_speak(message)]
         if not waiting or len(self.speaking) >= self.slots:
             return None
         slots = Counter(map(_caller, self.speaking.values()))
         job = min(
             waiting,
-            key=lambda one: (
-                not one.get("micro"),
-                slots[_caller(one)],
-                self._last_turns.get(_caller(one), 0),
+            key=lambda message: (
+                not message.get("micro"),
+                slots[_caller(message)],
+                self._last_turns.get(_caller(message), 0),
             ),
         )
         if self.speaking and any(map(self._is_suspect, (job, *self.speaking.values()))):
@@ -149,14 +150,14 @@ class Turns:
 
     def drop(self, name: str) -> bool:
         """Removes a request that has not begun; returns whether there was one."""
-        waiting = name not in self._begun and any(one["id"] == name for one in self.queue)
+        waiting = name not in self._begun and any(message["id"] == name for message in self.queue)
         if waiting:
             self.leave(name)
         return waiting
 
     def leave(self, name: str, *, spoken: bool = False) -> None:
         """Removes a request. spoken: completely, so that its input is no longer a suspect."""
-        if (job := next((one for one in self if one["id"] == name), None)) is None:
+        if (job := next((message for message in self if message["id"] == name), None)) is None:
             return
         if self.speaking.pop(name, None) is None:
             self.queue.remove(job)
@@ -192,7 +193,7 @@ def _serve(server: "SpeechServer", inbox: Inbox, say: Say, slots: int) -> None:
             reported_at = time.monotonic()
 
 
-def _taken(message: Mapping[str, Any], server: "SpeechServer", turns: Turns) -> "Iterable[Frame]":
+def _taken(message: Message, server: "SpeechServer", turns: Turns) -> "Iterable[Frame]":
     """Handles a message: in the queue if it concerns only that, else in the server."""
     do, name = message["do"], message.get("id", "")
     if do == "cancel" and turns.drop(name):
@@ -233,7 +234,7 @@ def _patience(server: "SpeechServer") -> float:
     return _LOOK_SECONDS if server.waiting else ALIVE_SECONDS
 
 
-def _arrived(inbox: Inbox, patience: float) -> Iterator[dict[str, Any] | None]:
+def _arrived(inbox: Inbox, patience: float) -> Iterator[Message | None]:
     """The available messages; waits up to `patience` seconds for the first."""
     try:
         yield inbox.get(block=patience > 0, timeout=patience or None)

@@ -159,7 +159,7 @@ def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
         ending=worst.ending.value,
         ending_reason=worst.reason,
         attempts=max(piece.attempts for piece in guard.pieces),
-        words=None if words is None else [(one.word, one.start_time, one.end_time) for one in words],
+        words=None if words is None else [(word.word, word.start_time, word.end_time) for word in words],
     )
 
 
@@ -179,24 +179,24 @@ def evaluate(
     tasks, facts, spoken = request.sentences, list[SpokenFacts](), list[DecodedSentence]()
     reading = tuned.reading(request.voice)
     recogniser = tuned.recogniser(request.recogniser, tasks[0].request.language if tasks else "")
-    natural = tuned.naturalness if any(one.natural for one in tasks) else None
+    natural = tuned.naturalness if any(task.natural for task in tasks) else None
     speaker = tuned.speaker_judge if request.speaker_judge else None
     with torch.inference_mode(), BackgroundHearing(recogniser, reading[0].tokenizer) as hearing:
         model, whose = tuned.speaking(reading, request.voice)
         for first in range(0, len(tasks), SLOTS):
-            for one in _decoded(model, whose, request.rate, tasks[first : first + SLOTS]):
-                sound = _vocoded(model, whose, one) if one.task.sounded else None
-                measured = _measured(model, one, sound, natural, speaker, tuned.mark(request.voice))
+            for sentence in _decoded(model, whose, request.rate, tasks[first : first + SLOTS]):
+                sound = _vocoded(model, whose, sentence) if sentence.task.sounded else None
+                measured = _measured(model, sentence, sound, natural, speaker, tuned.mark(request.voice))
                 hearing.begin(len(facts), sound, measured)
                 facts.append(measured)
-                spoken.append(one)
+                spoken.append(sentence)
             progress(len(facts) / len(tasks))
         if not request.voice.of_base or words_by is not None:
             listener, asked = words_by or (tuned, replace(request.voice, share=0.0, decoder=None))
             model, whose = listener.speaking(listener.reading(asked), asked)
         facts = [
-            replace(one, words=evidence(model, whose.latents, sentence))
-            for one, sentence in zip(facts, spoken, strict=True)
+            replace(measured, words=evidence(model, whose.latents, sentence))
+            for measured, sentence in zip(facts, spoken, strict=True)
         ]
         return SpokenSet(hearing.with_heard(tasks, facts))
 
@@ -235,7 +235,7 @@ def read_speakers(folder: Path) -> "dict[str, Tensor]":
         return {}
     try:
         speakers = torch.load(path, map_location="cpu", weights_only=True)
-        return {name: one["speaker_embedding"] for name, one in speakers.items()}
+        return {name: tensors["speaker_embedding"] for name, tensors in speakers.items()}
     except Exception as error:
         raise ConfigError(f"{path} cannot be read as XTTS-v2's speakers ({load_error(error)}).") from error
 
@@ -251,8 +251,8 @@ def _measured(
     from xtts import audio, wav
     from xtts.inference import watermark
 
-    codes = sum(len(said.codes) for said in sentence.utterances)
-    finished = all(said.stopped for said in sentence.utterances)
+    codes = sum(len(utterance.codes) for utterance in sentence.utterances)
+    finished = all(utterance.stopped for utterance in sentence.utterances)
     embedding, hertz, spread, score = list[float](), None, None, None
     if waveform is not None:
         if (out := sentence.task.out) is not None:
@@ -280,15 +280,15 @@ def evidence(model: "Model", latents: "Tensor", sentence: DecodedSentence) -> li
 
     return [
         round(nats, 3)
-        for piece, said in zip(sentence.pieces, sentence.utterances, strict=True)
-        if said.stopped
+        for piece, utterance in zip(sentence.pieces, sentence.utterances, strict=True)
+        if utterance.stopped
         for nats in word_evidence(
             model.gpt,
             model.tokenizer,
             latents,
             piece,
             sentence.task.request.language,
-            torch.tensor(said.codes, device=latents.device),
+            torch.tensor(utterance.codes, device=latents.device),
             stopped=True,
         )
     ]
@@ -302,14 +302,14 @@ def _decoded(
     from xtts.inference.torch_backend import TorchUtterance, decode
 
     sentences = [DecodedSentence(task, task.request.read(model.tokenizer), []) for task in tasks]
-    wanted = []
-    for one in sentences:
-        for number, piece in enumerate(one.pieces):
-            random = torch.Generator(model.device).manual_seed(one.task.request.seed + number)
+    batch = []
+    for sentence in sentences:
+        for number, piece in enumerate(sentence.pieces):
+            random = torch.Generator(model.device).manual_seed(sentence.task.request.seed + number)
             most = _most_codes(rate, len(piece.ids))
-            one.utterances.append(TorchUtterance(model.gpt, model.config.decoding, random, most))
-            wanted.append((torch.tensor(piece.ids, device=model.device), one.utterances[-1]))
-    decode(model.gpt, whose.latents, wanted, SLOTS)
+            sentence.utterances.append(TorchUtterance(model.gpt, model.config.decoding, random, most))
+            batch.append((torch.tensor(piece.ids, device=model.device), sentence.utterances[-1]))
+    decode(model.gpt, whose.latents, batch, SLOTS)
     return sentences
 
 
@@ -348,10 +348,10 @@ def _heard(
         embedding = voice.speaker(model, waveform, rate)
     else:
         embedding = judge.embedding(audio.resample(waveform.float(), rate, RATE))
-    found = pitch(waveform, rate)
-    if found is None:
+    pitches = pitch(waveform, rate)
+    if pitches is None:
         return _rounded(embedding), None, None
-    return _rounded(embedding), round(found.median_hz, 1), round(found.spread_semitones, 3)
+    return _rounded(embedding), round(pitches.median_hz, 1), round(pitches.spread_semitones, 3)
 
 
 def _natural(judge: "NaturalnessJudge | None", waveform: "Tensor") -> float | None:

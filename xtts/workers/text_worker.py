@@ -20,14 +20,15 @@ text is ever printed.
 import json
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from pydantic import TypeAdapter
 
 from machine.errors import SotaqueError
 from machine.process import JsonLineProcess, module_command, reserve_stdout, write_json_line
+from machine.storage.reading import JsonObject
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, Tokenizer, TokenizerSpec
 from xtts.text.written_words import WordSpan
@@ -122,9 +123,7 @@ class TextWorker:
         if process is not None:
             process.end()
 
-    def _ask_twice(
-        self, message: Mapping[str, Any], tokenizer: TokenizerSpec, limit_seconds: float
-    ) -> dict[str, Any]:
+    def _ask_twice(self, message: JsonObject, tokenizer: TokenizerSpec, limit_seconds: float) -> JsonObject:
         """The answer of the running process, or else of a new one. Raises as `_ask`."""
         try:
             return self._ask(message, tokenizer, limit_seconds)
@@ -135,9 +134,7 @@ class TextWorker:
                 # Both must have crashed before a text is blamed.
                 raise (first if second.reason_code == "crashed" else second) from None
 
-    def _ask(
-        self, message: Mapping[str, Any], tokenizer: TokenizerSpec, limit_seconds: float
-    ) -> dict[str, Any]:
+    def _ask(self, message: JsonObject, tokenizer: TokenizerSpec, limit_seconds: float) -> JsonObject:
         """The answer to a message. Raises WorkerFailed after closing the process, and TextError if
         it was busy with a text for longer than the limit."""
         if "read" in message and tokenizer not in self._loaded:
@@ -170,20 +167,20 @@ def main() -> int:
     """Reads until stdin is closed."""
     signal.signal(signal.SIGVTALRM, _out_of_time)
     answers = reserve_stdout()
-    known: dict[TokenizerSpec, Tokenizer] = {}
+    tokenizers: dict[TokenizerSpec, Tokenizer] = {}
     for line in sys.stdin:
-        write_json_line(answers, _answer(json.loads(line), known))
+        write_json_line(answers, _answer(json.loads(line), tokenizers))
     return 0
 
 
-def _answer(message: Mapping[str, Any], known: dict[TokenizerSpec, Tokenizer]) -> dict[str, Any]:
+def _answer(message: JsonObject, tokenizers: dict[TokenizerSpec, Tokenizer]) -> JsonObject:
     try:
         if "load" in message:
-            wanted = _SPEC.validate_python(message["load"])
-            known[wanted] = wanted.open()
-            known[wanted].warm_up()
+            spec = _SPEC.validate_python(message["load"])
+            tokenizers[spec] = spec.open()
+            tokenizers[spec].warm_up()
             return {"loaded": True}
-        reader = known[_SPEC.validate_python(message["tokenizer"])]
+        reader = tokenizers[_SPEC.validate_python(message["tokenizer"])]
         signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS)
         try:
             pieces = reader.split(message["read"], message["language"], plain=message["plain"])

@@ -76,9 +76,9 @@ class TunedModel:
         if (weights := asked.weights) is not None:
             normalizer = run_folder.normalizer_of(run_folder.read_checkpoint(weights).provenance)
             config, folder = replace(config, normalizer=normalizer), weights.parent.parent
-        model, own = self.model, folder / NAME
-        if weights is not None or own.is_file():
-            tokenizer = Tokenizer(config, self.base, (own,) if own.is_file() else ())
+        model, pronunciations = self.model, folder / NAME
+        if weights is not None or pronunciations.is_file():
+            tokenizer = Tokenizer(config, self.base, (pronunciations,) if pronunciations.is_file() else ())
             model = replace(model, config=config, tokenizer=tokenizer)
         return model, voice.read_reference(config, asked.reference)
 
@@ -132,9 +132,9 @@ class TunedModel:
 
         if not name or not language:
             return None
-        wanted = (name, language)
-        if self._recogniser is None or self._recogniser[0] != wanted:
-            self._recogniser = (wanted, recogniser.opened(*wanted, torch.get_num_threads()))
+        key = (name, language)
+        if self._recogniser is None or self._recogniser[0] != key:
+            self._recogniser = (key, recogniser.opened(*key, torch.get_num_threads()))
         return self._recogniser[1]
 
     @cached_property
@@ -163,10 +163,10 @@ class TunedModel:
         have the same reference."""
         from xtts.inference import voice
 
-        known = None
+        embedding = None
         if self._heard is not None and self._heard[0].equal(reference):
-            known = self._heard[1]
-        whose = voice.voice_from_reference(self.model, reference, known)
+            embedding = self._heard[1]
+        whose = voice.voice_from_reference(self.model, reference, embedding)
         self._heard = (reference, whose.speaker)
         return whose
 

@@ -137,7 +137,7 @@ class Books(NamedFolders[UploadedBook]):
 
     def check_room(self) -> None:
         """Raises APIError (507). Makes the folder where it is missing. Blocks."""
-        with shared_folder.kept(self.folder):
+        with shared_folder.writing(self.folder):
             make_folder(self.folder)
         if (used := self.used_bytes()) > self.most_bytes:
             text = (

@@ -33,9 +33,9 @@ class Library:
     def _reader(self) -> Reader:
         """The served voice, or the one that is being opened."""
         engine = self._engine
-        voice = engine.standing.voice if engine.standing else engine.wanted
+        voice = engine.standing.voice if engine.standing else engine.target
         place = engine.place or Place("cpu", "")
-        return Reader(voice.wanted, engine.how.compute.at(place))
+        return Reader(voice.spec, engine.how.compute.at(place))
 
     def _somebody_speaks(self) -> bool:
         waiting = self._engine.requests

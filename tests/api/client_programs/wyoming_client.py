@@ -31,7 +31,7 @@ async def listed() -> list[str]:
         return [voice.name for voice in program.voices if voice.installed]
 
 
-async def kept(client: AsyncTcpClient, name: str, last: type) -> None:
+async def save(client: AsyncTcpClient, name: str, last: type) -> None:
     """Writes the sound up to the event `last` as a WAV."""
     with wave.open(str(Path(folder, f"{name}.wav")), "wb") as file:
         begun = False
@@ -56,14 +56,14 @@ async def main() -> None:
         voice = SynthesizeVoice(name=name)
         async with AsyncTcpClient("127.0.0.1", int(port)) as client:
             await client.write_event(Synthesize(text=text, voice=voice).event())
-            await kept(client, f"whole_{number}", AudioStop)
+            await save(client, f"whole_{number}", AudioStop)
         async with AsyncTcpClient("127.0.0.1", int(port)) as client:
             await client.write_event(SynthesizeStart(voice=voice).event())
             for at in range(0, len(text), 5):
                 await client.write_event(SynthesizeChunk(text=text[at : at + 5]).event())
             await client.write_event(Synthesize(text=text, voice=voice).event())
             await client.write_event(SynthesizeStop().event())
-            await kept(client, f"streamed_{number}", SynthesizeStopped)
+            await save(client, f"streamed_{number}", SynthesizeStopped)
 
 
 asyncio.run(main())

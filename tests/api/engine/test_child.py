@@ -21,7 +21,7 @@ def answers(data: bytes) -> list[tuple[dict[str, Any], bytes]]:
         stdout = asyncio.StreamReader()
         stdout.feed_data(data)
         stdout.feed_eof()
-        return [found async for found in answers_of(stdout)]
+        return [answer async for answer in answers_of(stdout)]
 
     return asyncio.run(read())
 
@@ -39,10 +39,10 @@ def test_an_answer_comes_out_as_it_went_in(header, sound):
 @given(st.binary(max_size=60))
 def test_what_is_no_answer_is_an_error_or_an_end(data):
     try:
-        found = answers(data)
+        read = answers(data)
     except (ValueError, TypeError, AttributeError):
         return
-    assert all(isinstance(header, dict) for header, _ in found)
+    assert all(isinstance(header, dict) for header, _ in read)
 
 
 @pytest.mark.parametrize("size", [-1, 1 << 40, "4", None, 1.5])

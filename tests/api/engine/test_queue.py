@@ -71,9 +71,9 @@ class Waiting(RequestQueue):
         self.turns.leave(name)
         return super().leave(name)
 
-    def said(self, name: str) -> SpeechStream | None:
+    def finish(self, name: str) -> SpeechStream | None:
         self.turns.leave(name, spoken=True)
-        return super().said(name)
+        return super().finish(name)
 
     def died(self) -> list[SpeechStream]:
         active = super().died()
@@ -91,8 +91,8 @@ def queue_of(*names: str, slots: int = 1, most: int = 5) -> Waiting:
 
 def begins(waiting: Waiting) -> str | None:
     """The name of the request whose turn it is."""
-    found = waiting.next()
-    return found and found.name
+    turn = waiting.next()
+    return turn and turn.name
 
 
 def code_of(waiting: RequestQueue, digest: str = "", caller: str = "") -> str:
@@ -104,7 +104,7 @@ def code_of(waiting: RequestQueue, digest: str = "", caller: str = "") -> str:
 def test_they_speak_in_the_order_in_which_they_came_and_no_more_than_slots():
     waiting = queue_of(*"abc", slots=2)
     assert [begins(waiting) for _ in range(3)] == ["a", "b", None]
-    assert waiting.said("a") and begins(waiting) == "c"
+    assert waiting.finish("a") and begins(waiting) == "c"
 
 
 def test_who_cannot_have_a_place_is_told_when_to_come_back():
@@ -122,7 +122,7 @@ def test_expired_jobs_are_dropped_before_they_begin():
     waiting = queue_of()
     waiting.enter(job("a", deadline=5.0))
     waiting.enter(job("b", deadline=9.0))
-    assert [one.name for one in waiting.expired(5.0)] == ["a"]
+    assert [late.name for late in waiting.expired(5.0)] == ["a"]
     assert begins(waiting) == "b"
 
 
@@ -135,9 +135,9 @@ def test_the_next_piece_waits_behind_those_who_came_meanwhile():
         if order[-1] == "long":
             waiting.pause("long")
         else:
-            waiting.said(str(order[-1]))
+            waiting.finish(str(order[-1]))
     assert order == ["long", "short", "other", "long", "long"]
-    assert waiting.expired(31.0) == [] and [one.name for one in waiting.queue] == ["long"]
+    assert waiting.expired(31.0) == [] and [left.name for left in waiting.queue] == ["long"]
 
 
 def test_the_long_texts_of_one_caller_take_turns_piece_by_piece():
@@ -159,9 +159,9 @@ def test_who_was_between_two_pieces_is_out_and_no_suspect_when_the_child_dies():
     waiting.next()
     waiting.pause("long")
     waiting.next()
-    assert [one.name for one in waiting.died()] == ["killer", "long"]
+    assert [left.name for left in waiting.died()] == ["killer", "long"]
     assert waiting.deaths == {"killer": 1}
-    assert [one.name for one in waiting.queue] == ["fresh"]
+    assert [left.name for left in waiting.queue] == ["fresh"]
 
 
 def test_two_deaths_are_refused_and_one_is_forgiven_by_speaking():
@@ -178,7 +178,7 @@ def test_two_deaths_are_refused_and_one_is_forgiven_by_speaking():
     assert code_of(waiting, "innocent") == ""
     waiting.enter(job("again", digest="innocent"))
     waiting.next()
-    waiting.said("again")
+    waiting.finish("again")
     assert waiting.deaths == {"killer": 2}
 
 
@@ -191,15 +191,15 @@ def test_a_suspect_speaks_alone_so_that_the_next_death_names_one():
         waiting.enter(job(name, digest=name[0]))
     for name in ("a2", "x", "b2"):  # each waits until it can speak alone
         assert [begins(waiting), begins(waiting)] == [name, None]
-        waiting.said(name)
+        waiting.finish(name)
 
 
 def test_the_services_own_word_comes_first_and_counts_for_nothing():
     waiting = queue_of("a")
-    own = SpeechStream(MICRO, name="own", micro=True)
-    waiting.enter(own)
+    stream = SpeechStream(MICRO, name="own", micro=True)
+    waiting.enter(stream)
     assert begins(waiting) == "own"
-    waiting.said("own")
+    waiting.finish("own")
     waiting.enter(SpeechStream(MICRO, name="own", micro=True))
     waiting.leave("a")
     waiting.next()
@@ -241,7 +241,7 @@ def test_a_request_whose_caller_does_not_read_gets_no_turn_and_keeps_nobody_wait
     waiting.pause("stalled", held=True)
     assert waiting.next() is None
     waiting.enter(job("other", caller="b"))
-    assert begins(waiting) == "other" and waiting.said("other")
+    assert begins(waiting) == "other" and waiting.finish("other")
     waiting.turns.resume("stalled")
     assert waiting.next() is stalled
 
@@ -262,15 +262,15 @@ def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(slots, most, s
             if draw.random() < 0.8:
                 waiting.pause(name, held=draw.random() < 0.2)
             else:
-                waiting.said(name)
+                waiting.finish(name)
     harmonic = sum(1 / n for n in range(1, callers + 1))
     assert len(waiting.queue) + len(waiting.speaking) <= (slots + most) * harmonic + callers
     assert code_of(waiting, caller="newcomer") == ""
     waiting.enter(job("new", at=now, caller="newcomer"))
-    while len(waiting.speaking) < slots and not any(one == "new" for one in waiting.speaking):
+    while len(waiting.speaking) < slots and not any(name_of == "new" for name_of in waiting.speaking):
         assert waiting.next()
     if "new" not in waiting.speaking:
-        waiting.said(next(iter(waiting.speaking)))
+        waiting.finish(next(iter(waiting.speaking)))
         assert begins(waiting) == "new"
 
 
@@ -294,15 +294,15 @@ def test_nobody_is_lost_whatever_happens(slots, most, seed):
             name = draw.choice(sorted(inside))
             if kind == "said" and name not in waiting.speaking:
                 continue
-            gone = waiting.said(name) if kind == "said" else waiting.leave(name)
+            gone = waiting.finish(name) if kind == "said" else waiting.leave(name)
             assert gone and gone.name == name
             inside.remove(name)
         elif kind == "expire":
-            inside -= {one.name for one in waiting.expired(now)}
+            inside -= {left.name for left in waiting.expired(now)}
         elif kind == "die":
-            inside -= {one.name for one in waiting.died()}
+            inside -= {left.name for left in waiting.died()}
         assert len(waiting.speaking) <= slots and len(waiting.queue) <= most + slots
-        assert inside == {one.name for one in waiting.queue} | set(waiting.speaking)
+        assert inside == {left.name for left in waiting.queue} | set(waiting.speaking)
 
 
 @pytest.mark.parametrize(("slots", "others"), [(1, 2), (4, 5), (4, 9)])
@@ -315,21 +315,21 @@ def test_a_long_text_goes_on_beside_callers_who_come_and_go(slots, others):
     for _ in range(400):
         while waiting.next() is not None:
             pass
-        for one in list(waiting.speaking.values()):
-            if one.name == "long":
+        for active in list(waiting.speaking.values()):
+            if active.name == "long":
                 turns += 1
                 waiting.pause("long")
             else:
-                waiting.said(one.name)
-                waiting.enter(job(one.name, caller=one.caller))
+                waiting.finish(active.name)
+                waiting.enter(job(active.name, caller=active.caller))
     assert turns >= 0.9 * 400 * min(1, slots / (others + 1))
 
 
 def test_of_callers_and_inputs_that_are_too_many_the_one_set_longest_ago_is_forgotten():
-    known = Recent[str, int](3)
+    recent = Recent[str, int](3)
     for name in "abcad":
-        known[name] = 1
-    assert list(known) == ["c", "a", "d"]
+        recent[name] = 1
+    assert list(recent) == ["c", "a", "d"]
 
 
 def test_an_input_that_kills_is_one_text_with_one_voice_recording_and_cast():

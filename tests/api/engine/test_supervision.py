@@ -19,14 +19,14 @@ FRESH = RestartHistory()
 
 
 def condition(
-    found: Place, asked: ComputeConfig = AUTO, placed: Any = None, problem: str = "", once: bool = True
+    actual: Place, asked: ComputeConfig = AUTO, placed: Any = None, problem: str = "", once: bool = True
 ) -> EngineCondition:
     """An engine condition.
 
     placed: ONNX Runtime's report of its device, {} for a voice in torch. problem: used as its code
     too.
     """
-    return EngineCondition(asked, found, placed, once, problem, problem, FRESH)
+    return EngineCondition(asked, actual, placed, once, problem, problem, FRESH)
 
 
 def with_gpu(operation: str = "", outcome: Outcome = Outcome.OK) -> Environment:
@@ -90,10 +90,10 @@ def test_the_next_child_computes_on_a_good_gpu_and_elsewhere_with_the_reason(
     machine, wish, happened, now, device, code, told
 ):
     asked = ComputeConfig(wish)
-    found = place(machine, wish, happened, now)
-    assert (found.value, found.code) == (device, code)
-    assert found.mel_device == ("cpu" if machine == with_gpu("fft", Outcome.DEGRADED) else device)
-    speaks = condition(found, asked, {})
+    chosen = place(machine, wish, happened, now)
+    assert (chosen.value, chosen.code) == (device, code)
+    assert chosen.mel_device == ("cpu" if machine == with_gpu("fft", Outcome.DEGRADED) else device)
+    speaks = condition(chosen, asked, {})
     assert speaks.message and told in speaks.message
     assert speaks.placement == {
         "device": device,
@@ -110,9 +110,9 @@ def test_what_children_died_of_is_left_out_on_the_gpu():
         ((FFT, CUDNN), "cpu", False),
         ((FFT, FFT), "cpu", True),
     ):
-        found = place(with_gpu(), "auto", dead(0, "cuda:0", *faults), 200.0)
-        assert (found.value, found.mel_device, found.cudnn) == ("cuda:0", mel_device, cudnn)
-        assert "It broke" in condition(found, AUTO, {}).message and found.code == ""
+        chosen = place(with_gpu(), "auto", dead(0, "cuda:0", *faults), 200.0)
+        assert (chosen.value, chosen.mel_device, chosen.cudnn) == ("cuda:0", mel_device, cudnn)
+        assert "It broke" in condition(chosen, AUTO, {}).message and chosen.code == ""
 
 
 def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that():
@@ -138,18 +138,18 @@ def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that():
 def test_of_several_reasons_the_code_is_that_of_the_voice_then_of_the_library_then_of_the_gpu(
     placed, once, problem, of_place, state, code
 ):
-    found = Place("cpu", "", code=of_place)
-    told = condition(found, placed=placed, problem=problem, once=once)
+    place = Place("cpu", "", code=of_place)
+    told = condition(place, placed=placed, problem=problem, once=once)
     assert (told.state, told.reason_code) == (state, code)
 
 
 def test_where_onnx_runtime_computes_is_told_with_its_reason_or_that_of_the_gpu():
-    found = place(CPU, "cuda", FRESH, 0.0)
+    chosen = place(CPU, "cuda", FRESH, 0.0)
     missing = {"device": "cpu", "message": "The CUDA provider misses libcublasLt.so.13."}
-    told = condition(found, placed=missing).message
+    told = condition(chosen, placed=missing).message
     assert "ONNX Runtime computes on cpu" in told and "libcublasLt.so.13" in told
-    told = condition(found, placed={"device": "cpu", "message": ""}).message
-    assert found.reason.rstrip(".") in told
+    told = condition(chosen, placed={"device": "cpu", "message": ""}).message
+    assert chosen.reason.rstrip(".") in told
     asked = ComputeConfig("auto", backend="onnx")
     assert condition(place(CPU, "auto", FRESH, 0.0), asked).placement["requested_provider"] == ("onnx:cpu")
 

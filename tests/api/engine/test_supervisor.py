@@ -166,10 +166,10 @@ def test_an_input_that_killed_twice_is_refused_and_others_are_not(service):
 
 def test_a_bystander_is_told_too_and_is_no_suspect_for_ever(service):
     with ThreadPoolExecutor(1) as pool:
-        beside = pool.submit(service.say, "x" * 400)
+        bystander = pool.submit(service.say, "x" * 400)
         service.wait_until(lambda: bool(service.state.engine.requests.speaking))
         assert service.say("!cufft").status_code == 503
-        assert refused(beside.result()) == (503, "gpu_fault")
+        assert refused(bystander.result()) == (503, "gpu_fault")
     service.wait_ready()
     assert service.say("x" * 400).status_code == 200
     assert len(service.state.engine.requests.deaths) == 1
@@ -177,7 +177,7 @@ def test_a_bystander_is_told_too_and_is_no_suspect_for_ever(service):
 
 def test_who_waits_goes_on_waiting_while_the_child_is_replaced(service):
     with ThreadPoolExecutor(7) as pool:
-        answers = [one.status_code for one in pool.map(service.say, ["!cufft", *["y" * 30] * 6])]
+        answers = [answer.status_code for answer in pool.map(service.say, ["!cufft", *["y" * 30] * 6])]
     # At most four were speaking when it died; the next child spoke the others.
     assert set(answers) <= {200, 503} and answers.count(503) <= 4
 
@@ -185,8 +185,8 @@ def test_who_waits_goes_on_waiting_while_the_child_is_replaced(service):
 @pytest.fixture
 def on_gpu(tmp_path: Path) -> Iterator[Running]:
     how = ChildOptions(module=FAKE, look=lambda: GPU)
-    with running(settings_in(tmp_path), how) as found:
-        yield found
+    with running(settings_in(tmp_path), how) as service:
+        yield service
 
 
 @pytest.mark.slow

@@ -27,8 +27,8 @@ HALF = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 
 @pytest.fixture
 def strict(tmp_path: Path) -> Iterator[Running]:
-    with running(settings_in(tmp_path), connections=FEW) as found:
-        yield found
+    with running(settings_in(tmp_path), connections=FEW) as service:
+        yield service
 
 
 def closed_by_it(service: Running, reason: str) -> float:
@@ -44,10 +44,10 @@ def alive_seconds(port: int) -> float:
     return time.monotonic() - started
 
 
-def closed_within(one: socket.socket, seconds: float) -> bool:
-    one.settimeout(seconds)
+def closed_within(connection: socket.socket, seconds: float) -> bool:
+    connection.settimeout(seconds)
     try:
-        return one.recv(1) == b""
+        return connection.recv(1) == b""
     except ConnectionResetError:
         return True
     except TimeoutError:
@@ -78,20 +78,20 @@ def test_a_head_in_pieces_is_answered_with_what_came_behind_it(strict):
     """The body in the same packet, and the next request."""
     asked = request("POST /v1/audio/speech", {"input": "hello", "response_format": "wav"})
     end = asked.index(b"\r\n\r\n") + 3
-    with connected(strict.port) as one:
+    with connected(strict.port) as connection:
         for start in range(0, end, 40):
-            one.sendall(asked[start : min(start + 40, end)])
+            connection.sendall(asked[start : min(start + 40, end)])
             time.sleep(0.01)
-        one.sendall(asked[end:] + LAST)
-        assert everything(one).count(b"HTTP/1.1 200") == 2
+        connection.sendall(asked[end:] + LAST)
+        assert everything(connection).count(b"HTTP/1.1 200") == 2
 
 
 @pytest.mark.parametrize("sent", [HALF + b"a" * (20 << 10), b"\x16\x03\x01 is no HTTP"])
 def test_what_is_no_head_of_ours_is_refused_at_once(tmp_path, sent):
     patient = replace(FEW, head_seconds=60.0)
     with running(settings_in(tmp_path), connections=patient) as service:
-        with connected(service.port, sent) as one:
-            assert everything(one).startswith(b"HTTP/1.1 400")
+        with connected(service.port, sent) as connection:
+            assert everything(connection).startswith(b"HTTP/1.1 400")
         assert closed_by_it(service, "not_http") == 1
 
 
@@ -107,8 +107,8 @@ def test_beyond_the_cap_requests_are_refused_and_probes_are_not(strict):
     """Requests up to the cap are answered: pages that listen to /events."""
     with contextlib.ExitStack() as held:
         for _ in range(20):
-            one = held.enter_context(connected(strict.port, request("GET /events")))
-            assert one.recv(4096).startswith(b"HTTP/1.1 200")
+            connection = held.enter_context(connected(strict.port, request("GET /events")))
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
         for path in ("/livez", "/readyz", "/metrics"):
             assert strict.client.get(path).status_code == 200, path
         answer = strict.client.get("/status")
@@ -139,8 +139,8 @@ HELD = {
 def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     limits = replace(FEW, head_seconds=60.0, stall_seconds=60.0)
     settings = settings_in(tmp_path_factory.mktemp("keyed"), api_key=SecretStr(KEY))
-    with running(settings, limits=PATIENT, connections=limits) as found:
-        yield found
+    with running(settings, limits=PATIENT, connections=limits) as service:
+        yield service
 
 
 @pytest.mark.parametrize("kind", HELD)
@@ -148,16 +148,16 @@ def test_held_back_requests_lock_out_nobody_with_the_key(keyed, kind):
     """They come from the caller's own address, and outnumber the places of all addresses."""
     with contextlib.ExitStack() as held:
         for _ in range(60):
-            one = held.enter_context(connected(keyed.port))
-            one.settimeout(0.1)
+            connection = held.enter_context(connected(keyed.port))
+            connection.settimeout(0.1)
             with contextlib.suppress(OSError):
-                one.sendall(HELD[kind])
+                connection.sendall(HELD[kind])
         time.sleep(0.3)
         started = time.monotonic()
         # On a new connection: those that rest give way, too.
         asked = request("GET /v1/voices", authorization=f"Bearer {KEY}", connection="close")
-        with connected(keyed.port, asked) as one:
-            assert everything(one).startswith(b"HTTP/1.1 200")
+        with connected(keyed.port, asked) as connection:
+            assert everything(connection).startswith(b"HTTP/1.1 200")
         assert time.monotonic() - started < 2
 
 
@@ -168,10 +168,10 @@ def test_the_rest_of_a_body_has_as_long_as_a_head(strict):
             assert everything(slow).startswith(b"HTTP/1.1 404")
         assert time.monotonic() - started < 20
     assert closed_by_it(strict, "slow_body") == 1
-    with connected(strict.port, request("POST /nowhere", b"{", content_length=2)) as one:
-        assert one.recv(4096).startswith(b"HTTP/1.1 404")
-        one.sendall(b"}" + LAST)
-        assert b"HTTP/1.1 200" in everything(one)
+    with connected(strict.port, request("POST /nowhere", b"{", content_length=2)) as connection:
+        assert connection.recv(4096).startswith(b"HTTP/1.1 404")
+        connection.sendall(b"}" + LAST)
+        assert b"HTTP/1.1 200" in everything(connection)
     assert closed_by_it(strict, "slow_body") == 1
 
 
@@ -186,8 +186,8 @@ def test_a_stream_ends_with_the_figures_that_a_whole_answer_begins_with(strict):
     def spoken(form: str, version: bytes = b"1.1") -> bytes:
         body = {"input": "hello", "response_format": form}
         asked = request("POST /v1/audio/speech", body, connection="close")
-        with connected(strict.port, asked.replace(b"HTTP/1.1", b"HTTP/" + version, 1)) as one:
-            return everything(one)
+        with connected(strict.port, asked.replace(b"HTTP/1.1", b"HTTP/" + version, 1)) as connection:
+            return everything(connection)
 
     head, _, streamed = spoken("pcm").partition(b"\r\n\r\n")
     assert b"\r\ntrailer: x-cut-pieces, x-faulty-pieces, x-respoken-pieces" in head
@@ -258,7 +258,7 @@ def test_two_thousand_held_connections_stop_nobody(tmp_path, sent):
         finally:
             stop.set()
             holding.join()
-            for one in held:
-                one.close()
+            for connection in held:
+                connection.close()
     print(f"{len(seconds)} times asked, the slowest {1000 * max(seconds):.0f} ms")
     assert max(seconds) < 1.0

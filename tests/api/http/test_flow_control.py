@@ -42,8 +42,8 @@ async def asked(answer: Answer, limits: ConnectionLimits) -> Any:
     config = uvicorn.Config(answer, http="h11", ws="none", log_config=None)
     config.load()
     ours, client = socket.socketpair()
-    for one in (ours, client):
-        one.setblocking(False)
+    for end in (ours, client):
+        end.setblocking(False)
     made = lambda: kind(config, ServerState(), {})  # noqa: E731
     transport, protocol = await loop.connect_accepted_socket(made, ours)
     try:
@@ -82,7 +82,7 @@ def test_an_answer_waits_for_a_client_that_reads_nothing_and_goes_to_its_end():
             while protocol.transport.get_write_buffer_size():
                 await loop.sock_recv(client, len(CHUNK))
             # A client that reads again is not closed for the earlier pause.
-            assert all(one.cancelled() for one in (timer, protocol._stall_timer))
+            assert all(handle.cancelled() for handle in (timer, protocol._stall_timer))
             assert not protocol.transport.is_closing()
 
     asyncio.run(asyncio.wait_for(slow(), 60))

@@ -19,10 +19,10 @@ from tests.ports import free_port
     ("host", "addresses"), [("127.0.0.1", {"127.0.0.1"}), ("localhost", {"127.0.0.1", "::1"})]
 )
 def test_each_address_of_a_host_is_bound_without_nagles_delay(host, addresses):
-    found = listening(host, 0)
-    assert {"127.0.0.1"} <= {one.getsockname()[0] for one in found} <= addresses
-    for one in found:
-        with one, socket.create_connection(one.getsockname()[:2]), one.accept()[0] as accepted:
+    sockets = listening(host, 0)
+    assert {"127.0.0.1"} <= {bound.getsockname()[0] for bound in sockets} <= addresses
+    for bound in sockets:
+        with bound, socket.create_connection(bound.getsockname()[:2]), bound.accept()[0] as accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
@@ -53,8 +53,8 @@ def program(port: int, folder: Path) -> "subprocess.Popen[str]":
 
 
 def test_a_port_that_is_taken_is_named_by_its_setting():
-    with socket.create_server(("127.0.0.1", 0)) as one, pytest.raises(SotaqueError) as told:
-        listening("127.0.0.1", one.getsockname()[1], "WYOMING_PORT")
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SotaqueError) as told:
+        listening("127.0.0.1", taken.getsockname()[1], "WYOMING_PORT")
     assert str(told.value).startswith("WYOMING_PORT=") and "API_PORT" not in str(told.value)
 
 
@@ -62,11 +62,11 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_started(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         process = program(port, tmp_path)
-        said, complaint = process.communicate(timeout=60)
+        output, complaint = process.communicate(timeout=60)
     assert process.returncode == 2
     expected = f"API_PORT={port} on 127.0.0.1 is in use by another program."
     assert complaint.startswith(expected) and complaint.count("\n") == 1
-    assert "Listens" not in said and "Starts" not in said
+    assert "Listens" not in output and "Starts" not in output
 
 
 def test_ctrl_c_ends_it_without_a_traceback(tmp_path):

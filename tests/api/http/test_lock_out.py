@@ -47,15 +47,15 @@ def attacked(port: int, addresses: tuple[str, ...]) -> Iterator[list[int]]:
                 held.popleft().close()
             source = (addresses[made[0] % len(addresses)], 0)
             with contextlib.suppress(OSError):
-                one = socket.create_connection(("127.0.0.1", port), 5, source_address=source)
-                held.append(one)
-                one.setblocking(False)
-                one.send(HELD[made[0] // len(addresses) % len(HELD)])
+                connection = socket.create_connection(("127.0.0.1", port), 5, source_address=source)
+                held.append(connection)
+                connection.setblocking(False)
+                connection.send(HELD[made[0] // len(addresses) % len(HELD)])
             made[0] += 1
             # It takes places, not all of the processor: no limit of connections helps against that.
             time.sleep(0.005)
-        for one in held:
-            one.close()
+        for connection in held:
+            connection.close()
 
     attacking = threading.Thread(target=attack)
     attacking.start()
@@ -78,11 +78,11 @@ def test_a_caller_with_the_key_is_answered_within_two_seconds(tmp_path: Path, ad
         started = time.monotonic()
         body = {"input": "hello", "response_format": "wav"}
         try:
-            found = client.post("/v1/audio/speech", json=body)
+            answer = client.post("/v1/audio/speech", json=body)
         except httpx.HTTPError as error:
             refused.append(repr(error))
         else:
-            refused.extend([] if found.status_code == 200 else [found.text])
+            refused.extend([] if answer.status_code == 200 else [answer.text])
         return time.monotonic() - started
 
     # Each call on a new connection.

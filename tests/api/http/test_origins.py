@@ -91,8 +91,8 @@ def test_no_foreign_page_makes_it_speak_by_a_get(sent, has_key, method):
 
 def test_programs_people_its_own_and_a_named_page_speak_by_a_get():
     assert [code(OPEN, "GET", **sent) for sent in OWN] == [None] * len(OWN)
-    found = [code(LISTED, "GET", user_agent=BROWSER, **sent) for sent in NAMED]
-    assert found == [None] * len(NAMED)
+    codes = [code(LISTED, "GET", user_agent=BROWSER, **sent) for sent in NAMED]
+    assert codes == [None] * len(NAMED)
 
 
 def test_a_browser_that_says_nothing_of_its_page_does_not_speak_without_a_key():

@@ -38,7 +38,9 @@ def open_page(chromium: Any) -> Iterator[Open]:
 
     yield opened
     for context, page, host in contexts:
-        told = [one for one in page.complaints if not any(word in one for word in page.provoked)]
+        told = [
+            complaint for complaint in page.complaints if not any(word in complaint for word in page.provoked)
+        ]
         hosts = page.hosts - {""}
         context.close()
         assert told == []

@@ -99,18 +99,18 @@ def faults(page: Any, width: int, least_texts: int) -> list[str]:
 
     The check must have looked at more than `least_texts` texts.
     """
-    found = page.evaluate(CHECKS)
-    assert found["texts"] > least_texts
-    return found["faults"] + outside(page, width, "button, input, select, td, dd")
+    findings = page.evaluate(CHECKS)
+    assert findings["texts"] > least_texts
+    return findings["faults"] + outside(page, width, "button, input, select, td, dd")
 
 
 def outside(page: Any, width: int, chosen: str) -> list[str]:
     """Those elements that overflow a page of this width, and whether it scrolls sideways."""
-    found = page.evaluate(f"""[...document.querySelectorAll("{chosen}")]
+    names = page.evaluate(f"""[...document.querySelectorAll("{chosen}")]
       .filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > {width})
       .map((one) => one.id || one.textContent)""")
     scrolls = page.evaluate("document.documentElement.scrollWidth") > width
-    return [*found, *(["the page scrolls sideways"] if scrolls else [])]
+    return [*names, *(["the page scrolls sideways"] if scrolls else [])]
 
 
 def too_small(page: Any, chosen: str) -> list[str]:

@@ -66,12 +66,12 @@ class Answers(BaseHTTPRequestHandler):
         return self.problem(404, f"There is no {path}.")
 
     def sound(self, path: str) -> None:
-        if found := re.fullmatch(r"/v1/runs/current/candidates/(\w+[\d.]*)/sentences/(\d+)\.wav", path):
-            return self.body(wav(speech(*sentence_of(found[1], int(found[2])))), "audio/wav")
+        if match := re.fullmatch(r"/v1/runs/current/candidates/(\w+[\d.]*)/sentences/(\d+)\.wav", path):
+            return self.body(wav(speech(*sentence_of(match[1], int(match[2])))), "audio/wav")
         if re.fullmatch(r"/v1/voices/[\w%]+/preview\.wav", path):
             return self.body(wav(speech(3.0, 205)), "audio/wav")
-        if found := re.fullmatch(r"/v1/runs/current/epochs/(\d+)/(output|reference)\.wav", path):
-            number, which = int(found[1]), found[2]
+        if match := re.fullmatch(r"/v1/runs/current/epochs/(\d+)/(output|reference)\.wav", path):
+            number, which = int(match[1]), match[2]
             of = speech(3.0, 120 + 10 * number) if which == "output" else speech(3.6, 205, 0.6)
             return self.body(wav(of), "audio/wav")
         return self.problem(404, f"There is no {path}.")
@@ -81,8 +81,8 @@ class Answers(BaseHTTPRequestHandler):
         if self.refused():
             return None
         promoting = r"/v1/runs/current/(?:epochs/|candidates/epoch_)(\d+)[\w.]*/promote"
-        if found := re.fullmatch(promoting, self.path):
-            self.world.promoted = int(found[1])
+        if match := re.fullmatch(promoting, self.path):
+            self.world.promoted = int(match[1])
             return self.json({"served": self.world.served})
         if self.path == "/v1/voices":
             self.world.uploads.append(body)
@@ -105,7 +105,7 @@ class Answers(BaseHTTPRequestHandler):
         if self.refused():
             return None
         identity = self.path.rpartition("/")[2]
-        voice = next(one for one in self.world.voices if one["id"] == identity)
+        voice = next(voice for voice in self.world.voices if voice["id"] == identity)
         voice["name"] = body["name"]
         return self.json(voice)
 
@@ -116,24 +116,24 @@ class Answers(BaseHTTPRequestHandler):
             self.world.promoted = None
         else:
             gone = self.path.rpartition("/")[2]
-            self.world.voices = [one for one in self.world.voices if one["id"] != gone]
+            self.world.voices = [voice for voice in self.world.voices if voice["id"] != gone]
         return self.body(b"", "application/json", status=204)
 
-    def speak(self, wanted: dict[str, Any]) -> None:
-        self.world.said.append(wanted)
+    def speak(self, body: dict[str, Any]) -> None:
+        self.world.bodies.append(body)
         self.world.spoken_with.append(self.path)
-        if wanted["response_format"] not in self.world.formats:
-            return self.problem(400, f"response_format {wanted['response_format']!r} is not made.")
+        if body["response_format"] not in self.world.formats:
+            return self.problem(400, f"response_format {body['response_format']!r} is not made.")
         samples = speech(2.4, 150)
-        if wanted.get("stream_format") == "sse":
-            return self.speak_events(wanted, samples)
+        if body.get("stream_format") == "sse":
+            return self.speak_events(body, samples)
         pcm = (samples * 32767).astype("<i2").tobytes()
-        form = wanted["response_format"]
+        form = body["response_format"]
         return self.body(encoding.whole(form, pcm), encoding.MEDIA_TYPES[form])
 
-    def speak_events(self, wanted: dict[str, Any], samples: np.ndarray) -> None:
+    def speak_events(self, body: dict[str, Any], samples: np.ndarray) -> None:
         """OpenAI's events and our word times, which come after half of the sound."""
-        made = wav(samples) if wanted["response_format"] == "wav" else None
+        made = wav(samples) if body["response_format"] == "wav" else None
         pcm = made or (samples * 32767).astype("<i2").tobytes()
         self.start(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
         # Odd chunk sizes split a sample at nearly every boundary.
@@ -143,7 +143,7 @@ class Answers(BaseHTTPRequestHandler):
                 time.sleep(0.5)
                 self.close_connection = True
                 return None
-            if at == 9_601 * 4 and (words := words_of(wanted["input"])):
+            if at == 9_601 * 4 and (words := words_of(body["input"])):
                 self.tell({"type": "speech.audio.words", "words": words})
             sound = base64.b64encode(pcm[at : at + 9_601]).decode()
             self.tell({"type": "speech.audio.delta", "audio": sound})
@@ -190,8 +190,8 @@ class Answers(BaseHTTPRequestHandler):
         told = {"type": "about:blank", "title": "refused", "status": status, "detail": detail}
         self.body(json.dumps(told).encode(), "application/problem+json", status=status)
 
-    def json(self, found: Any) -> None:
-        self.body(json.dumps(found).encode(), "application/json")
+    def json(self, content: Any) -> None:
+        self.body(json.dumps(content).encode(), "application/json")
 
     def body(self, content: bytes, kind: str, *, status: int = 200) -> None:
         self.start(status, {"Content-Type": kind, "Content-Length": str(len(content))})

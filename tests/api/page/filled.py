@@ -16,8 +16,8 @@ def filled(world: World, word: str = LONG) -> World:
     world.evaluation = evaluation()
     errors = {**world.evaluation["judges"]["word_errors"], "absent": None}
     world.evaluation["judges"] = {**world.evaluation["judges"], "word_errors": errors}
-    for one in world.evaluation["candidates"]:
-        one["judges"]["word_errors"] = judged(1)["judges"]["words"]
+    for candidate in world.evaluation["candidates"]:
+        candidate["judges"]["word_errors"] = judged(1)["judges"]["words"]
     world.evaluation["verdict"]["reason"] = f"Epoch 2 is the best: it says {word}."
     world.voices += [
         {
@@ -180,14 +180,14 @@ def _trainings(word: str) -> dict[str, Any]:
             "message": f"The dataset names {word}.",
         },
     ]
-    found = {
+    trainings = {
         "trainings": rows,
         "allowed": True,
         "trainer": False,
         "command": "train queue",
         "message": "No trainer works on the queue. Start it with `train queue`.",
     }
-    return {"/v1/trainings": found}
+    return {"/v1/trainings": trainings}
 
 
 def _books(word: str) -> dict[str, Any]:

@@ -31,14 +31,14 @@ def picture(page: Any, folder: Path, name: str, last: str, first: str = "") -> N
     assert path.stat().st_size < _MOST_BYTES
 
 
-def _few_colours(found: Image.Image) -> Image.Image:
+def _few_colours(picture: Image.Image) -> Image.Image:
     """Reduces a picture to 256 colours, a third of the size.
 
     All colours of the page stay, however few pixels have them.
     """
     style = _COLOURS.read_text(encoding="utf-8")
-    own = [byte for one in re.findall("#([0-9a-f]{6})", style) for byte in bytes.fromhex(one)]
-    others = found.quantize(256 - len(own) // 3).getpalette() or []
+    channels = [byte for colour in re.findall("#([0-9a-f]{6})", style) for byte in bytes.fromhex(colour)]
+    others = picture.quantize(256 - len(channels) // 3).getpalette() or []
     palette = Image.new("P", (1, 1))
-    palette.putpalette((own + others)[:768])
-    return found.quantize(palette=palette, dither=Image.Dither.NONE)
+    palette.putpalette((channels + others)[:768])
+    return picture.quantize(palette=palette, dither=Image.Dither.NONE)

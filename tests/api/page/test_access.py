@@ -48,9 +48,9 @@ def test_names_headings_and_contrast(world, opened, scheme):
     world.fault = {"status": 503, "detail": "Busy."}
     page.click("#follow")
     page.wait_for_selector("#epochs-fault:not([hidden])")
-    found = page.evaluate(desk.CHECKS)
-    assert found["faults"] == []
-    assert found["texts"] > 60  # It did look at the texts.
+    findings = page.evaluate(desk.CHECKS)
+    assert findings["faults"] == []
+    assert findings["texts"] > 60  # It did look at the texts.
     page.provoked.append("503")
 
 
@@ -108,8 +108,8 @@ def test_a_phone_has_targets_for_fingers_and_nothing_over_them(world, opened):
         assert seen
         for name, left, top, right, bottom in seen:
             for other, x0, y0, x1, y1 in rectangles(page, f"#desk :is({under})"):
-                beside = right <= x0 + 0.5 or left >= x1 - 0.5
-                assert beside or bottom <= y0 + 0.5 or top >= y1 - 0.5, f"{name} is over {other}"
+                is_apart = right <= x0 + 0.5 or left >= x1 - 0.5
+                assert is_apart or bottom <= y0 + 0.5 or top >= y1 - 0.5, f"{name} is over {other}"
 
 
 def test_all_of_it_by_keyboard(page, world):
@@ -173,7 +173,7 @@ def test_a_person_without_a_mouse_listens_serves_and_speaks(page, world):
     page.keyboard.type(text)
     page.keyboard.press("Control+Enter")
     until(page, desk.DONE)
-    assert world.said[0]["input"] == text
+    assert world.bodies[0]["input"] == text
 
 
 def test_a_letter_outside_the_desk_does_nothing_and_nothing_moves_where_that_is_wished(opened):
@@ -187,9 +187,9 @@ def test_a_letter_outside_the_desk_does_nothing_and_nothing_moves_where_that_is_
 
 def test_words_are_only_words(world, opened):
     """Markup in a server text stays text. The content policy would stop any that did not."""
-    one = epoch(1)
-    one["sample"] |= {"text": desk.EVIL, "reason": desk.EVIL, "device": desk.EVIL}
-    world.epochs, world.message, world.state = [one], desk.EVIL, "degraded"
+    row = epoch(1)
+    row["sample"] |= {"text": desk.EVIL, "reason": desk.EVIL, "device": desk.EVIL}
+    world.epochs, world.message, world.state = [row], desk.EVIL, "degraded"
     world.voices = [
         {
             "id": desk.EVIL,

@@ -81,7 +81,7 @@ def test_the_request_runs_as_curl_and_as_python(page, world, tmp_path):
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
         assert (tmp_path / "said.wav").read_bytes() == wav(speech(2.4, 150)), kind
         (tmp_path / "said.wav").unlink()
-        assert world.said[-1]["input"] == text and world.said[-1]["response_format"] == "wav"
+        assert world.bodies[-1]["input"] == text and world.bodies[-1]["response_format"] == "wav"
 
 
 def test_a_voice_is_heard_renamed_and_its_quality_is_told(page, world, tmp_path):
@@ -104,13 +104,13 @@ def test_a_voice_is_heard_renamed_and_its_quality_is_told(page, world, tmp_path)
 
 
 def test_the_characters_are_counted_and_a_text_that_is_too_long_is_not_sent(page, world):
-    said = "word " * 819 + "."
-    page.fill("#text", said)
+    text = "word " * 819 + "."
+    page.fill("#text", text)
     says(page, "text-count", "4,096 of 4,096 characters")
-    page.fill("#text", f"{said}!")
+    page.fill("#text", f"{text}!")
     says(page, "text-count", "4,097 of 4,096 characters: 1 too many")
     page.click("#say")
-    assert page.evaluate("document.activeElement.id") == "text" and world.said == []
+    assert page.evaluate("document.activeElement.id") == "text" and world.bodies == []
     message = page.evaluate("document.getElementById('text').validationMessage")
     assert message.startswith("The text has 4,097 of 4,096 characters: 1 too many.")
     page.fill("#text", "Good morning.")

@@ -32,9 +32,9 @@ def world() -> World:
 @pytest.fixture
 def page(opened: Open) -> Any:
     """The page with the best epoch and the base on its desk."""
-    found = opened(ready=READY)
-    until(found, desk.WORKS)
-    return found
+    opened_page = opened(ready=READY)
+    until(opened_page, desk.WORKS)
+    return opened_page
 
 
 def rows(page: Any) -> list[str]:
@@ -65,7 +65,7 @@ def test_the_base_is_first_and_the_best_says_why(page):
     assert cells[2] == "▲better than the base: 0.65±0.06"
     facts = page.locator("#candidate-facts li").all_text_contents()
     assert "Every sentence finished." in facts
-    assert any(one.startswith("Voice 0.50 (0.44 to 0.56). Against the base") for one in facts)
+    assert any(fact.startswith("Voice 0.50 (0.44 to 0.56). Against the base") for fact in facts)
     page.click("tr[data-candidate='epoch_3'] .epoch")
     facts = page.locator("#candidate-facts li").all_text_contents()
     assert facts[:2] == [
@@ -77,16 +77,16 @@ def test_the_base_is_first_and_the_best_says_why(page):
 def test_a_pitch_further_from_the_persons_is_worse_in_words_and_by_its_sign(world, opened):
     """What is better, worse or different is decided in scripts.test.js."""
     world.evaluation = evaluation()
-    for one in world.evaluation["candidates"]:
-        is_base = one["kind"] == "base"
+    for candidate in world.evaluation["candidates"]:
+        is_base = candidate["kind"] == "base"
         figure = figure_of(-6.1, None, 2.2) if is_base else figure_of(-12.8, -6.1, 2.2)
-        one["judges"]["pitch_drift_percent"] = figure
+        candidate["judges"]["pitch_drift_percent"] = figure
     page = opened(ready=READY)
     cell = page.locator("tr[data-candidate='epoch_2'] td[data-label='Pitch']")
     assert cell.text_content() == "▼ worseworse than the base: -12.8 %±2.2"
     assert cell.locator(".mark.worse").inner_text() == "▼ worse"
     facts = page.locator("#candidate-facts li").all_text_contents()
-    assert any(one.startswith("Pitch -12.8") and "worse than the base" in one for one in facts)
+    assert any(fact.startswith("Pitch -12.8") and "worse than the base" in fact for fact in facts)
 
 
 def test_each_judge_sorts_and_the_base_stays(page):
@@ -169,9 +169,9 @@ def test_the_choice_outlives_news_and_the_best_is_not_put_over_it(page, world):
 def tab_to(page: Any, name: str, key: str = "Tab") -> None:
     for _ in range(80):
         page.keyboard.press(key)
-        found, outlined = page.evaluate(FOCUSED)
-        assert outlined, f"the focus cannot be seen on {found}"
-        if found == name:
+        focused, outlined = page.evaluate(FOCUSED)
+        assert outlined, f"the focus cannot be seen on {focused}"
+        if focused == name:
             return
     raise AssertionError(f"{name} is not reached by {key}")
 
@@ -218,9 +218,9 @@ def test_a_blind_comparison_by_keyboard_alone(world, opened, tmp_path):
     desk.pressed(page, "0", "r")
     told = page.text_content("#judged-info")
     assert told.endswith(" You noted no difference.") and cast(page) == ["prefer-none"]
-    found = re.match(r"A is (epoch [13]), B is (epoch [13])\.", told)
-    assert found and found[1] != found[2]
-    assert page.evaluate(NAMES) == [found[1].capitalize(), found[2].capitalize()]
+    match = re.match(r"A is (epoch [13]), B is (epoch [13])\.", told)
+    assert match and match[1] != match[2]
+    assert page.evaluate(NAMES) == [match[1].capitalize(), match[2].capitalize()]
     tab_to(page, "notes-title")
     page.keyboard.press("Enter")
     noted = page.locator("#note-list li").all_text_contents()
@@ -315,7 +315,7 @@ def test_a_typed_sentence_is_spoken_by_an_epoch_that_is_not_served(page, world):
     assert page.text_content("#speaks-with") == "with epoch 1, not served"
     desk.speak(page, "Good morning.")
     assert world.spoken_with == [where]
-    assert world.said[0]["voice"] == "default" and world.promoted is None
+    assert world.bodies[0]["voice"] == "default" and world.promoted is None
     # An epoch pruned meanwhile is no longer offered, and the served voice takes its place.
     world.evaluation["candidates"][1]["can_speak"] = False
     world.tell("epoch")
@@ -418,10 +418,13 @@ def test_nothing_moves_under_the_hand(page):
 
 
 def test_words_are_only_words_in_an_evaluation_too(world, opened):
-    one = world.evaluation
-    one["verdict"] |= {"reason": desk.EVIL, "advice": desk.EVIL}
-    one["candidates"][2] |= {"remarks": [desk.EVIL], "ruled_out": desk.EVIL}
-    one["judges"] = {**one["judges"], "words": {**one["judges"]["words"], "meaning": desk.EVIL}}
+    evaluation = world.evaluation
+    evaluation["verdict"] |= {"reason": desk.EVIL, "advice": desk.EVIL}
+    evaluation["candidates"][2] |= {"remarks": [desk.EVIL], "ruled_out": desk.EVIL}
+    evaluation["judges"] = {
+        **evaluation["judges"],
+        "words": {**evaluation["judges"]["words"], "meaning": desk.EVIL},
+    }
     page = opened(ready=READY)
     page.fill("#note", desk.EVIL)
     page.click("#prefer-a")
@@ -443,5 +446,5 @@ def test_a_damaged_store_of_notes_is_none(world, opened):
 
 def test_the_judged_rows_are_what_they_are_compared_by():
     """The fake values differ enough that a wrong order would fail."""
-    found = [judged(number)["judges"]["rate_drift_percent"]["mean"] for number in (1, 2, 3)]
-    assert found == sorted(found, key=abs) and found != sorted(found)
+    means = [judged(number)["judges"]["rate_drift_percent"]["mean"] for number in (1, 2, 3)]
+    assert means == sorted(means, key=abs) and means != sorted(means)

@@ -58,7 +58,7 @@ def test_it_ends_at_the_end_and_begins_again_by_itself_in_a_loop(page):
 
 def test_what_is_heard_is_the_gain_that_says_so(page):
     """The audio graph: the audible source has a gain, the other has zero."""
-    found = page.evaluate("""async () => {
+    levels = page.evaluate("""async () => {
       const { Transport } = await import("/page/transport.js");
       const rate = 24000;
       const buffer = (level) => {
@@ -90,7 +90,7 @@ def test_what_is_heard_is_the_gain_that_says_so(page):
       return [first, second, third];
     }""")
     # The louder one is reduced to the level of the quieter one; unmatched it keeps its level.
-    assert found == [[0.2, 0], [0, 1], [1, 0]]
+    assert levels == [[0.2, 0], [0, 1], [1, 0]]
 
 
 @pytest.mark.parametrize("track", ["output", "reference"])

@@ -38,14 +38,14 @@ def worst(world: World) -> World:
     world.evaluation = evaluation()
     errors = {**world.evaluation["judges"]["word_errors"], "absent": None}
     world.evaluation["judges"] = {**world.evaluation["judges"], "word_errors": errors}
-    for one in world.evaluation["candidates"]:
-        one["indistinguishable_from_base"] = one["kind"] != "base"
-        base = None if one["kind"] == "base" else 0.9
+    for candidate in world.evaluation["candidates"]:
+        candidate["indistinguishable_from_base"] = candidate["kind"] != "base"
+        base = None if candidate["kind"] == "base" else 0.9
         for name in ("words", "voice"):
-            one["judges"][name] = figure_of(0.5, base, 0.05)
+            candidate["judges"][name] = figure_of(0.5, base, 0.05)
         for name in ("rate_drift_percent", "pitch_drift_percent"):
-            one["judges"][name] = figure_of(-12.5, base and -5.0, 2.2)
-        one["judges"]["word_errors"] = figure_of(0.31, base and 0.1, 0.05)
+            candidate["judges"][name] = figure_of(-12.5, base and -5.0, 2.2)
+        candidate["judges"]["word_errors"] = figure_of(0.31, base and 0.1, 0.05)
     return world
 
 

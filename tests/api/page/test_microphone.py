@@ -25,10 +25,10 @@ SAID_SECONDS, SILENT_SECONDS = 2.0, 1.5
 @pytest.fixture(scope="module")
 def with_microphone(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A browser whose microphone records two seconds of speech between silences, in a loop."""
-    said = tmp_path_factory.mktemp("microphone") / "said.wav"
+    recording = tmp_path_factory.mktemp("microphone") / "said.wav"
     silence = np.zeros(int(SILENT_SECONDS * RATE), np.float32)
-    said.write_bytes(wav(np.concatenate((silence, speech(SAID_SECONDS, 150), silence))))
-    with browser_hearing(chromium, said) as browser:
+    recording.write_bytes(wav(np.concatenate((silence, speech(SAID_SECONDS, 150), silence))))
+    with browser_hearing(chromium, recording) as browser:
         yield browser
 
 
@@ -70,15 +70,15 @@ def test_a_voice_is_recorded_cut_and_added_by_keyboard(hearing, world):
     page = hearing
     recorded(page, 4.5)
     told = page.text_content("#trim-info")
-    kept, all_ = map(float, re.findall(r"[\d.]+", told)[:2])
+    seconds, all_ = map(float, re.findall(r"[\d.]+", told)[:2])
     # The silence at both ends is trimmed automatically.
-    assert kept <= all_ - 0.5 and kept == pytest.approx(kept_seconds(page), abs=0.1)
+    assert seconds <= all_ - 0.5 and seconds == pytest.approx(kept_seconds(page), abs=0.1)
     page.focus("#trim-end")
     before = kept_seconds(page)
     for _ in range(4):
         page.keyboard.press("ArrowLeft")
     assert kept_seconds(page) == pytest.approx(before - 0.2, abs=0.03)
-    kept = kept_seconds(page)
+    seconds = kept_seconds(page)
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")  # Plays the selection.
     says(page, "trim-hear", "Stop")
@@ -87,10 +87,10 @@ def test_a_voice_is_recorded_cut_and_added_by_keyboard(hearing, world):
     page.keyboard.type("Anna")
     page.keyboard.press("Enter")
     page.wait_for_selector("[aria-label='Rename Anna']")
-    found = uploaded(world)
-    assert len(found) / RATE == pytest.approx(kept, abs=0.01)
-    spectrum = np.abs(np.fft.rfft(found)) ** 2
-    hertz = np.fft.rfftfreq(len(found), 1 / RATE)
+    voice = uploaded(world)
+    assert len(voice) / RATE == pytest.approx(seconds, abs=0.01)
+    spectrum = np.abs(np.fft.rfft(voice)) ** 2
+    hertz = np.fft.rfftfreq(len(voice), 1 / RATE)
     # The pitch of our wav, 150 Hz ± 12 %, and not the beep of the fake device.
     assert 125 < hertz[40 + np.argmax(spectrum[(hertz < 240)][40:])] < 175
     assert page.is_hidden("#trim") and page.text_content("#record") == "Record with the microphone"

@@ -54,8 +54,8 @@ class Service:
     def started(self, program: str, *options: str) -> "subprocess.Popen[bytes]":
         log = (self.folder / f"{program}.log").open("wb")
         command = [sys.executable, "-m", program, f"--output-dir={self.output}", *options]
-        kept = ("PATH", "HOME", "LANG", "OMP_WAIT_POLICY", "OMP_NUM_THREADS")
-        clean = {name: os.environ[name] for name in kept if name in os.environ}
+        names = ("PATH", "HOME", "LANG", "OMP_WAIT_POLICY", "OMP_NUM_THREADS")
+        clean = {name: os.environ[name] for name in names if name in os.environ}
         return subprocess.Popen(command, cwd=ROOT, env=clean, stdout=log, stderr=log)
 
     def train(self) -> "subprocess.Popen[bytes]":
@@ -81,12 +81,12 @@ class Service:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    found = Service(tmp_path_factory.mktemp("service"))
+    started = Service(tmp_path_factory.mktemp("service"))
     try:
-        wait(lambda: found.asks("/status")["ready"], found)
-        yield found
+        wait(lambda: started.asks("/status")["ready"], started)
+        yield started
     finally:
-        found.close()
+        started.close()
 
 
 def wait(true: Callable[[], Any], service: Service, seconds: float = LONGEST_SECONDS) -> None:
@@ -190,7 +190,7 @@ JUDGED = "#judgement:not([hidden])"
 
 
 def test_a_run_that_was_evaluated_is_compared_and_heard(evaluated, service, open_page):
-    ids = [one["id"] for one in evaluated["candidates"]]
+    ids = [candidate["id"] for candidate in evaluated["candidates"]]
     assert ids[:1] == ["base"] and {"epoch_1", "epoch_2"} <= set(ids)
     page = open_page(service.address, ready=JUDGED)
     until(page, desk.WORKS)

@@ -37,8 +37,8 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
     monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
     write_run(tmp_path / "output", "ana", 1, best=1)
     write_run(tmp_path / "output", "ben", 2, best=2)
-    with running(settings_in(tmp_path, voice="demo"), limits=PATIENT) as found:
-        yield found
+    with running(settings_in(tmp_path, voice="demo"), limits=PATIENT) as opened:
+        yield opened
 
 
 def opened(service: Running, open_page: Open, **options: Any) -> Any:
@@ -58,7 +58,7 @@ def test_a_run_is_deleted_by_keyboard_after_it_is_told_what_that_frees(service, 
     folder = service.state.settings.output_dir / "runs/ben"
     told = page.text_content("[data-run='ben']")
     assert "2 epochs, 3.5 minutes; " in told and "It speaks best." in told
-    size = sum(one.stat().st_size for one in folder.rglob("*") if one.is_file())
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     assert f"{size / 1e3 + 0.5:.0f} kB on disk, a deletion frees" in told
     pressed(page, "Delete ben")
     assert folder.is_dir()
@@ -78,7 +78,7 @@ def test_a_run_that_is_being_deleted_is_not_measured_again(service, open_page, m
         await remove(run)
 
     monkeypatch.setattr(service.state.follower, "remove", slowly)
-    page.on("request", lambda one: asked.append(f"{one.method} {urlsplit(one.url).path}"))
+    page.on("request", lambda request: asked.append(f"{request.method} {urlsplit(request.url).path}"))
     pressed(page, "Delete ben")
     page.keyboard.press("Enter")
     until(page, "document.querySelectorAll('#run-list > li').length === 1")

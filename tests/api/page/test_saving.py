@@ -49,7 +49,7 @@ def test_only_formats_that_the_service_makes_are_offered(spoken, world):
 def test_a_wav_is_what_was_heard_and_asks_nobody(spoken, world, tmp_path):
     """Chunks of odd length are joined: the saved wav equals the server's, byte for byte."""
     assert saved(spoken, tmp_path) == ("sotaque_Good-morning..wav", wav(speech(2.4, 150)))
-    assert len(world.said) == 1
+    assert len(world.bodies) == 1
 
 
 @pytest.mark.parametrize("form", BEGINS)
@@ -61,8 +61,8 @@ def test_another_format_is_the_same_request_once_more(spoken, world, tmp_path, f
     assert name == f"sotaque_Good-morning..{form}" and content.startswith(BEGINS[form])
     samples, rate = soundfile.read(io.BytesIO(content))
     assert len(samples) / rate == pytest.approx(2.4, abs=0.15) and abs(samples).max() > 0.1
-    heard, kept = world.said
-    assert kept == {
+    heard, again = world.bodies
+    assert again == {
         "model": "sotaque",
         "input": "Good morning.",
         "voice": "default",
@@ -70,7 +70,7 @@ def test_another_format_is_the_same_request_once_more(spoken, world, tmp_path, f
         "response_format": form,
         "stream": False,
     }
-    assert heard["seed"] == kept["seed"] and world.spoken_with[0] == world.spoken_with[1]
+    assert heard["seed"] == again["seed"] and world.spoken_with[0] == world.spoken_with[1]
     until(spoken, "!document.getElementById('keep-spoken').disabled")
     assert spoken.is_hidden("#speak-fault")
 

@@ -42,7 +42,7 @@ def test_without_extras_the_page_has_no_trace_of_them(world, opened):
     world.extras = ()
     page = opened(ready=DESK)
     asked: list[str] = []
-    page.on("request", lambda one: asked.append(urlsplit(one.url).path))
+    page.on("request", lambda address: asked.append(urlsplit(address.url).path))
     page.reload()
     page.wait_for_selector(DESK)
     for event in ("dataset", "training", "book", "epoch"):
@@ -50,10 +50,10 @@ def test_without_extras_the_page_has_no_trace_of_them(world, opened):
     page.wait_for_timeout(1500)
     assert page.locator("#index a").all_inner_texts() == CORE
     assert page.locator("main > section").count() == len(CORE)
-    scripts = {one.rpartition("/")[0] for one in asked if one.startswith("/page/")}
+    scripts = {address.rpartition("/")[0] for address in asked if address.startswith("/page/")}
     assert scripts == {"/page"}
-    routes = {one for one in asked if one.startswith("/v1/") and not one.endswith(".wav")}
-    assert all(one.startswith(("/v1/runs", "/v1/voices", "/v1/models")) for one in routes)
+    routes = {address for address in asked if address.startswith("/v1/") and not address.endswith(".wav")}
+    assert all(route.startswith(("/v1/runs", "/v1/voices", "/v1/models")) for route in routes)
 
 
 @pytest.mark.parametrize("width", [641, 768, 1013])
@@ -68,8 +68,8 @@ def test_a_tablet_shows_every_column_and_serves(world, opened, width, is_judged)
       .filter((one) => one.checkVisibility() && one.getBoundingClientRect().right <= innerWidth)
       .map((one) => one.dataset.label)""",
     )
-    wanted = ["Failed", "Words", "Voice", "Rate", "Pitch", "Audio loss"]
-    assert labels == (wanted if is_judged else ["Audio loss", "Similarity"])
+    columns = ["Failed", "Words", "Voice", "Rate", "Pitch", "Audio loss"]
+    assert labels == (columns if is_judged else ["Audio loss", "Similarity"])
     serve = page.locator(f"{row} button:has-text('Serve')")
     box: Any = serve.bounding_box()
     assert box["x"] + box["width"] <= width

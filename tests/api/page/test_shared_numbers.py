@@ -31,8 +31,8 @@ JUDGES = [
 def constant(script: str, name: str) -> str:
     """The value of `const NAME = …;` in a script of the page, as it is written."""
     text = (PAGE / script).read_text(encoding="utf-8")
-    (found,) = re.findall(rf"^(?:export )?const {name} = (.*?);$", text, re.MULTILINE | re.DOTALL)
-    return str(found)
+    (value,) = re.findall(rf"^(?:export )?const {name} = (.*?);$", text, re.MULTILINE | re.DOTALL)
+    return str(value)
 
 
 def keys(script: str, name: str) -> list[str]:
@@ -71,7 +71,7 @@ def test_the_page_offers_every_language_of_xtts_v2():
 
 def test_the_page_knows_every_judge_and_every_phase():
     assert sorted(keys("judges.js", "NAMES")) == sorted(JUDGES)
-    assert keys("wording.js", "PHASES") == [one for one in get_args(Phase) if one != "training"]
+    assert keys("wording.js", "PHASES") == [phase for phase in get_args(Phase) if phase != "training"]
 
 
 def test_the_page_names_only_formats_that_the_service_speaks():

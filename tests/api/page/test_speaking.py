@@ -20,8 +20,8 @@ def test_a_sentence_is_heard_while_it_is_still_spoken_and_again(page, world):
     assert page.text_content("#spoken-info").startswith("First sound after ")
     assert "2.4 s spoken in" in page.text_content("#spoken-info")
     assert page.evaluate(SECONDS) == pytest.approx(2.4, abs=0.05)
-    (said,) = world.said
-    assert said == {
+    (body,) = world.bodies
+    assert body == {
         "model": "sotaque",
         "input": "Good morning.",
         "voice": "default",
@@ -76,7 +76,7 @@ def test_the_box_is_free_as_soon_as_the_service_has_finished(page, world):
     page.focus("#text")
     page.keyboard.press("Control+Enter")
     until(page, f"{GENERATED} && {SECONDS} > 0.1")
-    assert [said.get("seed") for said in world.said] == [None, 42]
+    assert [body.get("seed") for body in world.bodies] == [None, 42]
     page.click("#again")
     says(page, "again", "Play again")
     stood = page.evaluate(SECONDS)
@@ -93,7 +93,7 @@ def test_ctrl_and_enter_speaks_while_another_text_is_spoken(page, world):
     page.fill("#text", "Good night.")
     page.keyboard.press("Control+Enter")
     until(page, f"{DONE} && {GENERATED}")
-    assert [said["input"] for said in world.said] == ["Good morning.", "Good night."]
+    assert [body["input"] for body in world.bodies] == ["Good morning.", "Good night."]
     assert page.text_content("#spoken-text") == "Good night."
     assert "2.4 s spoken in" in page.text_content("#spoken-info")
     assert page.is_hidden("#speak-fault")
@@ -152,8 +152,8 @@ def test_another_take_is_said_with_the_next_seed(page, world):
         page.click("#take")
         until(page, f"{DONE} && document.getElementById('say').textContent === 'Speak'")
         assert page.input_value("[name=seed]") == str(seed)
-    assert [said.get("seed") for said in world.said] == [None, 1, 2]
-    assert {said["input"] for said in world.said} == {"Good morning."}
+    assert [body.get("seed") for body in world.bodies] == [None, 1, 2]
+    assert {body["input"] for body in world.bodies} == {"Good morning."}
 
 
 def test_what_is_set_is_sent(page, world):
@@ -163,8 +163,8 @@ def test_what_is_set_is_sent(page, world):
     page.fill("[name=seed]", "7")
     page.select_option("#language", "pt")
     speak(page, "Bom dia.")
-    wanted = {"speed": 1.5, "temperature": 0.65, "seed": 7, "language": "pt"}
-    assert wanted.items() <= world.said[0].items()
+    fields = {"speed": 1.5, "temperature": 0.65, "seed": 7, "language": "pt"}
+    assert fields.items() <= world.bodies[0].items()
 
 
 def test_only_what_the_voice_speaks_is_offered(page, world):
@@ -193,7 +193,7 @@ def test_a_language_that_was_added_to_the_voice_stays_chosen(page, world):
 def test_a_server_without_pcm_is_asked_for_wav(page, world):
     world.formats = ("wav",)
     speak(page, "Good morning.")
-    assert [said["response_format"] for said in world.said] == ["pcm", "wav"]
+    assert [body["response_format"] for body in world.bodies] == ["pcm", "wav"]
     assert "2.4 s spoken in" in page.text_content("#spoken-info")
     page.provoked.append("400")
 
@@ -211,7 +211,7 @@ def test_what_cannot_be_spoken_is_told_as_the_servers_sentence(page, world):
 def test_an_empty_text_is_not_sent(page, world):
     page.click("#say")
     assert page.evaluate("document.activeElement.id") == "text"
-    assert world.said == []
+    assert world.bodies == []
 
 
 def test_a_voice_is_added_chosen_and_removed_and_the_served_one_is_not(page, world, tmp_path):
@@ -222,7 +222,7 @@ def test_a_voice_is_added_chosen_and_removed_and_the_served_one_is_not(page, wor
     page.wait_for_selector("#voice-list li:has-text('Anna')")
     assert page.input_value("#voice") == world.voices[-1]["id"]
     speak(page, "Good morning.")
-    assert world.said[-1]["voice"] == world.voices[-1]["id"]
+    assert world.bodies[-1]["voice"] == world.voices[-1]["id"]
     remove = page.locator("#voice-list [aria-label$='emove Anna']")
     remove.click()
     assert remove.text_content() == "Confirm: remove"
@@ -264,7 +264,7 @@ def test_speakers_and_styles_stand_with_their_person_and_speak(page, world):
     for who in ("kim:calm", "ben", "v6"):
         page.select_option("#voice", who)
         speak(page, "Good morning.")
-        assert world.said[-1]["voice"] == who
+        assert world.bodies[-1]["voice"] == who
     for name in ("kim", "kim:calm"):  # Parts of a run: playable, but not to be renamed or removed.
         row = page.locator(f"#voice-list li:has(> p .name:text-is('{name}')) > .row")
         assert row.locator("button").all_inner_texts() == ["Play"]

@@ -21,19 +21,19 @@ from xtts.voices.base_models import DEMO
 pytestmark = pytest.mark.system
 
 RECORDINGS: dict[str, Callable[[np.ndarray], bytes]] = {
-    ".wav": lambda said: file_of(said, 48_000),
-    ".flac": lambda said: file_of(said, 48_000, format="FLAC"),
-    ".mp3": lambda said: file_of(said, 48_000, format="MP3"),
-    ".ogg": lambda said: file_of(said, 48_000, format="OGG"),
-    ".oga": lambda said: file_of(said, 48_000, format="OGG"),
-    ".opus": lambda said: file_of(said, 48_000, format="OGG", subtype="OPUS"),
-    ".aif": lambda said: file_of(said, 48_000, format="AIFF"),
-    ".aiff": lambda said: file_of(said, 48_000, format="AIFF"),
-    ".caf": lambda said: file_of(said, 48_000, format="CAF"),
-    ".m4a": lambda said: made("m4a", said),
-    ".aac": lambda said: made("aac", said),
-    ".webm": lambda said: made("webm", said),
-    ".weba": lambda said: made("webm", said),
+    ".wav": lambda sound: file_of(sound, 48_000),
+    ".flac": lambda sound: file_of(sound, 48_000, format="FLAC"),
+    ".mp3": lambda sound: file_of(sound, 48_000, format="MP3"),
+    ".ogg": lambda sound: file_of(sound, 48_000, format="OGG"),
+    ".oga": lambda sound: file_of(sound, 48_000, format="OGG"),
+    ".opus": lambda sound: file_of(sound, 48_000, format="OGG", subtype="OPUS"),
+    ".aif": lambda sound: file_of(sound, 48_000, format="AIFF"),
+    ".aiff": lambda sound: file_of(sound, 48_000, format="AIFF"),
+    ".caf": lambda sound: file_of(sound, 48_000, format="CAF"),
+    ".m4a": lambda sound: made("m4a", sound),
+    ".aac": lambda sound: made("aac", sound),
+    ".webm": lambda sound: made("webm", sound),
+    ".weba": lambda sound: made("webm", sound),
 }
 VOICE_FILES = (".sotaque", ".ovsvoice", ".voicebox")
 ANNOUNCED = "document.getElementById('announcement').textContent"
@@ -42,10 +42,10 @@ ANNOUNCED = "document.getElementById('announcement').textContent"
 def test_every_type_that_the_picker_offers_becomes_a_voice(service, open_page, tmp_path):
     page = open_page(service.address)
     offered = page.get_attribute("[name=file]", "accept").split(",")
-    endings = [one for one in offered if one.startswith(".") and one not in VOICE_FILES]
-    assert len(endings) == sum(one.startswith(".") for one in offered) - len(VOICE_FILES)
+    endings = [kind for kind in offered if kind.startswith(".") and kind not in VOICE_FILES]
+    assert len(endings) == sum(kind.startswith(".") for kind in offered) - len(VOICE_FILES)
     assert set(endings) == set(RECORDINGS)
-    assert {one for one in offered if "/" in one} == set(MEDIA_TYPES)
+    assert {kind for kind in offered if "/" in kind} == set(MEDIA_TYPES)
     for ending in endings:
         path = tmp_path / f"said{ending}"
         path.write_bytes(RECORDINGS[ending](speech(2.0, 48_000)))
@@ -67,7 +67,7 @@ def test_a_voice_file_is_imported_saved_and_removed(service, open_page, tmp_path
     for _ in range(2):  # it asks first
         page.click("#voice-list li:has-text('Kim') button:has-text('Remove')")
     page.wait_for_selector("#voice-list li:has-text('Kim')", state="detached")
-    assert [one["id"] for one in service.client.get("/v1/voices").json()["voices"]] == ["default"]
+    assert [voice["id"] for voice in service.client.get("/v1/voices").json()["voices"]] == ["default"]
 
 
 def test_the_hint_names_the_lengths_that_are_taken(service, open_page, tmp_path):

@@ -63,11 +63,11 @@ def empty(world: World) -> None:
 
 def in_both_themes(page: Any, *expressions: str) -> list[Any]:
     """The value of each expression in the light theme, then in the dark theme."""
-    found = []
+    places = []
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        found += [page.evaluate(one) for one in expressions]
-    return found
+        places += [page.evaluate(expression) for expression in expressions]
+    return places
 
 
 @pytest.mark.parametrize("shown", [judged, unjudged, empty])
@@ -91,8 +91,8 @@ def test_nothing_leaves_the_page_and_no_control_covers_another(
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(60)
         scrolls = f"document.documentElement.scrollWidth > {width} ? ['it scrolls'] : []"
-        if any(found := in_both_themes(page, OUTSIDE, COVERED, scrolls)):
-            faults[width] = found
+        if any(places := in_both_themes(page, OUTSIDE, COVERED, scrolls)):
+            faults[width] = places
     assert faults == {}
 
 
@@ -117,7 +117,7 @@ def test_nothing_moves_when_speech_begins(world: World, opened: Any) -> None:
         after = in_both_themes(page, PLACES)
         page.click("#say")  # Stops it.
         both = zip(before[0] + before[1], after[0] + after[1], strict=True)
-        if places := [(one, other) for one, other in both if one[1:] != other[1:]]:
+        if places := [(first, second) for first, second in both if first[1:] != second[1:]]:
             moved[width] = places[:3]
     assert moved == {}
 
@@ -128,6 +128,6 @@ def test_the_test_sees_what_leaves_covers_and_moves(page: Any) -> None:
       document.getElementById("say").style.marginLeft = "-9rem";
       document.getElementById("served").style.width = "4000px";
     }""")
-    assert any("button say" in one for one in page.evaluate(COVERED))
-    assert "p served" in [one[:8] for one in page.evaluate(OUTSIDE)]
+    assert any("button say" in place for place in page.evaluate(COVERED))
+    assert "p served" in [place[:8] for place in page.evaluate(OUTSIDE)]
     assert page.evaluate(PLACES) != before

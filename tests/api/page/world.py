@@ -160,15 +160,15 @@ def evaluation(best: str = "epoch_2", **more: Any) -> dict[str, Any]:
         ),
         judged(2, 0.5, can_speak=False),
     ]
-    for one in candidates:
-        one["is_best"] = one["id"] == best
-    found = next(one for one in candidates if one["id"] == best)
-    reason = f"{found['name'].capitalize()} is the best: nearest to the person."
+    for candidate in candidates:
+        candidate["is_best"] = candidate["id"] == best
+    chosen = next(candidate for candidate in candidates if candidate["id"] == best)
+    reason = f"{chosen['name'].capitalize()} is the best: nearest to the person."
     verdict = {
         "candidate": best,
-        "kind": found["kind"],
-        "epoch": found["epoch"],
-        "share": found["share"],
+        "kind": chosen["kind"],
+        "epoch": chosen["epoch"],
+        "share": chosen["share"],
         "advice": "",
         "indistinguishable_from_base": False,
         "reason": reason,
@@ -205,7 +205,7 @@ class World:
     languages: tuple[str, ...] = ("en", "pt")
     extras: tuple[str, ...] = ("studio", "books")
     voices: list[dict[str, Any]] = field(default_factory=list)
-    said: list[dict[str, Any]] = field(default_factory=list)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
     news: list[tuple[str, str]] = field(default_factory=list)
     pause_seconds: float = 0.0
     breaks_off: bool = False
@@ -221,8 +221,8 @@ class World:
 
     def __post_init__(self) -> None:
         noise = np.random.default_rng(0)
-        for one in self.epochs:
-            self.learn(one, noise)
+        for epoch in self.epochs:
+            self.learn(epoch, noise)
         self.voices.append(
             {
                 "id": "default",
@@ -233,12 +233,12 @@ class World:
             }
         )
 
-    def learn(self, one: dict[str, Any], noise: np.random.Generator) -> None:
-        for step in range(one["step"] - 39, one["step"] + 1):
+    def learn(self, epoch_row: dict[str, Any], noise: np.random.Generator) -> None:
+        for step in range(epoch_row["step"] - 39, epoch_row["step"] + 1):
             loss = 1.9 + 2.4 * 0.7 ** (step / 40) + noise.normal(0, 0.15)
             row = {
                 "kind": "train",
-                "epoch": one["epoch"],
+                "epoch": epoch_row["epoch"],
                 "step": step,
                 "audio_loss": loss,
                 "progress": {
@@ -249,12 +249,16 @@ class World:
                 },
             }
             self.records.append(row)
-        last = {"epoch": one["epoch"], "step": one["step"], "audio_loss": one["validation_loss"]}
+        last = {
+            "epoch": epoch_row["epoch"],
+            "step": epoch_row["step"],
+            "audio_loss": epoch_row["validation_loss"],
+        }
         self.records.append({"kind": "validation", **last})
 
-    def add(self, one: dict[str, Any]) -> None:
-        self.epochs.append(one)
-        self.learn(one, np.random.default_rng(one["epoch"]))
+    def add(self, row: dict[str, Any]) -> None:
+        self.epochs.append(row)
+        self.learn(row, np.random.default_rng(row["epoch"]))
         self.tell("epoch")
         self.tell("metrics")
 
@@ -265,7 +269,7 @@ class World:
 
     @property
     def served(self) -> dict[str, Any] | None:
-        newest = max((one["epoch"] for one in self.epochs), default=None)
+        newest = max((epoch["epoch"] for epoch in self.epochs), default=None)
         number = self.promoted or newest
         if number is None:
             return None
@@ -293,12 +297,12 @@ class World:
     def details(self) -> dict[str, Any]:
         """The answer of /v1/runs/current/evaluation."""
         told = []
-        for one in self.evaluation["candidates"]:
-            where = f"/v1/runs/current/candidates/{one['id']}/sentences"
+        for candidate in self.evaluation["candidates"]:
+            where = f"/v1/runs/current/candidates/{candidate['id']}/sentences"
             told.append(
                 {
-                    "id": one["id"],
-                    "name": one["name"],
+                    "id": candidate["id"],
+                    "name": candidate["name"],
                     "sentences": [
                         {
                             "text": text,
@@ -318,10 +322,11 @@ class World:
 
     def runs(self) -> dict[str, Any]:
         served = self.served
-        best = min(self.epochs, key=lambda one: one["validation_loss"], default=None)
+        best = min(self.epochs, key=lambda row: row["validation_loss"], default=None)
         rows = [
-            one | {"is_best": one is best, "is_served": bool(served and one["epoch"] == served["epoch"])}
-            for one in self.epochs
+            epoch
+            | {"is_best": epoch is best, "is_served": bool(served and epoch["epoch"] == served["epoch"])}
+            for epoch in self.epochs
         ]
         run = {
             "id": "current",
@@ -331,10 +336,10 @@ class World:
             "training": self.training,
             "minutes": 3.5,
         }
-        found = {"runs": [run], "served": served, "promoted": self.promoted is not None}
+        listing = {"runs": [run], "served": served, "promoted": self.promoted is not None}
         if self.evaluation is not None:
-            for one in self.evaluation["candidates"]:
-                one["is_served"] = bool(served) and one["id"] == f"epoch_{served['epoch']}"
+            for row in self.evaluation["candidates"]:
+                row["is_served"] = bool(served) and row["id"] == f"epoch_{served['epoch']}"
             run["evaluation"] = self.evaluation
-            found["follows"] = self.follows or "best"
-        return found
+            listing["follows"] = self.follows or "best"
+        return listing

@@ -23,14 +23,14 @@ STORES = [VOICES, *(store for table in tables("stores") for store in table.STORE
 
 
 def each(stores: list[Store]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("store", stores, ids=lambda one: one.word)
+    return pytest.mark.parametrize("store", stores, ids=lambda store: store.word)
 
 
 @pytest.fixture(scope="module")
 def common(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service for tests that leave no data."""
-    with running(settings_in(tmp_path_factory.mktemp("common"))) as found:
-        yield found
+    with running(settings_in(tmp_path_factory.mktemp("common"))) as service:
+        yield service
 
 
 def left_in(folder: Path) -> set[str]:
@@ -38,7 +38,7 @@ def left_in(folder: Path) -> set[str]:
     if not folder.is_dir():
         return set()
     every = folder.rglob("*")
-    return {str(one.relative_to(folder)) for one in every if not one.name.endswith(".lock")}
+    return {str(path.relative_to(folder)) for path in every if not path.name.endswith(".lock")}
 
 
 @each(STORES)
@@ -109,7 +109,7 @@ def test_a_body_above_the_limit_is_413_and_keeps_nothing(common, store):
 
 
 def count_of(service: Running, store: Store) -> int:
-    (rows,) = (one for one in service.client.get(store.path).json().values() if type(one) is list)
+    (rows,) = (value for value in service.client.get(store.path).json().values() if type(value) is list)
     return len(rows)
 
 

@@ -39,8 +39,8 @@ def output(tmp_path: Path) -> Path:
 @pytest.fixture
 def service(output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
-    with running(settings_in(tmp_path)) as found:
-        yield found
+    with running(settings_in(tmp_path)) as opened:
+        yield opened
 
 
 def speaks(run: str, epoch: int) -> dict[str, Any]:
@@ -58,15 +58,15 @@ def promoted(service: Running, epoch: int) -> httpx.Response:
 
 
 def test_the_newest_epoch_speaks_and_the_list_says_so(service):
-    found = service.client.get("/v1/runs").json()
-    assert found["served"] == speaks("current", 2) and not found["promoted"]
-    current, archived = found["runs"]
+    answer = service.client.get("/v1/runs").json()
+    assert answer["served"] == speaks("current", 2) and not answer["promoted"]
+    current, archived = answer["runs"]
     assert (current["id"], archived["id"]) == ("current", "20260101T000000Z")
     assert not current["training"] and current["minutes"] == 3.5
-    one, two = current["epochs"]
-    assert (one["epoch"], one["is_served"], two["is_served"]) == (1, False, True)
-    assert two["is_best"] and two["sample"]["output"] == "/v1/runs/current/epochs/2/output.wav"
-    assert two["validation_loss"] == 1.5
+    first, second = current["epochs"]
+    assert (first["epoch"], first["is_served"], second["is_served"]) == (1, False, True)
+    assert second["is_best"] and second["sample"]["output"] == "/v1/runs/current/epochs/2/output.wav"
+    assert second["validation_loss"] == 1.5
     assert service.status()["voice"].startswith("epoch 2 ")
 
     def verified():
@@ -153,19 +153,19 @@ def test_a_promoted_epoch_that_is_pruned_speaks_on_also_after_a_restart(
     if not linked:
         monkeypatch.setattr("api.runs.promotion.os.link", fail_with(errno.EXDEV))
     promoted(service, 1)
-    (kept,) = (tmp_path / "voices" / "promoted").glob("*/checkpoints/checkpoint_epoch_1.pt")
-    assert kept.read_bytes() == b"epoch 1" and (kept.stat().st_nlink > 1) is linked
-    assert (kept.parent.parent / "samples" / "epoch_1_reference.wav").is_file()
-    assert read_manifest(kept.with_suffix(".json")).epoch == 1
+    (copy,) = (tmp_path / "voices" / "promoted").glob("*/checkpoints/checkpoint_epoch_1.pt")
+    assert copy.read_bytes() == b"epoch 1" and (copy.stat().st_nlink > 1) is linked
+    assert (copy.parent.parent / "samples" / "epoch_1_reference.wav").is_file()
+    assert read_manifest(copy.with_suffix(".json")).epoch == 1
     engine = service.state.engine
     child = engine.child.pid
     # The trainer prunes the manifest first; the sample stays.
     RunFolder(output).manifest_path(1).unlink()
     RunFolder(output).checkpoint_path(1).unlink()
-    service.wait_until(lambda: engine.wanted.wanted["name"] == str(kept), 5)
+    service.wait_until(lambda: engine.target.spec["name"] == str(copy), 5)
     assert served(service) == speaks("current", 1)
     # The weights are the same, so nothing was reopened.
-    assert engine.standing.voice.wanted["name"] != str(kept) and engine.child.pid == child
+    assert engine.standing.voice.spec["name"] != str(copy) and engine.child.pid == child
     with running(settings_in(tmp_path)) as again:
         assert served(again) == speaks("current", 1)
         assert again.status()["state"] == "ready"
@@ -180,13 +180,13 @@ def test_only_one_promotion_is_kept(service, output, tmp_path):
     stray.touch()
     for epoch in (1, 2, 1):
         assert promoted(service, epoch).status_code == 200
-        (kept,) = folders.glob("*/checkpoints/*.pt")
-        assert kept.name == f"checkpoint_epoch_{epoch}.pt"
-        assert {*folders.iterdir()} == {kept.parents[1], stray}
+        (copy,) = folders.glob("*/checkpoints/*.pt")
+        assert copy.name == f"checkpoint_epoch_{epoch}.pt"
+        assert {*folders.iterdir()} == {copy.parents[1], stray}
     # An already promoted epoch is not copied again: the disk may be full.
-    folder = kept.parents[1].stat().st_ino
+    folder = copy.parents[1].stat().st_ino
     promoted(service, 1)
-    assert kept.parents[1].stat().st_ino == folder
+    assert copy.parents[1].stat().st_ino == folder
 
 
 def test_without_room_for_it_a_promotion_is_served_and_said_to_be_in_danger(service, tmp_path, monkeypatch):
@@ -210,12 +210,12 @@ def test_requests_in_flight_finish_on_the_old_voice_and_none_fails(service):
         asked = [pool.submit(service.say, "v" * 300, seed=seed) for seed in range(4)]
         speaking = service.state.engine.requests.speaking
         # On a very busy machine, the first may be answered before the last is sent.
-        service.wait_until(lambda: len(speaking) + sum(one.done() for one in asked) == 4)
+        service.wait_until(lambda: len(speaking) + sum(request.done() for request in asked) == 4)
         for epoch in (1, 2, 1, 2, 1):
             answer = promoted(service, epoch)
             assert answer.json() == {"served": speaks("current", epoch)}
-        found = [samples(one.result().content) for one in asked]
-    assert found == [said("v" * 300, seed) for seed in range(4)]
+        sounds = [samples(request.result().content) for request in asked]
+    assert sounds == [said("v" * 300, seed) for seed in range(4)]
 
 
 def test_samples_come_whole_and_in_ranges(service, output):
@@ -224,7 +224,7 @@ def test_samples_come_whole_and_in_ranges(service, output):
     answer = service.client.get(path)
     assert answer.content == data and answer.headers["content-type"] == "audio/wav"
     part, behind, nonsense = (
-        service.client.get(path, headers={"range": f"bytes={one}"}) for one in ("10-19", "9999999-", "x")
+        service.client.get(path, headers={"range": f"bytes={span}"}) for span in ("10-19", "9999999-", "x")
     )
     assert part.status_code == 206 and part.content == data[10:20]
     assert refusal(behind)[:2] == (416, "range_not_satisfiable")

@@ -26,7 +26,7 @@ def take(number: int, seconds: float = 2.0, rate: int = 22_050) -> bytes:
 
 
 def files(*takes: bytes) -> list[tuple[str, tuple[str, bytes]]]:
-    return [("file", (f"{number}.wav", one)) for number, one in enumerate(takes, start=1)]
+    return [("file", (f"{number}.wav", take)) for number, take in enumerate(takes, start=1)]
 
 
 def sent(service: Running, *takes: bytes, name: str = "Anna") -> httpx.Response:
@@ -42,7 +42,7 @@ def heard(service: Running, voice: dict[str, Any]) -> tuple[np.ndarray, int]:
     return soundfile.read(io.BytesIO(answer.content), dtype="float32")
 
 
-def kept(service: Running) -> list[str]:
+def stored_files(service: Running) -> list[str]:
     folder = service.state.voices.folder
     return (
         sorted(
@@ -58,17 +58,17 @@ def kept(service: Running) -> list[str]:
 @pytest.fixture
 def service(service_of_module: tuple[Running, Path]) -> Iterator[Running]:
     """The module's one service; each test begins without voices."""
-    found, _ = service_of_module
-    yield found
-    for voice in found.state.voices.all():
-        found.client.delete(f"/v1/voices/{voice.id}").raise_for_status()
-    assert kept(found) == []
+    opened, _ = service_of_module
+    yield opened
+    for voice in opened.state.voices.all():
+        opened.client.delete(f"/v1/voices/{voice.id}").raise_for_status()
+    assert stored_files(opened) == []
 
 
 def test_one_recording_is_kept_as_ever(service):
     voice = upload(service, take(0)).json()
     assert voice["recordings"] == 1
-    assert kept(service) == [f"{voice['id']}.json", f"{voice['id']}.wav"]
+    assert stored_files(service) == [f"{voice['id']}.json", f"{voice['id']}.wav"]
     samples, rate = heard(service, voice)
     assert rate == 22_050 and np.abs(samples - speech()).max() < 1e-4
     assert service.client.get("/v1/voices").json()["voices"][0]["recordings"] is None
@@ -87,19 +87,19 @@ def test_several_recordings_are_one_voice_in_which_each_is_heard(service, count)
     turn = (2.0 if count <= 5 else 1.0) * rate
     loudest = [float(np.abs(samples[int(n * turn) : int((n + 1) * turn)]).max()) for n in range(count)]
     whole = float(np.abs(speech(4.0)).max())
-    assert np.allclose([one / whole for one in loudest], [1 - 0.05 * n for n in range(count)], atol=0.03)
-    assert len(kept(service)) == count + 2
+    assert np.allclose([level / whole for level in loudest], [1 - 0.05 * n for n in range(count)], atol=0.03)
+    assert len(stored_files(service)) == count + 2
     assert service.say("hello", voice="Anna").status_code == 200
     assert service.client.delete(f"/v1/voices/{voice['id']}").status_code == 204
-    assert kept(service) == [] and not (service.state.voices.folder / voice["id"]).exists()
+    assert stored_files(service) == [] and not (service.state.voices.folder / voice["id"]).exists()
 
 
 def test_eleven_recordings_are_refused_also_with_those_that_are_there(service):
     assert refusal(sent(service, *[take(0)] * 11)) == (422, "several_files", "file")
     voice = sent(service, *[take(number) for number in range(9)]).json()
-    before = kept(service)
+    before = stored_files(service)
     assert refusal(added(service, voice, take(0), take(1))) == (409, "too_many_recordings", "file")
-    assert kept(service) == before
+    assert stored_files(service) == before
     assert added(service, voice, take(9)).json()["recordings"] == 10
     assert refusal(added(service, voice, take(0))) == (409, "too_many_recordings", "file")
 
@@ -113,20 +113,20 @@ def test_eleven_recordings_are_refused_also_with_those_that_are_there(service):
 )
 def test_a_bad_third_refuses_all_and_is_named(service, bad, words):
     voice = upload(service, take(0)).json()
-    before = kept(service)
+    before = stored_files(service)
     for answer in (sent(service, take(1), take(2), bad), added(service, voice, take(1), take(2), bad)):
         assert answer.status_code == 422
         detail = answer.json()["detail"]
         assert detail.startswith("Recording 3 ('3.wav'): ") and words in detail
         assert detail.endswith("Nothing was kept.")
-    assert kept(service) == before
+    assert stored_files(service) == before
     assert service.client.get(f"/v1/voices/{voice['id']}").json() == voice
 
 
 def test_recordings_that_take_too_much_when_they_are_decoded_are_refused(service, monkeypatch):
     """A minute at 192 kHz takes 22 MB: three of them exceed the limit of 64 MB."""
     voice = upload(service, take(0)).json()
-    before = kept(service)
+    before = stored_files(service)
     minute = DecodedRecording(file_of(speech(1.0)).ljust(22 << 20, b"\0"), 60.0, {})
 
     async def decoded(_data: bytes) -> DecodedRecording:
@@ -136,7 +136,7 @@ def test_recordings_that_take_too_much_when_they_are_decoded_are_refused(service
     for answer in (sent(service, *[take(0)] * 3), added(service, voice, *[take(0)] * 3)):
         assert refusal(answer)[:2] == (413, "too_large")
         assert "more than 64 MB when decoded" in answer.json()["detail"]
-    assert kept(service) == before
+    assert stored_files(service) == before
 
 
 def test_a_voice_is_added_to_and_keeps_its_id_and_name(service):
@@ -152,8 +152,8 @@ def test_a_voice_is_added_to_and_keeps_its_id_and_name(service):
     assert service.client.get(voice["preview"]).content != alone
     # As if uploaded together.
     together = sent(service, take(0), take(1), take(2), name="Ben").json()
-    one, other = (service.client.get(v["preview"]).content for v in (changed, together))
-    assert one == other
+    preview, other = (service.client.get(v["preview"]).content for v in (changed, together))
+    assert preview == other
     assert service.say("hello", voice=voice["id"]).status_code == 200
 
 
@@ -177,8 +177,8 @@ def test_recordings_of_other_rates_are_joined_at_the_highest(service):
 def test_remarks_name_the_bad_recording_and_length_counts_together(service):
     good, clipped = take(0, 6.0), file_of(np.clip(9 * speech(6.0), -1, 1))
     quality = sent(service, good, clipped, good).json()["quality"]
-    assert any(one.startswith("Recording 2: ") and "clipped" in one for one in quality["remarks"])
-    assert not any(one.startswith(("Recording 1", "Recording 3")) for one in quality["remarks"])
+    assert any(remark.startswith("Recording 2: ") and "clipped" in remark for remark in quality["remarks"])
+    assert not any(remark.startswith(("Recording 1", "Recording 3")) for remark in quality["remarks"])
     assert quality["word"] in ("usable", "poor")
     short = sent(service, *[take(n, 2.5) for n in range(4)], name="Ben").json()["quality"]
     assert (short["word"], short["remarks"]) == ("good", [])
@@ -201,12 +201,12 @@ def test_latents_follow_and_of_a_deleted_voice_none_is_left(service):
     added(service, voice, take(2))
     third = voices.find(voice["id"])
     # A reader of an earlier merged recording writes its latents late.
-    for one in (first, second, third):
-        path = latents_file.path_of(voices.latents, "a" * 64, one.sha256)
+    for sha256 in (first, second, third):
+        path = latents_file.path_of(voices.latents, "a" * 64, sha256.sha256)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"latents")
     assert service.client.delete(f"/v1/voices/{voice['id']}").status_code == 204
-    assert kept(service) == []
+    assert stored_files(service) == []
 
 
 def test_what_was_heard_before_stays_for_who_waits_and_goes_later(service):

@@ -28,7 +28,7 @@ INVALID, NO_VOICE = (422, "invalid_request"), (404, "no_voice")
 
 
 @pytest.mark.parametrize(
-    ("body", "found", "param", "words"),
+    ("body", "expected", "param", "words"),
     [
         ({}, INVALID, "input", "input is missing."),
         ({"input": ""}, INVALID, "input", "input should have at least 1 character, not 0."),
@@ -54,15 +54,15 @@ INVALID, NO_VOICE = (422, "invalid_request"), (404, "no_voice")
         ({"voice": "af_bella+af_sky"}, (400, "unsupported"), "voice", "a mixture of voices"),
     ],
 )
-def test_what_is_refused_and_how(shared_service, body, found, param, words):
+def test_what_is_refused_and_how(shared_service, body, expected, param, words):
     whole = {"response_format": "wav", **({"input": "x"} if body else {}), **body}
     answer = shared_service.client.post("/v1/audio/speech", json=whole)
     told = answer.json()
-    assert (answer.status_code, told["code"], told.get("param")) == (*found, param)
+    assert (answer.status_code, told["code"], told.get("param")) == (*expected, param)
     assert answer.headers["content-type"] == "application/problem+json"
-    assert told["status"] == found[0] and told["title"] and words in told["detail"]
+    assert told["status"] == expected[0] and told["title"] and words in told["detail"]
     assert told["request_id"] == answer.headers["x-request-id"]
-    assert told["error"]["message"] == told["detail"] and told["error"]["code"] == found[1]
+    assert told["error"]["message"] == told["detail"] and told["error"]["code"] == expected[1]
     assert "/etc" not in answer.text
 
 
@@ -82,19 +82,19 @@ def test_a_client_that_goes_away_frees_its_slot(shared_service, hears):
 def test_more_than_there_is_room_for_is_refused_quickly(tmp_path):
     with running(settings_in(tmp_path), limits=replace(QUICK, slots=2, queue=3)) as service:
         with ThreadPoolExecutor(12) as pool:
-            found = list(pool.map(lambda seed: service.say("w" * 300, seed=seed), range(12)))
-        late = [one for one in found if one.status_code == 503]
-        assert {one.headers["retry-after"] for one in late} == {"5"}
+            answers = list(pool.map(lambda seed: service.say("w" * 300, seed=seed), range(12)))
+        late = [answer for answer in answers if answer.status_code == 503]
+        assert {answer.headers["retry-after"] for answer in late} == {"5"}
         service.wait_until(lambda: service.counted("tts_requests_total", code="503") == len(late))
-        assert len([one for one in found if one.status_code == 200]) >= 4
-        assert {one.json()["code"] for one in late} == {"queue_full"}
+        assert len([answer for answer in answers if answer.status_code == 200]) >= 4
+        assert {answer.json()["code"] for answer in late} == {"queue_full"}
 
 
 def test_sixteen_at_once_and_none_is_mixed(tmp_path):
     with running(settings_in(tmp_path), limits=replace(QUICK, slots=16)) as service:
         with ThreadPoolExecutor(16) as pool:
-            found = list(pool.map(lambda seed: service.say(TEXT, seed=seed), range(16)))
-        assert [samples(one.content) for one in found] == [said(TEXT, seed) for seed in range(16)]
+            answers = list(pool.map(lambda seed: service.say(TEXT, seed=seed), range(16)))
+        assert [samples(answer.content) for answer in answers] == [said(TEXT, seed) for seed in range(16)]
 
 
 def test_head_is_get_without_a_body(shared_service):
@@ -126,8 +126,8 @@ def test_openapi_tells_of_the_key_of_faults_and_whole_bounds(tmp_path):
     assert with_key["paths"]["/livez"]["get"]["security"] == []
     seed = with_key["components"]["schemas"]["SpeechRequest"]["properties"]["seed"]["anyOf"][0]
     assert (seed["maximum"], type(seed["maximum"])) == (2**63 - 1, int)
-    operations = [one for every in with_key["paths"].values() for one in every.values()]
-    assert all({"500", "507"} <= set(one["responses"]) for one in operations)
+    operations = [described for every in with_key["paths"].values() for described in every.values()]
+    assert all({"500", "507"} <= set(operation["responses"]) for operation in operations)
 
 
 def test_a_body_that_is_too_large_is_refused_however_it_comes(shared_service):
@@ -161,7 +161,7 @@ def test_a_stream_that_breaks_is_no_whole_one_and_the_log_names_its_request(serv
     with service.client.stream("POST", "/v1/audio/speech", json=body) as answer:
         with pytest.raises(httpx.RemoteProtocolError):
             answer.read()
-    (told,) = [one.getMessage() for one in caplog.records if "stream ended early" in one.msg]
+    (told,) = [record.getMessage() for record in caplog.records if "stream ended early" in record.msg]
     assert told.startswith(f"Request {answer.headers['x-request-id']}: ")
 
 

@@ -37,8 +37,8 @@ def sent(service: Running, path: Path, **query: object):
 def left(service: Running) -> set[str]:
     """The files in VOICES_DIR."""
     return {
-        str(one.relative_to(service.state.settings.voices_dir))
-        for one in files_in(service.state.settings.voices_dir)
+        str(path.relative_to(service.state.settings.voices_dir))
+        for path in files_in(service.state.settings.voices_dir)
     }
 
 
@@ -51,7 +51,7 @@ def spoken(service: Running, voice: str) -> bytes:
 
 def rows(service: Running) -> dict[str, str]:
     listed = service.client.get("/v1/voices").json()["voices"]
-    return {one["id"]: one["origin"] for one in listed}
+    return {row["id"]: row["origin"] for row in listed}
 
 
 def test_an_imported_voice_is_listed_heard_and_deleted(service, tmp_path):

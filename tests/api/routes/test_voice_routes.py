@@ -35,7 +35,7 @@ def test_an_uploaded_voice_is_listed_and_leaves_nothing(service):
     voice = made.json()
     assert (voice["name"], voice["origin"], voice["duration_seconds"]) == ("Anna", "upload", 2.0)
     listed = service.client.get("/v1/voices").json()["voices"]
-    assert [one["id"] for one in listed] == ["default", voice["id"]]
+    assert [row["id"] for row in listed] == ["default", voice["id"]]
     assert service.client.get(f"/v1/voices/{voice['id']}").json() == voice
     assert service.client.delete(f"/v1/voices/{voice['id']}").status_code == 204
     assert [path.name for path in service.state.voices.folder.iterdir()] == [".lock"]
@@ -218,7 +218,7 @@ def test_a_name_that_always_means_the_served_voice_is_refused(shared_service, na
     renamed = shared_service.client.patch(f"/v1/voices/{voice['id']}", json={"name": name})
     for answer in (upload(shared_service, file_of(speech()), name), renamed):
         assert refusal(answer) == (422, "reserved_name", "name")
-    assert [one.name for one in shared_service.state.voices.all()] == ["Anna"]
+    assert [uploaded.name for uploaded in shared_service.state.voices.all()] == ["Anna"]
     shared_service.client.delete(f"/v1/voices/{voice['id']}")
 
 
@@ -234,15 +234,15 @@ def test_a_voice_tells_the_quality_of_its_recording(service):
 def test_a_voice_of_an_earlier_version_has_no_quality(service):
     voice = upload(service, file_of(speech())).json()
     path = service.state.voices.folder / f"{voice['id']}.json"
-    kept = json.loads(path.read_text())
-    del kept["quality"]
-    path.write_text(json.dumps(kept))
+    fields = json.loads(path.read_text())
+    del fields["quality"]
+    path.write_text(json.dumps(fields))
     assert service.client.get(f"/v1/voices/{voice['id']}").json()["quality"] is None
 
 
 def test_a_name_that_exists_is_refused_at_upload_and_at_renaming(service):
     """With two voices of one name, every request with that name would be refused."""
-    anna, ben = (upload(service, file_of(speech()), name=one).json()["id"] for one in ("Anna", "B"))
+    anna, ben = (upload(service, file_of(speech()), name=new_name).json()["id"] for new_name in ("Anna", "B"))
     for name in ("Anna", " anna ", "Anna\u200b"):
         answer = upload(service, file_of(speech()), name=name)
         assert refusal(answer) == (409, "name_taken", "name") and anna in answer.text

@@ -16,12 +16,12 @@ def output(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Running]:
-    with judged_service(tmp_path) as found:
-        yield found
+    with judged_service(tmp_path) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
 def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One service for all read-only tests."""
-    with judged_service(tmp_path_factory.mktemp("still")) as found:
-        yield found
+    with judged_service(tmp_path_factory.mktemp("still")) as opened:
+        yield opened

@@ -13,18 +13,18 @@ from xtts.voices.run_folder import RunFolder
 
 def test_rows_have_the_base_first_and_what_each_figure_is(still):
     run = still.client.get("/v1/runs").json()["runs"][0]
-    found = run["evaluation"]
-    assert [one["id"] for one in found["candidates"]] == ["base", "epoch_1", "epoch_2"]
-    assert found["judges"]["word_errors"]["absent"] == "no recogniser"
-    assert found["judges"]["rate_drift_percent"]["better"] == "zero"
-    assert found["smallest_difference"] == {"words": 0.04}
-    assert (found["sentences"], found["language"]) == (3, "en")
-    assert found["verdict"]["candidate"] == "epoch_1"
-    base, one, two = found["candidates"]
+    evaluation = run["evaluation"]
+    assert [candidate["id"] for candidate in evaluation["candidates"]] == ["base", "epoch_1", "epoch_2"]
+    assert evaluation["judges"]["word_errors"]["absent"] == "no recogniser"
+    assert evaluation["judges"]["rate_drift_percent"]["better"] == "zero"
+    assert evaluation["smallest_difference"] == {"words": 0.04}
+    assert (evaluation["sentences"], evaluation["language"]) == (3, "en")
+    assert evaluation["verdict"]["candidate"] == "epoch_1"
+    base, first, second = evaluation["candidates"]
     assert base["judges"]["words"]["against_base"] is None and base["indistinguishable_from_base"]
-    assert one["is_best"] and one["can_speak"] and one["is_served"]
-    assert one["judges"]["words"]["against_base"]["mean"] == pytest.approx(0.3)
-    assert (two["ruled_out"], two["unfinished"]) == ("Two sentences never end.", 2)
+    assert first["is_best"] and first["can_speak"] and first["is_served"]
+    assert first["judges"]["words"]["against_base"]["mean"] == pytest.approx(0.3)
+    assert (second["ruled_out"], second["unfinished"]) == ("Two sentences never end.", 2)
     # The verdict decides, not the loss.
     assert [epoch["is_best"] for epoch in run["epochs"]] == [True, False]
 
@@ -40,8 +40,8 @@ def test_a_figure_that_is_no_number_is_null(service, output):
 def test_a_run_without_an_evaluation_says_so(tmp_path):
     write_epoch(tmp_path / "output", 1)
     with running(settings_in(tmp_path), limits=PATIENT) as service:
-        found = service.client.get("/v1/runs").json()
-        assert found["runs"][0]["evaluation"] is None and found["follows"] == "latest"
+        answer = service.client.get("/v1/runs").json()
+        assert answer["runs"][0]["evaluation"] is None and answer["follows"] == "latest"
         assert refused(service.client.get("/v1/runs/current/evaluation")) == (404, "no_evaluation")
 
 
@@ -51,7 +51,7 @@ def test_a_damaged_evaluation_is_none_and_is_told_once(service, output, caplog):
     service.wait_until(lambda: follower.runs["current"].evaluation is None, 10)
     looks = len(caplog.records)
     service.wait_until(lambda: (served(service) or {}).get("epoch") == 2, 30)
-    told = [one for one in caplog.records if "evaluation.json" in one.getMessage()]
+    told = [record for record in caplog.records if "evaluation.json" in record.getMessage()]
     assert len(told) == 1 and looks >= 1
 
 
@@ -62,7 +62,7 @@ def test_an_epoch_that_was_trained_again_is_not_what_was_judged(service, output)
 
     def names():
         run = service.client.get("/v1/runs").json()["runs"][0]
-        return [one["id"] for one in run["evaluation"]["candidates"]]
+        return [candidate["id"] for candidate in run["evaluation"]["candidates"]]
 
     # The served voice may change before the run's list is read again.
     service.wait_until(lambda: names() == ["base", "epoch_2"], 30)
@@ -71,12 +71,12 @@ def test_an_epoch_that_was_trained_again_is_not_what_was_judged(service, output)
 
 def test_sentences_are_told_with_where_they_are_heard(still):
     output = still.state.settings.output_dir
-    found = still.client.get("/v1/runs/current/evaluation").json()
-    assert [one["id"] for one in found["candidates"]] == ["base", "epoch_1", "epoch_2"]
-    said = found["candidates"][1]["sentences"]
-    assert said[0]["text"] == "The first sentence."
-    assert said[2]["sound"] is None
-    address = said[1]["sound"]
+    details = still.client.get("/v1/runs/current/evaluation").json()
+    assert [candidate["id"] for candidate in details["candidates"]] == ["base", "epoch_1", "epoch_2"]
+    sentences = details["candidates"][1]["sentences"]
+    assert sentences[0]["text"] == "The first sentence."
+    assert sentences[2]["sound"] is None
+    address = sentences[1]["sound"]
     assert address == f"{CANDIDATES}/epoch_1/sentences/1.wav"
     data = (output / "samples" / "evaluation" / "epoch_1_1_1.wav").read_bytes()
     answer = still.client.get(address)
@@ -94,7 +94,7 @@ def test_nothing_outside_the_run_is_served_whatever_its_evaluation_says(service,
     secret.write_bytes(b"secret")
     link = output / "samples" / "link.wav"
     link.symlink_to(secret)
-    one = candidate(output, "epoch", 1, 1.0)
+    epoch = candidate(output, "epoch", 1, 1.0)
     paths = [
         "../secret.wav",
         str(secret),
@@ -104,11 +104,11 @@ def test_nothing_outside_the_run_is_served_whatever_its_evaluation_says(service,
         "x" * 5000 + ".wav",
         "samples/../samples/epoch_1_output.wav",
     ]
-    said = [replace(one.sentences[0], wav=path) for path in paths]
-    write_evaluated(output, None, replace(one, sentences=said))
+    sentences = [replace(epoch.sentences[0], wav=path) for path in paths]
+    write_evaluated(output, None, replace(epoch, sentences=sentences))
     service.wait_until(lambda: service.state.follower.runs["current"].evaluation.verdict is None, 10)
     details = service.client.get("/v1/runs/current/evaluation").json()["candidates"][1]
-    sounds = [one["sound"] for one in details["sentences"]]
+    sounds = [sentence["sound"] for sentence in details["sentences"]]
     assert sounds == [None] * 6 + [f"{CANDIDATES}/epoch_1/sentences/6.wav"]
     for number in range(6):
         answer = service.client.get(f"{CANDIDATES}/epoch_1/sentences/{number}.wav")

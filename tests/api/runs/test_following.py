@@ -38,7 +38,7 @@ def test_a_new_verdict_is_followed_to_a_blend_and_to_the_base(service, output):
     write_evaluated(output, base, candidate(output, "epoch", 2, 1.0))
     expected = {"run": "current", "epoch": 0, "candidate": "base"}
     service.wait_until(lambda: served(service) == expected, 10)
-    opened = service.state.engine.standing.voice.wanted
+    opened = service.state.engine.standing.voice.spec
     assert opened["base_only"] and opened["reference"].endswith("epoch_2_reference.wav")
     key = service.state.engine.standing.key
     write_epoch(output, 3)  # another checkpoint of the same base: nothing is reopened
@@ -106,8 +106,8 @@ def test_without_evaluation_the_lowest_loss_of_those_that_open_is_the_best(tmp_p
     with running(settings_in(tmp_path, voice="best"), limits=PATIENT) as service:
         assert served(service)["epoch"] == 2
         follower = service.state.follower
-        follower._refused.add(follower.wanted().name)
-        assert follower.wanted().reason.startswith("VOICE=best: Epoch 1 has the lowest")
+        follower._refused.add(follower.target().name)
+        assert follower.target().reason.startswith("VOICE=best: Epoch 1 has the lowest")
 
 
 def test_a_promoted_epoch_goes_before_the_best(service):
@@ -123,16 +123,16 @@ def test_a_promoted_epoch_keeps_its_learned_decoder_when_it_is_pruned(service, o
     learned = service.state.engine.standing.voice.decoder
     service.client.post("/v1/runs/current/epochs/1/promote")
     run = RunFolder(output)
-    kept = service.state.settings.voices_dir / "promoted" / sha256_of_epoch(run, 1)
-    assert RunFolder(kept).best_decoder.read_bytes() == run.best_decoder.read_bytes()
+    copy = service.state.settings.voices_dir / "promoted" / sha256_of_epoch(run, 1)
+    assert RunFolder(copy).best_decoder.read_bytes() == run.best_decoder.read_bytes()
     for path in (run.checkpoint_path(1), run.best_decoder, manifest_beside(run.best_decoder)):
         path.unlink()
 
     def opened_from_what_was_kept():
-        return str(service.state.engine.wanted.wanted["name"]).startswith(str(kept))
+        return str(service.state.engine.target.spec["name"]).startswith(str(copy))
 
     service.wait_until(opened_from_what_was_kept, 10)
-    assert service.state.engine.wanted.decoder == learned
+    assert service.state.engine.target.decoder == learned
 
 
 def test_a_blend_is_promoted_and_stays_when_the_run_has_it_no_more(service, output):
@@ -143,14 +143,14 @@ def test_a_blend_is_promoted_and_stays_when_the_run_has_it_no_more(service, outp
     assert refused(promoting(service, "base")) == (409, "no_checkpoint")
     write_evaluated(output, blend, blend)
     name = "epoch_2_share_0.5"
-    service.wait_until(lambda: any(one["id"] == name and one["can_speak"] for one in rows(service)), 10)
+    service.wait_until(lambda: any(row["id"] == name and row["can_speak"] for row in rows(service)), 10)
     answer = promoting(service, name).raise_for_status().json()
     assert answer["served"] == {"run": "current", "epoch": 2, "candidate": name}
     assert service.status()["voice_reason"] == "Epoch 2 at 50% was promoted."
     voice = service.status()["voice"]
     RunFolder(output).best_blend.unlink()
-    kept = service.state.settings.voices_dir / "promoted"
-    service.wait_until(lambda: str(service.state.engine.wanted.wanted["name"]).startswith(str(kept)), 10)
+    copies = service.state.settings.voices_dir / "promoted"
+    service.wait_until(lambda: str(service.state.engine.target.spec["name"]).startswith(str(copies)), 10)
     assert service.status()["voice"] == voice
 
 

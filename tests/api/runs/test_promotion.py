@@ -27,21 +27,21 @@ def test_the_copy_stays_when_the_run_is_gone_and_the_same_is_promoted_again(tmp_
     """It is the last copy by then, and nothing could replace it."""
     voices = tmp_path / "voices"
     source = run.checkpoint_path(2) if share == 1 else run.best_blend
-    wanted = Promotion("current", 2, sha256_of_epoch(run, 2), share)
+    record = Promotion("current", 2, sha256_of_epoch(run, 2), share)
     content = source.read_bytes()
-    keep(voices, wanted, source)
+    keep(voices, record, source)
     shutil.rmtree(run.folder)
-    keep(voices, wanted, source)
-    copy = kept(voices, wanted)
+    keep(voices, record, source)
+    copy = kept(voices, record)
     assert copy and copy.read_bytes() == content and copy.name == source.name
-    assert promotion.read(voices) == wanted
+    assert promotion.read(voices) == record
 
 
 def test_another_promotion_takes_the_place_of_the_copy(tmp_path, run):
     voices = tmp_path / "voices"
     first, second = (Promotion("current", n, sha256_of_epoch(run, n)) for n in (1, 2))
-    for one in (first, second):
-        keep(voices, one, run.checkpoint_path(one.epoch))
+    for record in (first, second):
+        keep(voices, record, run.checkpoint_path(record.epoch))
     assert kept(voices, second) and not kept(voices, first)
     keep(voices, None)
     assert promotion.read(voices) is None and not kept(voices, second)
@@ -52,8 +52,8 @@ def test_the_copy_speaks_through_the_decoder_that_was_learned_for_it(tmp_path, r
     sha256 = sha256_of_epoch(run, 2)
     shifted_decoder(run.best_decoder, base_folder, checkpoint, 1.5, sha256=sha256)
     learned = decoder_beside(checkpoint)
-    wanted = Promotion("current", 2, sha256)
-    keep(voices, wanted, checkpoint)
-    copy = kept(voices, wanted)
+    promotion = Promotion("current", 2, sha256)
+    keep(voices, promotion, checkpoint)
+    copy = kept(voices, promotion)
     assert learned and copy and (decoder := decoder_beside(copy))
     assert decoder.read_bytes() == learned.read_bytes()

@@ -27,8 +27,8 @@ def run(service: Running, output: Path) -> Path:
     write_epoch(folder, 7)
 
     def whole() -> bool:
-        found = service.state.follower.runs.get("ana")
-        return found is not None and 7 in found.epochs and found.epochs[7].checkpoint is not None
+        run = service.state.follower.runs.get("ana")
+        return run is not None and 7 in run.epochs and run.epochs[7].checkpoint is not None
 
     service.wait_until(whole)
     return folder
@@ -55,7 +55,7 @@ def test_a_run_is_deleted_with_what_an_earlier_deletion_left(service, run):
     answer = delete(service)
     assert answer.status_code == 204, answer.text
     assert list(run.parent.iterdir()) == []
-    assert "ana" not in {one["id"] for one in service.client.get("/v1/runs").json()["runs"]}
+    assert "ana" not in {run["id"] for run in service.client.get("/v1/runs").json()["runs"]}
     assert delete(service).json()["code"] == "no_run"
 
 
@@ -116,14 +116,14 @@ def test_an_export_whose_client_leaves_while_it_is_made_goes_at_once(service, ru
     monkeypatch.setenv("FAKE_TRAIN", "wait")
     for _ in range(2):
         with connected(service.port, EXPORT):
-            service.wait_until(lambda: any(one.glob("ana") for one in copies(service)), 20)
+            service.wait_until(lambda: any(copy.glob("ana") for copy in copies(service)), 20)
         service.wait_until(lambda: copies(service) == [], 20)
 
 
 def test_an_export_whose_client_leaves_while_it_is_sent_goes_at_once(service, run, monkeypatch):
     monkeypatch.setenv("FAKE_TRAIN_BYTES", str(64 << 20))
-    with connected(service.port, EXPORT) as one:
-        assert one.recv(100).startswith(b"HTTP/1.1 200")
+    with connected(service.port, EXPORT) as connection:
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
         assert len(copies(service)) == 1
     service.wait_until(lambda: copies(service) == [], 20)
 
@@ -132,8 +132,8 @@ def test_the_copies_that_slow_readers_hold_are_bounded(service, run, monkeypatch
     monkeypatch.setenv("FAKE_TRAIN_BYTES", str(64 << 20))
     with contextlib.ExitStack() as held:
         for _ in range(MOST_COPIES):
-            one = held.enter_context(connected(service.port, EXPORT))
-            assert one.recv(100).startswith(b"HTTP/1.1 200")
+            connection = held.enter_context(connected(service.port, EXPORT))
+            assert connection.recv(100).startswith(b"HTTP/1.1 200")
         answer = service.client.post("/v1/runs/ana/export")
         assert refused(answer) == (503, "export_busy") and "downloaded" in answer.text
         assert len(copies(service)) == MOST_COPIES
@@ -154,9 +154,9 @@ def test_an_export_asks_for_room_first(service, run, monkeypatch):
 def test_the_copies_of_a_killed_service_go_at_the_next_start_and_those_in_use_stay(tmp_path):
     exports = Exports(settings_in(tmp_path))
     left, used = (tmp_path / "voices" / ".exports" / name for name in ("left", "used"))
-    for one in (left, used):
-        one.mkdir(parents=True)
-        (one / "model.pth").write_bytes(b"x")
+    for folder in (left, used):
+        folder.mkdir(parents=True)
+        (folder / "model.pth").write_bytes(b"x")
     (left / ".lock").touch()
     with locks.exclusive(used / ".lock"):
         exports.remove_left()

@@ -39,8 +39,8 @@ def blended(folder: Path, voices: Path) -> None:
 
 def promoted(folder: Path, voices: Path) -> None:
     judged(folder, voices)
-    wanted = Promotion("current", 2, sha256_of_epoch(RunFolder(folder), 2))
-    promotion.keep(voices, wanted, RunFolder(folder).checkpoint_path(2))
+    record = Promotion("current", 2, sha256_of_epoch(RunFolder(folder), 2))
+    promotion.keep(voices, record, RunFolder(folder).checkpoint_path(2))
 
 
 @pytest.mark.parametrize("voice", [None, "best", "latest", "demo"])
@@ -52,7 +52,7 @@ def test_speak_takes_the_weights_that_the_service_serves(tmp_path, write, voice)
     asyncio.run(follower.look())
     name, why = served_voice(settings)
     best = RunFolder(Path(name)).best_weights() if Path(name).is_dir() else None
-    served = Path(follower.wanted().wanted["name"])
+    served = Path(follower.target().spec["name"])
     spoken = best.weights if best else Path(name)
     assert spoken is not None and why
     assert spoken.name == served.name
@@ -64,9 +64,9 @@ def test_one_line_says_which_voice_speaks_and_why(tmp_path, monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("VOICE", raising=False)
     monkeypatch.setenv("OUTPUT_DIR", str(tmp_path / "output"))
-    said = ["speak", "Good morning.", "--out", "x.wav"]
-    assert main([*said, "--show-text"]) == 0
+    words = ["speak", "Good morning.", "--out", "x.wav"]
+    assert main([*words, "--show-text"]) == 0
     assert capsys.readouterr().out.startswith("Voice: demo (")
     write_epoch(tmp_path / "output", 1)
-    main(said)  # the checkpoint of the test is a few bytes, so it is refused afterwards
+    main(words)  # the checkpoint of the test is a few bytes, so it is refused afterwards
     assert "Voice: " in (told := capsys.readouterr().out) and "checkpoint_epoch_1.pt" in told

@@ -37,20 +37,20 @@ def run(tmp_path: Path) -> RunSummary:
 )
 def test_an_epoch_is_opened_with_its_own_weights_and_a_folder_as_its_base(tmp_path, run, base_model, base):
     settings = settings_in(tmp_path, base_model=base_model, pronunciations="p.tsv")
-    found = targets.find_target(settings, run, "epoch_2")
-    assert (found.run, found.candidate, found.epoch) == ("current", "epoch_2", 2)
-    assert found.sha256 == run.epochs[2].sha256 and found.sha256[:8] in found.name
-    wanted = found.wanted
-    assert (wanted["name"], wanted["base"]) == (str(run.epochs[2].checkpoint), base)
-    assert wanted["pronunciations"] == "p.tsv"
-    assert "pronunciations" not in targets.voice_at(settings_in(tmp_path), "demo").wanted
+    target = targets.find_target(settings, run, "epoch_2")
+    assert (target.run, target.candidate, target.epoch) == ("current", "epoch_2", 2)
+    assert target.sha256 == run.epochs[2].sha256 and target.sha256[:8] in target.name
+    spec = target.spec
+    assert (spec["name"], spec["base"]) == (str(run.epochs[2].checkpoint), base)
+    assert spec["pronunciations"] == "p.tsv"
+    assert "pronunciations" not in targets.voice_at(settings_in(tmp_path), "demo").spec
 
 
 def test_the_base_speaks_with_the_persons_recording(tmp_path, run):
-    found = targets.find_target(settings_in(tmp_path), run, "base")
-    assert found.wanted["base_only"] is True and found.epoch == 0
+    target = targets.find_target(settings_in(tmp_path), run, "base")
+    assert target.spec["base_only"] is True and target.epoch == 0
     samples = RunFolder(tmp_path / "output").samples
-    assert found.wanted["reference"] == str(samples / "epoch_2_reference.wav")
+    assert target.spec["reference"] == str(samples / "epoch_2_reference.wav")
     for recording in samples.glob("*_reference.wav"):
         recording.unlink()
     with pytest.raises(APIError) as caught:
@@ -62,7 +62,7 @@ def test_of_the_blends_only_the_best_speaks(tmp_path, run):
     settings = settings_in(tmp_path)
     best = targets.best_target(settings, run)
     assert best is not None and best.candidate == "epoch_1_share_0.5"
-    assert best.wanted["name"] == str(RunFolder(tmp_path / "output").best_blend)
+    assert best.spec["name"] == str(RunFolder(tmp_path / "output").best_blend)
     for name, speaks in ((best.candidate, True), ("epoch_1_share_0.75", False)):
         assert (name in targets.speakable(settings, run)) is speaks
     with pytest.raises(APIError) as caught:
@@ -74,11 +74,11 @@ def test_the_service_asks_for_the_consent_to_xtts_v2_too(tmp_path):
     """For any voice that it is to serve."""
     folder = str(adapter_of("xtts_v2", tmp_path / "adapter"))
 
-    def found(**given: Any) -> None:
+    def find(**given: Any) -> None:
         settings = settings_in(tmp_path, **given)
-        find_voice(VoiceSpec(**targets.voice_at(settings, folder).wanted))
+        find_voice(VoiceSpec(**targets.voice_at(settings, folder).spec))
 
     with pytest.raises(BundleError, match="COQUI_TOS_AGREED=1"):
-        found()
+        find()
     with pytest.raises(FilesError, match="elsewhere does not hold XTTS-v2"):
-        found(coqui_tos_agreed=True, xtts_v2_dir=Path("elsewhere"))
+        find(coqui_tos_agreed=True, xtts_v2_dir=Path("elsewhere"))

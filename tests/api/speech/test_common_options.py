@@ -24,32 +24,32 @@ WAYS = [OPENAI, *(way for table in TABLES for way in table.WAYS)]
 
 
 def each(ways: list[Way]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("way", ways, ids=lambda one: one.name)
+    return pytest.mark.parametrize("way", ways, ids=lambda way: way.name)
 
 
 @pytest.fixture(scope="module")
 def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
     """A ready service with one uploaded voice and the served one, which speaks en and pt."""
     limits = replace(QUICK, queue=32, deadline=60.0)
-    listeners = [one for table in TABLES for one in getattr(table, "LISTENERS", {}).items()]
+    listeners = [item for table in TABLES for item in getattr(table, "LISTENERS", {}).items()]
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         patch.setenv("FAKE_STEP", "0")  # 4,096 characters are 4,096 steps
-        ports, beside = dict[str, int](), []
+        ports, others = dict[str, int](), []
         for setting, listener in listeners:
             listening = stack.enter_context(socket.socket(proto=socket.IPPROTO_TCP))
             listening.bind(("127.0.0.1", 0))
             ports[setting] = listening.getsockname()[1]
-            beside.append((listener, [listening]))
+            others.append((listener, [listening]))
         settings = settings_in(tmp_path_factory.mktemp("common"), **ports)
-        with running(settings, limits=limits, listeners=beside) as http:
+        with running(settings, limits=limits, listeners=others) as http:
             assert upload(http, file_of(speech()), name=COMPOSED).status_code == 201
             yield Doors(http, ports)
 
 
-def spoken(doors: Doors, way: Way, one: Asked) -> tuple[str, str, float, bool]:
+def spoken(doors: Doors, way: Way, request: Asked) -> tuple[str, str, float, bool]:
     """Text, language and speed as the engine gets them, and whether a recording is used."""
     with asked() as orders:
-        assert way.ask(doors, one) == (200, "")
+        assert way.ask(doors, request) == (200, "")
     ((ask, recording),) = orders
     return ask.text, ask.language, ask.speed, recording is not None
 
@@ -65,8 +65,8 @@ def test_speed_reaches_the_engine_and_has_bounds(doors, way):
 
 @each(WAYS)
 def test_the_language_reaches_the_engine_in_every_spelling(doors, way):
-    for wanted in ("pt", "pt-BR", "PT_br", "Portuguese"):
-        assert spoken(doors, way, Asked(language=wanted))[1] == "pt", wanted
+    for language in ("pt", "pt-BR", "PT_br", "Portuguese"):
+        assert spoken(doors, way, Asked(language=language))[1] == "pt", language
     assert way.ask(doors, Asked(language="de"))[1] == "language_unsupported"
 
 
@@ -93,4 +93,4 @@ def test_a_text_is_neither_too_long_nor_empty(doors, way):
         assert way.ask(doors, Asked(text=longest))[1] == ""
         assert way.ask(doors, Asked(text=f"{longest}x"))[1] == "invalid_request"
         assert way.ask(doors, Asked(text=""))[1] == way.empty
-    assert [one.text for one, _ in orders] == [longest]
+    assert [ask.text for ask, _ in orders] == [longest]

@@ -22,22 +22,22 @@ NAMES = ("kim", "kim:calm", "ben")
 def cast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A served voice with kim (also kim:calm) and ben; anna and anna:whisper are uploaded."""
     folder = tmp_path_factory.mktemp("cast")
-    with running(settings_in(folder)) as found:
+    with running(settings_in(folder)) as service:
         for name in ("Anna", "Anna:whisper"):
-            assert upload(found, file_of(speech()), name=name).status_code == 201
+            assert upload(service, file_of(speech()), name=name).status_code == 201
         paths = {name: str(folder / f"{number}.wav") for number, name in enumerate(NAMES)}
         for path in paths.values():
             soundfile.write(path, [0.0] * 2400, 24_000)
-        engine = found.state.engine
+        engine = service.state.engine
         assert engine.standing is not None
         engine.standing = replace(engine.standing, own_name="kim", speakers=paths)
-        yield found
+        yield service
 
 
 @pytest.fixture
 def orders(monkeypatch: pytest.MonkeyPatch, cast: Running) -> list[tuple[str | None, dict[str, Any]]]:
     """The recording and the speakers of every request in this context, as names."""
-    found: list[tuple[str | None, dict[str, Any]]] = []
+    given: list[tuple[str | None, dict[str, Any]]] = []
     speak = Engine.speak
     names = {path: name for name, path in cast.state.speakers.items()}
     for voice in cast.state.voices.all():
@@ -45,11 +45,11 @@ def orders(monkeypatch: pytest.MonkeyPatch, cast: Running) -> list[tuple[str | N
 
     def spy(self: Engine, spoken: SpeechStream) -> SpeechStream:
         others = {name: path and names[path] for name, path in spoken.cast.items()}
-        found.append((spoken.recording and names[spoken.recording], others))
+        given.append((spoken.recording and names[spoken.recording], others))
         return speak(self, spoken)
 
     monkeypatch.setattr(Engine, "speak", spy)
-    return found
+    return given
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ def events_of(service: Running, **body: Any) -> list[dict[str, Any]]:
 
 def test_openai_s_events_carry_words_when_they_are_asked_for(service):
     events = events_of(service, timestamp_granularities=["word"])
-    assert rounded([word for one in events for word in one.get("words", [])]) == WORDS
+    assert rounded([word for event in events for word in event.get("words", [])]) == WORDS
     assert events[-1]["type"] == "speech.audio.done" and events[-1]["timed"] is True
     assert events[-1]["pieces"][0]["ending"] == "good"
-    kinds = {one["type"] for one in events_of(service)}
+    kinds = {sent["type"] for sent in events_of(service)}
     assert kinds == {"speech.audio.delta", "speech.audio.done"}

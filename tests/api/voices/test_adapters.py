@@ -40,8 +40,8 @@ def folder(tmp_path: Path, exports: Path) -> Path:
 @pytest.fixture
 def service(tmp_path: Path, folder: Path, monkeypatch) -> Iterator[Running]:
     monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.02)
-    with running(settings_in(tmp_path)) as found:
-        yield found
+    with running(settings_in(tmp_path)) as opened:
+        yield opened
 
 
 def names(service: Running) -> dict[str, str]:
@@ -63,7 +63,7 @@ def test_they_are_listed_and_asked_for_in_every_way(service, folder):
         "anna:whisper": "adapter",
         "Ben": "adapter",
     }
-    with asked() as found:
+    with asked() as orders:
         for fields in (
             {"voice": "anna"},
             {"voice": "BEN"},
@@ -72,8 +72,10 @@ def test_they_are_listed_and_asked_for_in_every_way(service, folder):
             {"voice": "default"},
         ):
             assert service.say("hello", **fields).status_code == 200
-    wanted = [folder / "anna", folder / "Ben", folder / "Ben", folder / "anna:whisper", None]
-    assert [path for ask, path in found if ask.text == "hello"] == [one and str(one) for one in wanted]
+    folders = [folder / "anna", folder / "Ben", folder / "Ben", folder / "anna:whisper", None]
+    assert [path for ask, path in orders if ask.text == "hello"] == [
+        folder and str(folder) for folder in folders
+    ]
     heard = service.client.get("/v1/voices/Ben/preview.wav")
     assert heard.content == (folder / "Ben" / "reference.wav").read_bytes()
     for path in served("/v1/audio/voices", "/speakers_list"):
@@ -103,13 +105,13 @@ def test_what_is_put_there_replaced_or_removed_meanwhile_is_noticed(service, fol
 
 
 def test_who_is_gone_or_replaced_is_told(folder):
-    found = Adapters(folder, "torch")
-    assert found.look() == [] and found.look() == []
+    adapters = Adapters(folder, "torch")
+    assert adapters.look() == [] and adapters.look() == []
     shutil.rmtree(folder / "Ben")
     exported_adapter(folder / "Ben", DEMO, 7, base_sha256=SERVED_SHA256)
     shutil.rmtree(folder / "anna")
-    assert found.look() == [str(folder / "Ben"), str(folder / "anna")]
-    assert found.look() == []
+    assert adapters.look() == [str(folder / "Ben"), str(folder / "anna")]
+    assert adapters.look() == []
 
 
 def test_what_is_no_adapter_is_told_once_and_is_no_voice(folder, caplog):
@@ -117,23 +119,23 @@ def test_what_is_no_adapter_is_told_once_and_is_no_voice(folder, caplog):
     (folder / "notes").mkdir()
     (folder / "Nova").mkdir()
     (folder / "README").touch()
-    found = Adapters(folder, "torch")
-    found.look(), found.look()
-    assert set(found.of(SERVED_SHA256)) == {"anna", "anna:whisper", "Ben"}
-    told = [one for one in caplog.messages if "is not a voice" in one]
+    adapters = Adapters(folder, "torch")
+    adapters.look(), adapters.look()
+    assert set(adapters.of(SERVED_SHA256)) == {"anna", "anna:whisper", "Ben"}
+    told = [message for message in caplog.messages if "is not a voice" in message]
     assert len(told) == 2
     assert "bundle.json cannot be read" in told[1] and "always means the served voice" in told[0]
 
 
 def test_with_onnx_runtime_there_are_none_and_it_is_said(folder):
-    found = Adapters(folder, "onnx")
-    found.look()
-    assert found.of(SERVED_SHA256) == {}
+    adapters = Adapters(folder, "onnx")
+    adapters.look()
+    assert adapters.of(SERVED_SHA256) == {}
     with pytest.raises(Exception, match="BACKEND=torch"):
-        found.check("anna", SERVED_SHA256, "voice")
+        adapters.check("anna", SERVED_SHA256, "voice")
 
 
 def test_a_speaker_of_the_voice_wins_over_an_adapter_of_that_name(service):
     standing = service.state.engine.standing
-    found = service.state.speakers_of(replace(standing, speakers={"ANNA": "/kept/1.wav"}))
-    assert found["ANNA"] == "/kept/1.wav" and "anna" not in found and "Ben" in found
+    speakers = service.state.speakers_of(replace(standing, speakers={"ANNA": "/kept/1.wav"}))
+    assert speakers["ANNA"] == "/kept/1.wav" and "anna" not in speakers and "Ben" in speakers

@@ -16,7 +16,7 @@ VOICES = [ANNA, ELODIE]
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("asked", "expected"),
     [
         ("Anna", ANNA),
         ("anna", ANNA),
@@ -37,8 +37,8 @@ VOICES = [ANNA, ELODIE]
         ("default.wav", None),
     ],
 )
-def test_a_voice_is_found_by_its_name(asked, found):
-    assert find_by_name(asked, "epoch 3", VOICES) == found
+def test_a_voice_is_found_by_its_name(asked, expected):
+    assert find_by_name(asked, "epoch 3", VOICES) == expected
 
 
 def test_openais_names_are_the_served_voice():

@@ -19,12 +19,12 @@ from tests.api.sounds import KINDS, file_of, made, muxed, speech, upload, write
 RATE = 48_000
 
 
-def likeness(found: np.ndarray, sound: np.ndarray) -> float:
+def likeness(decoded_sound: np.ndarray, sound: np.ndarray) -> float:
     """The highest correlation over the shifts that a codec's priming causes."""
     length = len(sound) - 4_096
     return max(
-        float(np.corrcoef(found[shift : shift + length], sound[:length])[0, 1])
-        for shift in range(0, min(2_200, len(found) - length), 8)
+        float(np.corrcoef(decoded_sound[shift : shift + length], sound[:length])[0, 1])
+        for shift in range(0, min(2_200, len(decoded_sound) - length), 8)
     )
 
 
@@ -33,11 +33,11 @@ def likeness(found: np.ndarray, sound: np.ndarray) -> float:
 def test_it_is_whole_and_the_same_sound(kind, channels):
     sound, data = speech(2.0, RATE), made(kind, speech(2.0, RATE), channels=channels)
     wav, quality = decoded(data, 60.0, container_of(data))
-    found, rate = soundfile.read(io.BytesIO(wav))
-    assert rate == RATE and 0 <= len(found) - len(sound) <= KINDS[kind][2]
-    assert likeness(found, sound) > 0.99
+    decoded_sound, rate = soundfile.read(io.BytesIO(wav))
+    assert rate == RATE and 0 <= len(decoded_sound) - len(sound) <= KINDS[kind][2]
+    assert likeness(decoded_sound, sound) > 0.99
     # At its original level: the mean of the channels, not the sum.
-    assert np.sqrt((found**2).mean()) == pytest.approx(np.sqrt((sound**2).mean()), rel=0.05)
+    assert np.sqrt((decoded_sound**2).mean()) == pytest.approx(np.sqrt((sound**2).mean()), rel=0.05)
     assert quality["word"] == "usable"
 
 
@@ -125,8 +125,8 @@ def test_a_film_gives_its_sound_and_a_silent_film_is_refused():
                 write(file, stream, speech(2.0, RATE))
         return out.getvalue()
 
-    found, rate = mono_of(film(True), 60.0, "mov")
-    assert rate == RATE and likeness(found, speech(2.0, RATE)) > 0.99
+    decoded_sound, rate = mono_of(film(True), 60.0, "mov")
+    assert rate == RATE and likeness(decoded_sound, speech(2.0, RATE)) > 0.99
     with pytest.raises(ValueError, match="no audio track"):
         mono_of(film(False), 60.0, "mov")
 

@@ -14,20 +14,20 @@ def recording() -> tuple[np.ndarray, int]:
 
 
 def test_a_clean_recording_is_good(recording):
-    found = measure(*recording)
-    assert (found["word"], found["remarks"], found["clipped_share"]) == ("good", [], 0.0)
-    assert found["snr_db"] > 40 and 5 < found["speech_seconds"] < 8
+    quality = measure(*recording)
+    assert (quality["word"], quality["remarks"], quality["clipped_share"]) == ("good", [], 0.0)
+    assert quality["snr_db"] > 40 and 5 < quality["speech_seconds"] < 8
 
 
 @pytest.mark.parametrize(("noise", "word"), [(0.003, "good"), (0.01, "usable"), (0.05, "poor")])
 def test_noise_is_told_in_db(recording, noise, word):
     sound, rate = recording
     drawn = np.random.default_rng(0).normal(0, noise, len(sound)).astype("float32")
-    found = measure(sound + drawn, rate)
-    expected = found["level_db"] - 20 * np.log10(noise)
-    assert found["word"] == word
-    assert found["snr_db"] == pytest.approx(expected, abs=2.0)
-    assert bool(found["remarks"]) == (word != "good")
+    quality = measure(sound + drawn, rate)
+    expected = quality["level_db"] - 20 * np.log10(noise)
+    assert quality["word"] == word
+    assert quality["snr_db"] == pytest.approx(expected, abs=2.0)
+    assert bool(quality["remarks"]) == (word != "good")
 
 
 def test_clipping_shortness_and_quiet_are_told(recording):
@@ -52,8 +52,8 @@ def test_speech_is_speech_and_a_tone_a_tone_at_every_rate(recording, rate):
     spectrum = np.fft.rfft(sound)
     spectrum *= 1 / (1 + (np.arange(len(spectrum)) * own_rate / len(sound) / 300) ** 2)
     low = np.fft.irfft(spectrum, len(sound)).astype("float32")
-    found = measure(resampled(3 * low, own_rate, rate), rate)
-    assert found["word"] == "good" and 5 < found["speech_seconds"] < 8
+    quality = measure(resampled(3 * low, own_rate, rate), rate)
+    assert quality["word"] == "good" and 5 < quality["speech_seconds"] < 8
     alike = resampled(low, own_rate, rate)
     loudest = measure(alike / np.abs(alike).max(), rate)
     assert loudest["clipped_share"] < 1e-4

@@ -107,7 +107,7 @@ def test_halves_of_voices_that_nobody_could_delete_go_when_the_next_is_added(tmp
     other = voices.add("Ben", RECORDING)
     assert [path.exists() for path in (*halves, fresh, mine)] == [False, False, True, True]
     assert begun.is_dir()
-    assert [one.id for one in voices.all()] == [whole.id, other.id]
+    assert [voice_left.id for voice_left in voices.all()] == [whole.id, other.id]
 
 
 def take(number: int) -> DecodedRecording:
@@ -133,20 +133,20 @@ def test_a_kill_while_a_voice_is_added_to_leaves_the_old_or_the_new(tmp_path, po
     voice = voices.add("Anna", take(0))
     code = in_child(lambda: voices.extend(voice, [take(1), take(2)]), point.format(id=voice.id))
     assert code == -9
-    (found,) = voices.all()
-    assert (found.id, found.name, found.recordings) == (voice.id, "Anna", recordings)
-    heard = voices.recording(found).read_bytes()
-    assert hashlib.sha256(heard).hexdigest() == found.sha256
-    singles = [path.read_bytes() for path in voices.single_recordings(found)]
+    (left,) = voices.all()
+    assert (left.id, left.name, left.recordings) == (voice.id, "Anna", recordings)
+    heard = voices.recording(left).read_bytes()
+    assert hashlib.sha256(heard).hexdigest() == left.sha256
+    singles = [path.read_bytes() for path in voices.single_recordings(left)]
     assert singles == [take(number).wav for number in range(recordings)]
     # Leftovers of the kill are removed after an hour, or at once with the voice.
     hours_ago = time.time() - 2 * 3600
     for path in (tmp_path / voice.id).iterdir():
         os.utime(path, (hours_ago, hours_ago))
     voices.add("Ben", RECORDING)
-    wanted = {voices.recording(found), *voices.single_recordings(found)}
-    assert {path for path in (tmp_path / voice.id).iterdir() if path not in wanted} == set()
-    voices.remove(found)
+    paths = {voices.recording(left), *voices.single_recordings(left)}
+    assert {path for path in (tmp_path / voice.id).iterdir() if path not in paths} == set()
+    voices.remove(left)
     assert not (tmp_path / voice.id).exists()
 
 
@@ -160,11 +160,11 @@ def whole(voices: Voices) -> list[tuple[str, int, list[bytes]]]:
     """Each voice with all its recordings and its merged recording."""
     return [
         (
-            one.name,
-            one.recordings,
-            [path.read_bytes() for path in (voices.recording(one), *voices.single_recordings(one))],
+            uploaded.name,
+            uploaded.recordings,
+            [path.read_bytes() for path in (voices.recording(uploaded), *voices.single_recordings(uploaded))],
         )
-        for one in voices.all()
+        for uploaded in voices.all()
     ]
 
 
@@ -175,21 +175,21 @@ def test_every_recording_of_every_voice_stays_when_strays_go(tmp_path):
     voices.add("Three", take(1), take(2), take(3))
     extended = voices.extend(voices.add("Extended", take(4)), [take(5)])[1]
     voices.extend(voices.add("Extended again", take(6), take(7)), [take(8)])
-    wanted = whole(voices)
-    assert [count for _, count, _ in wanted] == [1, 3, 2, 3]
+    before = whole(voices)
+    assert [count for _, count, _ in before] == [1, 3, 2, 3]
     stray = tmp_path / extended.id / "joined_0.wav"
     stray.write_bytes(b"x")
     hours_pass(tmp_path)
     ben = voices.add("Ben", take(9))
-    assert not stray.exists() and whole(voices)[:4] == wanted
+    assert not stray.exists() and whole(voices)[:4] == before
     hours_pass(tmp_path)
     voices.extend(ben, [take(1)])
-    assert whole(voices)[:4] == wanted
+    assert whole(voices)[:4] == before
     hours_pass(tmp_path)
     voices.remove(voices.find(ben.id))
     voices.rename(voices.find(extended.id), "Renamed")
     voices.add("Eve", RECORDING)
-    assert [one[1:] for one in whole(voices)[:4]] == [one[1:] for one in wanted]
+    assert [row[1:] for row in whole(voices)[:4]] == [row[1:] for row in before]
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"name": "Anna"}', None])
@@ -198,7 +198,7 @@ def test_recordings_of_a_voice_whose_description_is_damaged_stay(tmp_path, damag
     voices = Voices(tmp_path)
     voice = voices.add("Anna", take(0), take(1), take(2))
     about = tmp_path / f"{voice.id}.json"
-    description, wanted = about.read_bytes(), everything(tmp_path)
+    description, before = about.read_bytes(), everything(tmp_path)
     if damage is None:
         about.unlink()
     else:
@@ -206,8 +206,8 @@ def test_recordings_of_a_voice_whose_description_is_damaged_stay(tmp_path, damag
     assert voices.get(voice.id) is None
     hours_pass(tmp_path)
     other = voices.add("Ben", RECORDING)
-    kept = {name: data for name, data in everything(tmp_path).items() if other.id not in name}
-    assert kept == ({} if damage is None else wanted)
+    left = {name: data for name, data in everything(tmp_path).items() if other.id not in name}
+    assert left == ({} if damage is None else before)
     if damage is not None:
         about.write_bytes(description)
         assert voices.find(voice.id) == voice
@@ -227,7 +227,7 @@ def test_of_four_additions_at_once_each_is_kept(tmp_path):
     voices = Voices(tmp_path)
     voice = voices.add("Anna", take(0))
     at_once([lambda n=n: voices.extend(voice, [take(n)])[1].recordings for n in range(1, 5)])
-    found = voices.find(voice.id)
-    assert found.recordings == 5
-    singles = {path.read_bytes() for path in voices.single_recordings(found)}
+    grown = voices.find(voice.id)
+    assert grown.recordings == 5
+    singles = {path.read_bytes() for path in voices.single_recordings(grown)}
     assert singles == {take(number).wav for number in range(5)}

@@ -49,13 +49,14 @@ class VoiceCalls(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.known: dict[str, tuple[str, bytes]] = {}
+        self.expected: dict[str, tuple[str, bytes]] = {}
         for voice in self.service.client.get("/v1/voices").json()["voices"][1:]:
             self.service.client.delete(f"/v1/voices/{voice['id']}").raise_for_status()
 
     def is_taken(self, name: str, but: str = "") -> bool:
         return any(
-            one != but and other.casefold() == name.casefold() for one, (other, _) in self.known.items()
+            identity != but and other.casefold() == name.casefold()
+            for identity, (other, _) in self.expected.items()
         )
 
     @rule(target=voices, name=NAMES, number=st.integers(0, 2**16 - 1))
@@ -67,13 +68,13 @@ class VoiceCalls(RuleBasedStateMachine):
             self.done["taken"] += 1
             return multiple()
         assert answer.status_code == 201
-        self.known[answer.json()["id"]] = (name, sound)
+        self.expected[answer.json()["id"]] = (name, sound)
         return str(answer.json()["id"])
 
     @rule(voice=voices)
     def hear(self, voice: str) -> None:
         answer = self.service.client.get(f"/v1/voices/{voice}/preview.wav")
-        assert (answer.status_code, answer.content) == (200, self.known[voice][1])
+        assert (answer.status_code, answer.content) == (200, self.expected[voice][1])
 
     @rule(voice=voices, name=NAMES)
     def rename(self, voice: str, name: str) -> None:
@@ -82,12 +83,12 @@ class VoiceCalls(RuleBasedStateMachine):
             assert answer.status_code == 409
             return
         assert (answer.status_code, answer.json()["name"]) == (200, name)
-        self.known[voice] = (name, self.known[voice][1])
+        self.expected[voice] = (name, self.expected[voice][1])
 
     @rule(voice=voices)
     def speak(self, voice: str) -> None:
         assert self.service.say("hi", voice=voice).status_code == 200
-        name = self.known[voice][0]
+        name = self.expected[voice][0]
         status = self.service.say("hi", voice=name).status_code
         self.done[f"by name {status}"] += 1
         assert status == 200
@@ -95,7 +96,7 @@ class VoiceCalls(RuleBasedStateMachine):
     @rule(target=gone, voice=consumes(voices))
     def delete(self, voice: str) -> str:
         assert self.service.client.delete(f"/v1/voices/{voice}").status_code == 204
-        del self.known[voice]
+        del self.expected[voice]
         return voice
 
     @rule(voice=gone)
@@ -109,19 +110,19 @@ class VoiceCalls(RuleBasedStateMachine):
             client.patch(where, json={"name": "x"}),
             self.service.say("hi", voice=voice),
         ]
-        assert [one.status_code for one in answers] == [404] * 5
+        assert [answer.status_code for answer in answers] == [404] * 5
         self.done["gone"] += 1
 
     @invariant()
     def every_list_has_each(self) -> None:
         listed = self.service.client.get("/v1/voices").json()["voices"][1:]
-        assert {one["id"]: one["name"] for one in listed} == {
-            voice: name for voice, (name, _) in self.known.items()
+        assert {row["id"]: row["name"] for row in listed} == {
+            voice: name for voice, (name, _) in self.expected.items()
         }
         others = self.service.client.get("/v1/audio/voices").json()["voices"]
-        assert {one["id"] for one in others} == {"default", *self.known}
+        assert {other["id"] for other in others} == {"default", *self.expected}
         files = {path.name for path in self.service.state.voices.folder.glob("[!.]*.*")}
-        assert files == {f"{one}.{kind}" for one in self.known for kind in ("wav", "json")}
+        assert files == {f"{identity}.{kind}" for identity in self.expected for kind in ("wav", "json")}
 
 
 def test_voices_are_what_was_made_of_them(tmp_path, monkeypatch):

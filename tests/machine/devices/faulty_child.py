@@ -24,13 +24,13 @@ def with_fault(fault: str) -> "Callable[[], dict[str, dict[str, Part]]]":
 
     name, _, kind = fault.partition(":")
 
-    def found() -> "dict[str, dict[str, Part]]":
-        known = operations()
-        if name in known:
-            known[name] = {which: broken(part, kind) for which, part in known[name].items()}
-        return known
+    def patched() -> "dict[str, dict[str, Part]]":
+        parts = operations()
+        if name in parts:
+            parts[name] = {which: broken(part, kind) for which, part in parts[name].items()}
+        return parts
 
-    return found
+    return patched
 
 
 def broken(part: "Part", fault: str) -> "Part":
@@ -41,9 +41,9 @@ def broken(part: "Part", fault: str) -> "Part":
     kind, _, condition = fault.partition("@")
 
     def changed(at: "ProbePlace") -> "Tensor":
-        found = part(at)
+        result = part(at)
         if at is REFERENCE or (condition == "cudnn" and not torch.backends.cudnn.enabled):
-            return found
+            return result
         if kind == "memory":
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
         if kind.isdigit():
@@ -51,9 +51,9 @@ def broken(part: "Part", fault: str) -> "Part":
             error.error_code = int(kind)  # type: ignore[attr-defined]
             raise error
         if kind == "nan":
-            return found.double() * float("nan")
+            return result.double() * float("nan")
         if kind == "wrong":
-            return found.double() * 1.1
+            return result.double() * 1.1
         raise RuntimeError(kind)
 
     return changed
@@ -66,10 +66,10 @@ def die(kind: str) -> None:
 
 
 if __name__ == "__main__":
-    wanted = sys.argv.pop(1)
-    if wanted.startswith("start:"):
-        die(wanted.partition(":")[2])
+    fault = sys.argv.pop(1)
+    if fault.startswith("start:"):
+        die(fault.partition(":")[2])
     from machine.devices import probe_child
 
-    probe_child.operations = with_fault(wanted)
+    probe_child.operations = with_fault(fault)
     sys.exit(probe_child.main())

@@ -102,10 +102,10 @@ MUCH, LITTLE = 8 << 30, 200 << 20
     ],
 )
 def test_what_a_text_means(text, outcome, part):
-    found = classify(RuntimeError(text))
-    assert found is not None and (found.outcome, found.part) == (outcome, part)
-    assert found.words == text.splitlines()[0]
-    assert (found.sticky, found.transient) == (outcome is STICKY, outcome is TRANSIENT)
+    fault = classify(RuntimeError(text))
+    assert fault is not None and (fault.outcome, fault.part) == (outcome, part)
+    assert fault.words == text.splitlines()[0]
+    assert (fault.sticky, fault.transient) == (outcome is STICKY, outcome is TRANSIENT)
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_what_a_text_means(text, outcome, part):
 def test_what_a_code_means(code, outcome):
     error = torch.AcceleratorError("CUDA error: in words of tomorrow")
     error.error_code = code  # type: ignore[attr-defined]
-    found = classify(error)
-    assert found is not None and (found.outcome, found.code) == (outcome, code)
+    fault = classify(error)
+    assert fault is not None and (fault.outcome, fault.code) == (outcome, code)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_what_a_code_means(code, outcome):
 )
 def test_what_a_library_says_of_low_memory(text):
     outcomes = [fault("RuntimeError", text, free_bytes=free) for free in (LITTLE, MUCH, None)]
-    assert [found and found.outcome for found in outcomes] == [TRANSIENT, BUILD, BUILD]
+    assert [outcome and outcome.outcome for outcome in outcomes] == [TRANSIENT, BUILD, BUILD]
 
 
 def test_memory_has_classes_of_its_own():
@@ -140,9 +140,9 @@ def test_memory_has_classes_of_its_own():
         (torch.OutOfMemoryError("no text that is known"), "memory"),
         (MemoryError(), "memory of the machine"),
     ):
-        found = classify(error)
-        assert found is not None and (found.outcome, found.part) == (TRANSIENT, part)
-        assert found.words
+        fault = classify(error)
+        assert fault is not None and (fault.outcome, fault.part) == (TRANSIENT, part)
+        assert fault.words
 
 
 @pytest.mark.parametrize(
@@ -159,5 +159,5 @@ def test_the_cause_counts():
         except RuntimeError as error:
             raise ValueError("no voice") from error
     except ValueError as error:
-        found = classify(error)
-    assert found is not None and found.part == "fft"
+        fault = classify(error)
+    assert fault is not None and fault.part == "fft"

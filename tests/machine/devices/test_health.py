@@ -23,7 +23,7 @@ def test_without_cudnn_some_operations_pass():
     assert gpu.reason == "convolution failed. train_step failed."
 
 
-@pytest.mark.parametrize("outcome", [one for one in Outcome if one not in ("ok", "degraded")])
+@pytest.mark.parametrize("outcome", [kind for kind in Outcome if kind not in ("ok", "degraded")])
 def test_a_check_without_an_end_is_good_for_nothing(outcome):
     """A check that hung has no results, so no operation failed either."""
     for operations in (SOUND.operations, ()):

@@ -91,8 +91,8 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def check(names: list[str], fault: str = "") -> list[dict[str, Any]]:
         monkeypatch.setattr(probe_child, "operations", every)
-        known = with_fault(fault)()
-        monkeypatch.setattr(probe_child, "operations", lambda: {one: known[one] for one in names})
+        operations = with_fault(fault)()
+        monkeypatch.setattr(probe_child, "operations", lambda: {name: operations[name] for name in names})
         return list(probe_child.check("cpu"))
 
     return check
@@ -101,13 +101,13 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_every_operation_runs_and_equals_itself(checked):
     gpu, count = gpu_of(0, checked(list(OPERATIONS)), DONE)
     assert count == 1 and gpu.outcome is Outcome.OK and gpu.reason == "" and gpu.works
-    assert tuple(one.name for one in gpu.operations) == OPERATIONS
+    assert tuple(operation.name for operation in gpu.operations) == OPERATIONS
     assert tuple(probe_child.TOLERANCES) == tuple(probe_child.operations()) == OPERATIONS
     # 16 bits differ from float32, so a distance of 0 would mean that nothing was compared.
-    known, here = probe_child.operations(), probe_child.ProbePlace("cpu")
+    operations, here = probe_child.operations(), probe_child.ProbePlace("cpu")
     half, brain = (
         probe_child.distance(part(here), part(probe_child.REFERENCE))
-        for part in (known["attention_fp16"]["prefill"], known["attention_bf16"]["prefill"])
+        for part in (operations["attention_fp16"]["prefill"], operations["attention_bf16"]["prefill"])
     )
     assert 0 < half < brain
 
@@ -129,15 +129,15 @@ def test_every_operation_runs_and_equals_itself(checked):
 )
 def test_a_fault_in_one_operation(checked, kind, outcome, words):
     events = checked(["fft", "sampling"], f"fft:{kind}")
-    found = {one["name"]: one for one in events if one["event"] == "operation"}
+    by_name = {event["name"]: event for event in events if event["event"] == "operation"}
     assert json.loads(json.dumps(events, allow_nan=False)) == events
-    assert not found["fft"]["ok"] and found["fft"]["outcome"] == outcome
-    assert words in found["fft"]["reason"]
+    assert not by_name["fft"]["ok"] and by_name["fft"]["outcome"] == outcome
+    assert words in by_name["fft"]["reason"]
     # After a sticky error this process's context can check nothing else.
-    assert ("sampling" in found) is (outcome != "sticky")
+    assert ("sampling" in by_name) is (outcome != "sticky")
     gpu, _ = gpu_of(0, events, DONE)
     assert gpu.outcome == (outcome if outcome in ("sticky", "transient") else "degraded")
-    assert gpu.failed == {"fft"} and gpu.reason == found["fft"]["reason"]
+    assert gpu.failed == {"fft"} and gpu.reason == by_name["fft"]["reason"]
 
 
 def test_what_passes_without_cudnn_is_used_that_way(checked):
@@ -151,7 +151,7 @@ def test_what_passes_without_cudnn_is_used_that_way(checked):
 
 def test_a_device_that_cannot_be_had_is_refused_with_its_words():
     events = list(probe_child.check("cuda:7"))
-    assert [one["event"] for one in events] == ["refused"]
+    assert [event["event"] for event in events] == ["refused"]
     gpu, _ = gpu_of(7, events, DONE)
     assert gpu.outcome in (Outcome.DRIVER, Outcome.BUILD) and not gpu.works
     assert gpu.reason.startswith("the GPU cannot be used: ") and gpu.index == 7
@@ -227,8 +227,8 @@ def test_the_child_has_no_stdin_and_a_group_of_its_own_and_asks_nvml(tmp_path):
     ],
 )
 def test_what_an_end_means(code, hung, last, outcome, words):
-    found, reason = of_ending(ProcessResult(code, "", last, 20.0, hung=hung), "fft")
-    assert found is outcome and words in reason
+    verdict, reason = of_ending(ProcessResult(code, "", last, 20.0, hung=hung), "fft")
+    assert verdict is outcome and words in reason
 
 
 def told(**failures: str) -> list[dict[str, Any]]:
@@ -433,5 +433,5 @@ def test_of_several_processes_one_checks_and_the_others_read(tmp_path, monkeypat
 
     monkeypatch.setattr(probing, "_checked", checked)
     with ThreadPoolExecutor(8) as ranks:
-        found = list(ranks.map(lambda _: probe(folder=tmp_path), range(8)))
-    assert found == [(GOOD,)] * 8 and len(checks) == 1
+        verdicts = list(ranks.map(lambda _: probe(folder=tmp_path), range(8)))
+    assert verdicts == [(GOOD,)] * 8 and len(checks) == 1

@@ -29,9 +29,9 @@ def test_of_several_gpus_the_first_without_a_fault_is_taken(gpus, wish, device, 
     ("gpus", "wish", "words"), [((), "cuda", "no GPU"), ((SOUND,), "cuda:3", "cuda:0 (RTX 3090)")]
 )
 def test_a_device_asked_for_by_name_is_never_replaced(gpus, wish, words):
-    with pytest.raises(DeviceError, match="DEVICE=auto") as found:
+    with pytest.raises(DeviceError, match="DEVICE=auto") as caught:
         choose_device(machine(*gpus), wish)
-    assert words in str(found.value) and found.value.exit_code == 2
+    assert words in str(caught.value) and caught.value.exit_code == 2
 
 
 # Each state of GPUS: the device for speech, the device for FFTs, whether cuDNN is used.
@@ -58,8 +58,8 @@ DECISIONS = {
 @pytest.mark.parametrize("state", GPUS)
 def test_the_first_rung_by_verdicts(state, wish):
     device, mel_device, cudnn = DECISIONS[state]
-    gpu, found = GPUS[state], machine(GPUS[state])
-    place = choose_place(found, wish, "SAMPLE_DEVICE")
+    gpu, environment = GPUS[state], machine(GPUS[state])
+    place = choose_place(environment, wish, "SAMPLE_DEVICE")
     if wish == "cpu":
         assert place == Place("cpu", "SAMPLE_DEVICE=cpu")
         return
@@ -72,7 +72,7 @@ def test_the_first_rung_by_verdicts(state, wish):
     assert place.code == ("" if device != "cpu" else "device_refused" if refused else "gpu_failed_check")
     if refused:
         with pytest.raises(DeviceError, match="failed the check") as error:
-            choose_device(found, wish)
+            choose_device(environment, wish)
         assert gpu.reason in str(error.value)
 
 
@@ -103,9 +103,9 @@ def test_a_container_that_was_given_no_gpu_is_told_the_line():
 
 
 def test_looking_makes_no_cuda_context_and_finds_this_machine():
-    found = selection.look_at_machine()
-    assert found.cpu_count >= 1
-    assert found.memory_bytes > 1 << 28
+    machine = selection.look_at_machine()
+    assert machine.cpu_count >= 1
+    assert machine.memory_bytes > 1 << 28
     assert not torch.cuda.is_initialized()
 
 
@@ -138,10 +138,10 @@ def test_a_containers_limits_count(monkeypatch, tmp_path, files, cores, memory_b
         path.parent.mkdir(exist_ok=True)
         path.write_text(text + "\n")
     monkeypatch.setattr(selection, "CGROUP", tmp_path)
-    found = selection.look_at_machine()
+    machine = selection.look_at_machine()
     assert everything.cpu_count == 16
-    assert found.cpu_count == (cores or 16)
-    assert found.memory_bytes == (memory_bytes or everything.memory_bytes)
+    assert machine.cpu_count == (cores or 16)
+    assert machine.memory_bytes == (memory_bytes or everything.memory_bytes)
     assert oom_kills() == kills
 
 

@@ -140,11 +140,11 @@ def test_our_reading_is_python_dotenvs(texts, tmp_path, caplog):
     for _ in range(texts):
         path = env(tmp_path, "".join(chance.choices(parts, k=chance.randint(0, 12))))
         ours = dotenv.read(path, {}, frozenset({"A", "B"}))
-        theirs = dotenv_values(path, interpolate=False)
+        reference = dotenv_values(path, interpolate=False)
         if not ours.faults:
             for name in ("A", "B"):
                 line = ours.given.get(name)
-                assert (line and line.text) == theirs.get(name)
+                assert (line and line.text) == reference.get(name)
                 agreed += line is not None
     assert agreed > texts / 20
 
@@ -210,7 +210,7 @@ def test_a_name_set_twice_is_noted(tmp_path):
 
 
 def test_all_faults_at_once(tmp_path):
-    found = faults(
+    messages = faults(
         tmp_path,
         "NUM_EPOCHS=ten\nEPOCHS=3\nwhat is this\nSEED=-1\nBATCH_SECONDS=${NOBODY}\n",
         ("--learning-rate", "fast", "--sede", "4", "--lora-rank"),
@@ -227,8 +227,8 @@ def test_all_faults_at_once(tmp_path):
         "--lora-rank has no value",
         "PRECISION is 'double' (environment)",
     ):
-        assert sum(word in fault for fault in found) == 1, (word, found)
-    assert len(found) == 9
+        assert sum(word in fault for fault in messages) == 1, (word, messages)
+    assert len(messages) == 9
 
 
 @pytest.mark.parametrize(
@@ -283,8 +283,8 @@ def test_values_are_shown_as_they_are_written(tmp_path):
 def test_what_was_set_is_shown_and_the_others_are_counted(tmp_path):
     path = env(tmp_path, "KEEP_CHECKPOINTS=all\n")
     _, report = load(["--tensorboard", "0"], {}, path)
-    kept, curves, others = report.given().splitlines()
-    assert kept.split()[:2] == ["KEEP_CHECKPOINTS", "all"]
+    checkpoints, curves, others = report.given().splitlines()
+    assert checkpoints.split()[:2] == ["KEEP_CHECKPOINTS", "all"]
     assert curves.split() == ["TENSORBOARD", "off", "command", "line"]
     count = len(fields(whole(TrainSettings))) - 2
     assert others == f"The other {count} settings have their defaults (docs/settings.md)."

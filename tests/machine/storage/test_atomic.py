@@ -105,15 +105,15 @@ def test_a_limit_on_file_sizes_is_a_full_disk(tmp_path):
         "try: replace_file(Path(sys.argv[1]), lambda file: file.write(bytes(100_000)))\n"
         "except DiskFull as error: print(error)"
     )
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "a")],
         capture_output=True,
         text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000)),
         check=True,
     )
-    assert "100,000 bytes" in found.stdout
-    assert "ulimit" in found.stdout
+    assert "100,000 bytes" in result.stdout
+    assert "ulimit" in result.stdout
     assert names(tmp_path) == []
 
 

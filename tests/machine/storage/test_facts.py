@@ -97,8 +97,8 @@ def test_threads_lose_nothing(tmp_path):
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(work, range(8)))
     facts.save()
-    found = Facts(tmp_path, "clips")
-    assert all(found.get(f"{t}-{n}") == n for t in range(8) for n in range(200))
+    shared = Facts(tmp_path, "clips")
+    assert all(shared.get(f"{t}-{n}") == n for t in range(8) for n in range(200))
 
 
 def test_processes_lose_nothing(tmp_path):
@@ -111,5 +111,5 @@ def test_processes_lose_nothing(tmp_path):
     words = [sys.executable, "-c", code, str(tmp_path)]
     started = [subprocess.Popen([*words, str(child)]) for child in range(3)]
     assert [child.wait(60) for child in started] == [0, 0, 0]
-    found = Facts(tmp_path, "clips")
-    assert all(found.get(f"{child}-{n}") == n for child in range(3) for n in range(20))
+    facts = Facts(tmp_path, "clips")
+    assert all(facts.get(f"{child}-{n}") == n for child in range(3) for n in range(20))

@@ -22,11 +22,11 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files that were hashed, not looked up."""
-    found: list[Path] = []
+    paths: list[Path] = []
     real = hashes._digest
     monkeypatch.setattr(hashes, "_hashed", {})
-    monkeypatch.setattr(hashes, "_digest", lambda path: [found.append(path), real(path)][1])
-    return found
+    monkeypatch.setattr(hashes, "_digest", lambda path: [paths.append(path), real(path)][1])
+    return paths
 
 
 def replace(path: Path, content: bytes) -> None:

@@ -38,8 +38,8 @@ def injected_fault() -> None:
     raise error
 
 
-def _no_number(module: Any, _given: Any, found: Any) -> Any:
-    return found * float("nan") if type(module).__name__ == "HifiganGenerator" else None
+def _no_number(module: Any, _given: Any, output: Any) -> Any:
+    return output * float("nan") if type(module).__name__ == "HifiganGenerator" else None
 
 
 class FaultySpeaker(FileSpeaker):

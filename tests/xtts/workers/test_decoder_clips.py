@@ -67,5 +67,5 @@ def test_clips_that_are_too_short_are_left_out(base_folder, tmp_path):
     some = [TranscribedClip(path, "one", "en") for path in sorted(data.rglob("*.wav"))]
     whose = voice_from_reference(model, read_reference(model.config, some[0].recording))
     dvae = loading.load_dvae(base_folder, model.config)
-    found = ClipCache().spoken(model, whose, lambda: dvae, some, no_progress)
-    assert len(found) == 1 and len(found[0].sound.codes) == decoder_clips.ROW_CODES
+    spoken = ClipCache().spoken(model, whose, lambda: dvae, some, no_progress)
+    assert len(spoken) == 1 and len(spoken[0].sound.codes) == decoder_clips.ROW_CODES

@@ -62,8 +62,8 @@ def weights(module: torch.nn.Module) -> list[torch.Tensor]:
     return [weight.detach().clone() for weight in module.parameters()]
 
 
-def equal(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+def equal(tensors: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(tensors, others, strict=True))
 
 
 @pytest.fixture
@@ -107,14 +107,14 @@ def test_an_oscillator_learns_the_person_s_pitch():
 def test_random_discriminators_learn_alone_first(monkeypatch):
     monkeypatch.setattr(decoder_learner, "WARM_UP", 2)
     learner = a_learner("oscillator", of_base=False)
-    own, theirs = weights(learner.vocoder), weights(learner.discriminators)
+    generator, discriminators = weights(learner.vocoder), weights(learner.discriminators)
     for _ in range(2):
         learner.learn(CLIPS)
     assert (learner.alone, learner.step) == (2, 0)
-    assert equal(weights(learner.vocoder), own) and equal(weights(learner.average), own)
-    assert not equal(weights(learner.discriminators), theirs)
+    assert equal(weights(learner.vocoder), generator) and equal(weights(learner.average), generator)
+    assert not equal(weights(learner.discriminators), discriminators)
     learner.learn(CLIPS)
-    assert (learner.alone, learner.step) == (2, 1) and not equal(weights(learner.vocoder), own)
+    assert (learner.alone, learner.step) == (2, 1) and not equal(weights(learner.vocoder), generator)
     brought = a_learner("oscillator")
     brought.learn(CLIPS)
     assert (brought.alone, brought.step) == (0, 1)
@@ -155,7 +155,9 @@ def test_a_state_continues_to_the_bit(shape, tmp_path: Path, monkeypatch):
     # A state of the published layout, as on a GPU, holds the same weights.
     state = copy.deepcopy(first.state())
     for name in ("vocoder", "average"):
-        state[name] = {key: one[:, :, 0] if one.ndim == 4 else one for key, one in state[name].items()}
+        state[name] = {
+            key: tensor[:, :, 0] if tensor.ndim == 4 else tensor for key, tensor in state[name].items()
+        }
     second.restore(state)
     assert equal(weights(second.vocoder), weights(first.vocoder))
 
@@ -165,13 +167,13 @@ def test_training_ends_when_held_out_clips_no_longer_come_closer(monkeypatch):
     learner = a_learner("oscillator")
     distances = iter([0.9, 0.8, 0.8, 0.85, 0.7995, 0.5])
     monkeypatch.setattr(learner, "distance", lambda *_: next(distances))
-    found = []
+    lengths = []
     for step in range(1, 5 * CHECK_EVERY + 1):
         learner.step = step
         learner.compare(CLIPS, 1.0)
         if step % CHECK_EVERY == 0:
-            found.append((learner.farther, learner.finished))
-    assert found == [(0, False), (0, False), (1, False), (2, True), (3, True)] and PATIENCE == 2
+            lengths.append((learner.farther, learner.finished))
+    assert lengths == [(0, False), (0, False), (1, False), (2, True), (3, True)] and PATIENCE == 2
 
 
 def test_what_is_learned_is_published_under_the_base_s_names():
@@ -180,5 +182,5 @@ def test_what_is_learned_is_published_under_the_base_s_names():
         f"{vocoder.WAVEFORM_DECODER}{name}": tensor
         for name, tensor in learning.waveform_decoder.state_dict().items()
     }
-    kept = published_names(learning, names)
-    assert kept.keys() == names.keys() and all(torch.equal(kept[key], names[key]) for key in names)
+    published = published_names(learning, names)
+    assert published.keys() == names.keys() and all(torch.equal(published[key], names[key]) for key in names)

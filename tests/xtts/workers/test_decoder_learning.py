@@ -115,8 +115,8 @@ def test_clips_that_it_did_not_learn_from_come_closer_and_are_heard(speaker, tmp
         shifted.append(replace(clip, recording=path))
     out = tmp_path / "decoder.safetensors"
     voice = TunedVoice(shifted[0].recording)
-    found = speaker.ask(request(out, clips=tuple(shifted), voice=voice, steps=40))
-    assert found.distance_after < 0.97 * found.distance_before
+    learned = speaker.ask(request(out, clips=tuple(shifted), voice=voice, steps=40))
+    assert learned.distance_after < 0.97 * learned.distance_before
     sentence = SynthesisRequest("Good morning.", "en")
     speaker.ask(SpeakRequest(sentence, replace(voice, decoder=out), tmp_path / "spoken.wav"))
     sound = audio.read(tmp_path / "spoken.wav", audio.VOCODER_RATE)
@@ -129,15 +129,15 @@ def test_it_continues_from_a_state_to_the_bit(speaker, learned, decoder, tmp_pat
     out, again = tmp_path / "continued.safetensors", tmp_path / "straight.safetensors"
     first = speaker.ask(request(tmp_path / "one.safetensors", steps=1, state_out=between))
     assert (first.steps, first.new_steps) == (1, 1)
-    found = speaker.ask(request(out, state=between, state_out=tmp_path / "after.pt"))
-    assert (found.steps, found.new_steps) == (3, 2)
+    result = speaker.ask(request(out, state=between, state_out=tmp_path / "after.pt"))
+    assert (result.steps, result.new_steps) == (3, 2)
     assert out.read_bytes() == decoder.read_bytes()
     assert_equal(content(tmp_path / "after.pt"), content(state))
     # No step is left: the decoder is written for the weights of this request.
-    found = speaker.ask(request(again, state=state))
-    assert (found.steps, found.new_steps) == (3, 0) and again.read_bytes() == out.read_bytes()
-    found = speaker.ask(request(again, state=state, least_steps=1))
-    assert (found.steps, found.new_steps) == (4, 1) and again.read_bytes() != out.read_bytes()
+    result = speaker.ask(request(again, state=state))
+    assert (result.steps, result.new_steps) == (3, 0) and again.read_bytes() == out.read_bytes()
+    result = speaker.ask(request(again, state=state, least_steps=1))
+    assert (result.steps, result.new_steps) == (4, 1) and again.read_bytes() != out.read_bytes()
 
 
 def test_without_discriminators_of_the_base_they_begin_alone(base, speaker, tmp_path, monkeypatch):
@@ -168,15 +168,15 @@ def test_it_changes_the_sound_and_no_word(decoder):
 
     plain = loading.load_model(DEMO)
     who = voice_from_reference(plain, read_reference(plain.config, REFERENCE))
-    said = {}
+    facts = {}
     for precision in ("fp32", "int8"):
         model = loading.load_model(DEMO, precision=precision)
         before = _said(model, who)
         learned = model.another_vocoder(learned_decoder.read_tensors(decoder))
-        said[precision] = _said(model, replace(who, vocoder=learned))
+        facts[precision] = _said(model, replace(who, vocoder=learned))
         assert torch.equal(_said(model, who), before)  # the voice without the decoder
-        assert said[precision].shape == before.shape
-        assert not torch.allclose(said[precision], before, atol=1e-3)
+        assert facts[precision].shape == before.shape
+        assert not torch.allclose(facts[precision], before, atol=1e-3)
 
 
 def _said(model: Model, who: Voice) -> torch.Tensor:
@@ -186,19 +186,19 @@ def _said(model: Model, who: Voice) -> torch.Tensor:
 @pytest.mark.usefixtures("learned")
 def test_its_tensors_are_named_as_published(decoder):
     base = loading.read_tensors(DEMO / "model.pth")
-    found = learned_decoder.read_tensors(decoder)
+    tensors = learned_decoder.read_tensors(decoder)
     names = {name for name in base if name.startswith("hifigan_decoder.waveform_decoder.")}
-    assert found.keys() == names
-    assert all(found[name].shape == base[name].shape for name in names)
+    assert tensors.keys() == names
+    assert all(tensors[name].shape == base[name].shape for name in names)
 
 
 def test_what_was_not_learned_is_the_bases(tmp_path):
     """Weight norm is folded for learning and unfolded for storing: the weights are the same."""
     model, base = loading.load_model(DEMO), loading.read_tensors(DEMO / "model.pth")
-    kept = decoder_learning.published_names(model.vocoder, base)
-    again = vocoder.load_vocoder(kept, model.config)
-    for one, other in zip(model.vocoder.parameters(), again.parameters(), strict=True):
-        assert torch.allclose(one, other, rtol=1e-6, atol=1e-8)
+    published = decoder_learning.published_names(model.vocoder, base)
+    again = vocoder.load_vocoder(published, model.config)
+    for weight, reloaded in zip(model.vocoder.parameters(), again.parameters(), strict=True):
+        assert torch.allclose(weight, reloaded, rtol=1e-6, atol=1e-8)
 
 
 def test_it_tells_how_far_it_is_and_stops_when_told_so(speaker, tmp_path):
@@ -222,12 +222,12 @@ def test_a_time_limit_ends_it_and_without_time_it_takes_no_step(
     clock = SimpleNamespace(perf_counter=itertools.count().__next__)
     monkeypatch.setattr(decoder_learning, "time", clock)
     out = tmp_path / "short.safetensors"
-    found = speaker.ask(request(out, steps=None, budget_seconds=0.0))
-    assert (found.steps, found.new_steps) == (0, 0)
-    assert found.distance_after == found.distance_before
+    result = speaker.ask(request(out, steps=None, budget_seconds=0.0))
+    assert (result.steps, result.new_steps) == (0, 0)
+    assert result.distance_after == result.distance_before
     state = decoder.with_suffix(".pt")
-    found = speaker.ask(request(out, steps=None, budget_seconds=4.0, state=state))
-    assert (found.steps, found.new_steps) == (3 + 2, 2)
+    result = speaker.ask(request(out, steps=None, budget_seconds=4.0, state=state))
+    assert (result.steps, result.new_steps) == (3 + 2, 2)
 
 
 def test_training_ends_early_when_held_out_clips_stop_to_come_closer(speaker, tmp_path, monkeypatch):
@@ -236,12 +236,12 @@ def test_training_ends_early_when_held_out_clips_stop_to_come_closer(speaker, tm
 
     monkeypatch.setattr(DecoderLearner, "compare", no_closer)
     out, state = tmp_path / "decoder.safetensors", tmp_path / "state.pt"
-    found = speaker.ask(request(out, steps=9, state_out=state))
-    assert found.steps == 2
-    found = speaker.ask(request(out, steps=9, state=state, least_steps=3))
-    assert (found.steps, found.new_steps) == (2, 0)  # no later epoch continues, either
-    found = speaker.ask(request(out, steps=4, state=state, budget_seconds=600.0))
-    assert found.new_steps == 2  # a time limit continues
+    learned = speaker.ask(request(out, steps=9, state_out=state))
+    assert learned.steps == 2
+    learned = speaker.ask(request(out, steps=9, state=state, least_steps=3))
+    assert (learned.steps, learned.new_steps) == (2, 0)  # no later epoch continues, either
+    learned = speaker.ask(request(out, steps=4, state=state, budget_seconds=600.0))
+    assert learned.new_steps == 2  # a time limit continues
 
 
 def test_more_clips_hold_out_no_more_than_eight():
@@ -258,12 +258,12 @@ def test_forced_latents_are_those_of_speaking(speaker):
     model = loading.load_model(DEMO)
     whose = voice_from_reference(model, read_reference(model.config, REFERENCE))
     ids = model.tokenizer.split("Good morning.", "en")[0].ids
-    said = TorchUtterance(model.gpt, model.config.decoding, torch.Generator())
-    decode(model.gpt, whose.latents, [(torch.tensor(ids), said)])
+    utterance = TorchUtterance(model.gpt, model.config.decoding, torch.Generator())
+    decode(model.gpt, whose.latents, [(torch.tensor(ids), utterance)])
     with torch.no_grad():
-        codes = torch.as_tensor(said.codes)
-        found = decoder_clips.forced_latents(model, whose, ids, codes)[0]
-    assert torch.allclose(found, torch.stack(said.latents)[: len(codes)], atol=1e-4)
+        codes = torch.as_tensor(utterance.codes)
+        forced_latent = decoder_clips.forced_latents(model, whose, ids, codes)[0]
+    assert torch.allclose(forced_latent, torch.stack(utterance.latents)[: len(codes)], atol=1e-4)
 
 
 def test_too_few_clips_are_told(speaker, tmp_path):

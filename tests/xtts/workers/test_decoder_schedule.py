@@ -16,7 +16,7 @@ from xtts.workers.decoder_schedule import (
 
 def test_more_sound_allows_more_steps_and_few_clips_stop_early():
     minutes = [0.05, 0.4, 1.2, 3.5, 12.0, 60.0]
-    steps = [steps_for(one) for one in minutes]
+    steps = [steps_for(minute) for minute in minutes]
     assert steps == sorted(steps) and len(set(steps[1:])) == 5
     assert (steps[0], steps[-1]) == (FEWEST_STEPS, MOST_STEPS)
     # Each minute more allows fewer: the clips are repeated less often.
@@ -37,7 +37,7 @@ def test_the_average_is_over_a_ninth_of_the_steps():
     for step in range(1, 201):
         decay = average_decay(step)
         mean = decay * mean + (1 - decay) * step
-        weights = [decay * one for one in weights] + [1 - decay]
+        weights = [decay * weight for weight in weights] + [1 - decay]
     assert mean == pytest.approx(200 - 200 / 10, rel=0.02)
     assert 0.55 < sum(weights[-20:]) < 0.7
     assert average_decay(1) == pytest.approx(0.1)

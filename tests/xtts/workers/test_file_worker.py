@@ -35,8 +35,8 @@ QUICK = "tests.xtts.workers.quick_worker"
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    with contextlib.closing(Worker(Path("base"), ComputeConfig(), module=QUICK)) as found:
-        yield found
+    with contextlib.closing(Worker(Path("base"), ComputeConfig(), module=QUICK)) as opened:
+        yield opened
 
 
 def request(folder: Path, text: str = "hello") -> SpeakRequest:
@@ -45,9 +45,9 @@ def request(folder: Path, text: str = "hello") -> SpeakRequest:
 
 
 def failure(worker: Worker, asked: SpeakRequest, timeout_seconds: float = 30.0) -> WorkerFailed:
-    with pytest.raises(WorkerFailed) as found:
+    with pytest.raises(WorkerFailed) as caught:
         worker.ask(asked, timeout_seconds)
-    return found.value
+    return caught.value
 
 
 def test_start_does_not_wait_and_prints_do_not_break_the_protocol(worker, tmp_path):
@@ -125,8 +125,8 @@ def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch):
 def test_how_a_child_is_to_compute_is_passed_on(tmp_path):
     compute = ComputeConfig("cpu", precision="bf16", cudnn=False)
     with contextlib.closing(Worker(Path("base"), compute, module=QUICK)) as worker:
-        said = str(failure(worker, request(tmp_path, "compute")))
-    assert said == " ".join(compute.command_line())
+        message = str(failure(worker, request(tmp_path, "compute")))
+    assert message == " ".join(compute.command_line())
 
 
 @pytest.mark.parametrize("fault", ["hang", "SIGSTOP"])
@@ -176,16 +176,16 @@ def test_a_child_killed_between_two_requests_is_replaced(worker, tmp_path):
 
 def test_a_child_tells_how_far_it_is(worker, tmp_path):
     told: list[float] = []
-    found = worker.ask(request(tmp_path, "steps 4"), 30, progress=told.append)
-    assert told == [0.25, 0.5, 0.75, 1.0] and found.audio_seconds == 0.1
+    answer = worker.ask(request(tmp_path, "steps 4"), 30, progress=told.append)
+    assert told == [0.25, 0.5, 0.75, 1.0] and answer.audio_seconds == 0.1
 
 
 @pytest.mark.parametrize("doing", ["when never", "steps 100000"])
 def test_a_stop_does_not_wait_for_the_sample(worker, tmp_path, doing):
     begun = time.monotonic()
-    with pytest.raises(WorkerFailed) as found:
+    with pytest.raises(WorkerFailed) as caught:
         worker.ask(request(tmp_path, doing), 30, lambda: True)
-    assert found.value.reason_code == "interrupted"
+    assert caught.value.reason_code == "interrupted"
     assert time.monotonic() - begun < 5 and worker.pid is None
 
 

@@ -52,9 +52,9 @@ def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
 
     monkeypatch.setattr("xtts.voices.loading.load_voice", gone)
-    said = answer(SpeechServer(ComputeConfig(), 1, texts=Written()))
-    assert (said["say"], said["reason_code"]) == ("failed", "refused")
-    assert said["reason"] == "checkpoint_epoch_1.pt cannot be read (No such file or directory)."
+    header = answer(SpeechServer(ComputeConfig(), 1, texts=Written()))
+    assert (header["say"], header["reason_code"]) == ("failed", "refused")
+    assert header["reason"] == "checkpoint_epoch_1.pt cannot be read (No such file or directory)."
 
 
 def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(tmp_path):
@@ -136,12 +136,12 @@ def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins):
     server._began["s1"] = server._paused["s1"] = 0.0
     if begins:
         asked = {"id": "s1", "key": "v", "ask": ASK}
-        (said,) = messages(server._enter(asked, Mute()))  # type: ignore[arg-type]
+        (header,) = messages(server._enter(asked, Mute()))  # type: ignore[arg-type]
     else:
-        (said,) = messages(server.take({"do": "go_on", "id": "s1"}))
+        (header,) = messages(server.take({"do": "go_on", "id": "s1"}))
         assert batcher.left == ["s1"] and server._began == {}
-    assert (said["say"], said["id"], said["reason_code"]) == ("failed", "s1", "internal")
-    assert "IndexError in test_server.py:" in said["reason"] and "secret" not in said["reason"]
+    assert (header["say"], header["id"], header["reason_code"]) == ("failed", "s1", "internal")
+    assert "IndexError in test_server.py:" in header["reason"] and "secret" not in header["reason"]
 
 
 class Ready(Mute):
@@ -174,15 +174,15 @@ def opened(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> S
 
 
 def test_an_opened_voice_tells_how_many_may_speak(monkeypatch):
-    said = answer(opened(monkeypatch))
-    assert (said["say"], said["slots"]) == ("opened", 15)
+    header = answer(opened(monkeypatch))
+    assert (header["say"], header["slots"]) == ("opened", 15)
 
 
 def test_a_voice_that_a_gpu_has_no_memory_for_is_refused_and_those_that_speak_go_on(monkeypatch):
     """The second voice of a promotion, on a card with 8 GB."""
     server = opened(monkeypatch, torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"))
-    said = answer(server)
-    assert (said["say"], said["reason_code"]) == ("failed", "out_of_memory")
+    header = answer(server)
+    assert (header["say"], header["reason_code"]) == ("failed", "out_of_memory")
     assert list(server._batchers) == ["v"] and list(server.step()) == []
 
 

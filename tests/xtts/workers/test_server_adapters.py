@@ -31,13 +31,13 @@ def folders(base: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str | 
 
 @pytest.fixture
 def server(base: Path) -> SpeechServer:
-    found = SpeechServer(ComputeConfig(guard=False), 8, texts=Written())
+    speech_server = SpeechServer(ComputeConfig(guard=False), 8, texts=Written())
     opened = {"do": "open", "id": "a1", "key": "v", "voice": {"name": str(base)}}
-    list(found.take(opened))
-    while found.waiting:
-        list(found.step())
+    list(speech_server.take(opened))
+    while speech_server.waiting:
+        list(speech_server.step())
         time.sleep(0.001)
-    return found
+    return speech_server
 
 
 def speak(server: SpeechServer, name: str, recording: str | None) -> None:
@@ -45,16 +45,16 @@ def speak(server: SpeechServer, name: str, recording: str | None) -> None:
     assert list(server.take(asked)) == []
 
 
-def heard(server: SpeechServer, wanted: set[str]) -> dict[str, bytes]:
+def heard(server: SpeechServer, names: set[str]) -> dict[str, bytes]:
     """Steps until these requests have ended; returns the sound of all of them."""
     sounds: dict[str, bytes] = {}
-    while wanted:
+    while names:
         for header, body in server.step():
             assert header["say"] != "failed", header
             if header["say"] == "sound":
                 sounds[header["id"]] = sounds.get(header["id"], b"") + body
             elif header["say"] == "done":
-                wanted = wanted - {header["id"]}
+                names = names - {header["id"]}
     return sounds
 
 
@@ -86,14 +86,14 @@ def test_loading_one_stops_nobody(server, folders, monkeypatch):
 
 def test_a_replaced_adapter_is_read_again_and_one_of_another_base_is_refused(server, base, tmp_path):
     folder = tmp_path / "anna"
-    said = []
+    sounds = []
     for seed in (1, 2):
         exported_adapter(folder, base, seed)
         list(server.take({"do": "forget", "recording": str(folder)}))
         speak(server, "one", str(folder))
-        said.append(heard(server, {"one"}))
+        sounds.append(heard(server, {"one"}))
         folder.rename(tmp_path / f"old {seed}")
-    assert said[0] != said[1]
+    assert sounds[0] != sounds[1]
     exported_adapter(folder, base, 1, base_sha256="c" * 64)
     list(server.take({"do": "forget", "recording": str(folder)}))
     speak(server, "other", str(folder))

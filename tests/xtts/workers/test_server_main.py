@@ -68,19 +68,19 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @contextmanager
 def talking(folder: Path, **compute: Any) -> Iterator[Talk]:
     """A child with an open voice; it ends when its stdin is closed."""
-    found = Talk(**compute)
-    found.opened = opened = found.open("a", folder)
+    talk = Talk(**compute)
+    talk.opened = opened = talk.open("a", folder)
     assert opened["say"] == "opened", opened
     assert opened["own_voice"] and opened["languages"] == ["en", "pt"]
-    yield found
-    found.child.stdin.close()
-    assert found.child.wait(20) == 0
+    yield talk
+    talk.child.stdin.close()
+    assert talk.child.wait(20) == 0
 
 
 @pytest.fixture(scope="module")
 def talk(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
-    with talking(folders[0], latents_folder=tmp_path_factory.mktemp("latents")) as found:
-        yield found
+    with talking(folders[0], latents_folder=tmp_path_factory.mktemp("latents")) as child:
+        yield child
 
 
 def test_alone_and_in_a_crowd_it_is_the_same_to_the_bit(talk):
@@ -95,8 +95,8 @@ def says_the_same_alone_and_in_a_crowd(talk: Talk) -> None:
         talk.say(name, "a", seed=seed)
     pcm: dict[str, bytes] = {}
     for _ in range(3):
-        found = next_done(talk, pcm)
-        assert found["say"] == "done"
+        header = next_done(talk, pcm)
+        assert header["say"] == "done"
     assert pcm["same"] == alone and pcm["x"] != alone
 
 
@@ -120,10 +120,10 @@ def test_without_a_language_it_speaks_the_first_of_the_voice(talk):
 def test_a_request_without_a_key_speaks_with_the_voice_that_is_served(talk):
     talk.say("waits", None, seed=5)
     talk.say("first", "a", seed=5)
-    wanted = talk.until("done", "first")["pcm"]
-    assert list(wanted) == ["first"]
+    pcm = talk.until("done", "first")["pcm"]
+    assert list(pcm) == ["first"]
     talk.send(do="serve", key="a", slots=3)
-    assert talk.until("done", "waits")["pcm"]["waits"] == wanted["first"]
+    assert talk.until("done", "waits")["pcm"]["waits"] == pcm["first"]
 
 
 def test_who_is_cancelled_says_no_more(talk):
@@ -150,8 +150,8 @@ def test_a_long_text_takes_turns_with_those_who_came_meanwhile(talk):
     assert turns[:3] == ["long 0", "long 1", "long 2"] and next(iter(ended)) == "short"
     assert turns.index("short") < 6
     for number in range(4):
-        found, name = ended[f"long {number}"], f"long {number}"
-        assert found["say"] == "done" and 1 < found["cut_pieces"] <= turns.count(name)
+        last, name = ended[f"long {number}"], f"long {number}"
+        assert last["say"] == "done" and 1 < last["cut_pieces"] <= turns.count(name)
 
 
 def test_a_held_text_gets_no_turn_and_who_is_cancelled_between_two_pieces_is_gone(talk):
@@ -183,8 +183,8 @@ def test_a_refusal_is_an_answer(talk):
 
 def refuses_what_cannot_be_spoken(talk: Talk) -> None:
     talk.say("r", "a", text="…!")
-    found = talk.until("done", "r")
-    assert (found["say"], found["reason_code"]) == ("failed", "refused")
+    header = talk.until("done", "r")
+    assert (header["say"], header["reason_code"]) == ("failed", "refused")
 
 
 def test_a_recording_becomes_a_voice_and_its_latents_are_kept(talk, tmp_path):
@@ -192,10 +192,10 @@ def test_a_recording_becomes_a_voice_and_its_latents_are_kept(talk, tmp_path):
     wave = np.random.default_rng(9).normal(0, 0.1, 40_000).astype("float32")
     soundfile.write(path, wave, 16_000)
     talk.say("own", "a", seed=5)
-    own = talk.until("done", "own")["pcm"]["own"]
+    pcm = talk.until("done", "own")["pcm"]["own"]
     talk.say("hers", "a", seed=5, recording=str(path))
     hers = talk.until("done", "hers")["pcm"]["hers"]
-    assert hers != own
+    assert hers != pcm
     bad = tmp_path / "bad.wav"
     bad.write_bytes(b"RIFF")
     talk.say("bad", "a", recording=str(bad))
@@ -223,6 +223,6 @@ def test_without_a_recording_it_says_its_own_word_and_nothing_else(talk, folders
     talk.say("asked", "m")
     assert talk.until("done", "asked")["reason_code"] == "no_reference"
     talk.send(do="speak", id="own", key="m", recording=None, micro=True, ask=ASK)
-    found = talk.until("done", "own")
-    assert found["say"] == "done" and len(found["pcm"]["own"]) > 2000
+    header = talk.until("done", "own")
+    assert header["say"] == "done" and len(header["pcm"]["own"]) > 2000
     talk.send(do="close", key="m")

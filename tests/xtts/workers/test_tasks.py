@@ -52,7 +52,7 @@ from xtts.workers.tuned_model import TunedModel
 def test_the_speakers_mel_is_taken_where_it_is_told(monkeypatch, base_folder, mel_device):
     """Here "meta" replaces the GPU, as a device that is not the CPU. Only the mel moves there."""
     sound = 0.1 * torch.randn(40_000, generator=torch.Generator().manual_seed(0))
-    wanted = voice.voice_from_reference(loading.load_model(base_folder), sound)
+    expected = voice.voice_from_reference(loading.load_model(base_folder), sound)
     seen: list[str] = []
 
     def spy(waveform: torch.Tensor) -> torch.Tensor:
@@ -64,10 +64,10 @@ def test_the_speakers_mel_is_taken_where_it_is_told(monkeypatch, base_folder, me
     monkeypatch.setattr(vocoder, "speaker_mel", spy)
     loaded = FileSpeaker(base_folder, ComputeConfig("cpu", mel_device, "fp32")).model
     assert loaded.speaker_encoder.mel_device == torch.device(mel_device)
-    found = voice.voice_from_reference(loaded, sound)
+    whose = voice.voice_from_reference(loaded, sound)
     assert seen == [mel_device]
-    assert torch.equal(found.speaker, wanted.speaker) and found.speaker.device.type == "cpu"
-    assert torch.equal(found.latents, wanted.latents)
+    assert torch.equal(whose.speaker, expected.speaker) and whose.speaker.device.type == "cpu"
+    assert torch.equal(whose.latents, expected.latents)
 
 
 HELLO = SynthesisRequest("hello", "en")
@@ -145,7 +145,7 @@ def test_a_recording_that_is_no_voice_costs_nothing(idle, tmp_path, name):
 def test_the_speaker_of_a_recording_is_taken_once(base_folder, tmp_path, monkeypatch):
     """Once for a recording, whatever the weights; another recording replaces it. The speech is the
     same to the bit."""
-    one = written(tmp_path / "one.wav", GOOD, 22_050)
+    good = written(tmp_path / "one.wav", GOOD, 22_050)
     other = written(tmp_path / "other.wav", GOOD[::-1].copy(), 22_050)
     heard: list[int] = []
     real = voice.speaker
@@ -157,7 +157,7 @@ def test_the_speaker_of_a_recording_is_taken_once(base_folder, tmp_path, monkeyp
     monkeypatch.setattr(voice, "speaker", spy)
     speaker = FileSpeaker(base_folder, ComputeConfig(), keep_weights=False)
     out, counts = [], []
-    for number, reference in enumerate((one, one, other, one)):
+    for number, reference in enumerate((good, good, other, good)):
         path = tmp_path / f"{number}.wav"
         speaker.ask(SpeakRequest(HELLO, TunedVoice(reference), path))
         out.append(path.read_bytes())
@@ -191,12 +191,12 @@ def test_a_sample_knows_when_its_words_are_spoken(tmp_path):
     speaker = FileSpeaker(DEMO, ComputeConfig())
     text = SynthesisRequest("He paid $5.", "en")
     asked = SpeakRequest(text, TunedVoice(DEMO / "reference.wav"), tmp_path / "out.wav")
-    found = speaker.ask(asked)
-    assert found.words is not None
+    spoken = speaker.ask(asked)
+    assert spoken.words is not None
     assert comment(asked.out) == Mark("demo").text
-    assert [word for word, _, _ in found.words] == ["He", "paid", "$5"]
-    edges = [edge for _, *word in found.words for edge in word]
-    assert edges == sorted(edges) and edges[-1] <= found.audio_seconds
+    assert [word for word, _, _ in spoken.words] == ["He", "paid", "$5"]
+    edges = [edge for _, *word in spoken.words for edge in word]
+    assert edges == sorted(edges) and edges[-1] <= spoken.audio_seconds
     speaker.compute = replace(speaker.compute, guard=False)
     assert speaker.ask(asked).words is None
 
@@ -257,48 +257,52 @@ def test_relabelled_base_weights_are_the_base_to_the_bit(speaker, request_of_bas
 def test_words_are_measured_by_another_base_where_one_is_named(request_of_base, tmp_path):
     """A smaller model is not a good judge of its words."""
     how = ComputeConfig(precision="fp32")
-    own, same, other = (
+    by_itself, same, other = (
         TunedModel(ending_base(tmp_path / name, seed=seed), how)
         for name, seed in (("own", 0), ("same", 0), ("other", 9))
     )
-    usual = tasks.evaluate(own, request_of_base).sentences
-    measured = partial(tasks.evaluate, own, request_of_base)
+    usual = tasks.evaluate(by_itself, request_of_base).sentences
+    measured = partial(tasks.evaluate, by_itself, request_of_base)
     assert measured(words_by=(same, request_of_base.voice)).sentences == usual
-    found = measured(words_by=(other, request_of_base.voice)).sentences
-    assert [replace(one, words=[]) for one in found] == [replace(one, words=[]) for one in usual]
-    ended = [(one.words, two.words) for one, two in zip(found, usual, strict=True) if two.words]
-    assert ended and all(one != two for one, two in ended)
+    sentences = measured(words_by=(other, request_of_base.voice)).sentences
+    assert [replace(sentence, words=[]) for sentence in sentences] == [
+        replace(facts, words=[]) for facts in usual
+    ]
+    ended = [
+        (facts.words, before.words) for facts, before in zip(sentences, usual, strict=True) if before.words
+    ]
+    assert ended and all(facts != before for facts, before in ended)
 
 
 def test_another_decoder_changes_the_sound_and_no_code(speaker, request_of_base, tmp_path):
-    own = speaker.ask(request_of_base).sentences
+    sentences = speaker.ask(request_of_base).sentences
     decoder = tmp_path / "best_decoder.safetensors"
     published = loading.read_tensors(speaker.base / "model.pth")
     tensors = published_names(speaker.model.vocoder, published)
-    learned_decoder.write_tensors(decoder, {name: 1.2 * one for name, one in tensors.items()})
+    learned_decoder.write_tensors(decoder, {name: 1.2 * facts for name, facts in tensors.items()})
     other = speaker.ask(by(request_of_base, decoder=decoder)).sentences
-    assert [one.codes for one in own] == [one.codes for one in other]
-    assert own[0].embedding and own[0].embedding != other[0].embedding
+    assert [sentence.codes for sentence in sentences] == [facts.codes for facts in other]
+    assert sentences[0].embedding and sentences[0].embedding != other[0].embedding
 
 
 def test_the_base_reads_as_the_run_that_it_is_compared_with(speaker, request_of_base, tmp_path, base_folder):
     """A run from before our normaliser keeps Coqui's, so its base must use it, too."""
     old = checkpoint(tmp_path / "old", base_folder, shift=0.02)  # naming no normaliser
     asked = replace(request_of_base, sentences=(task("It is 1/2 past 3 on the 4th.", 1),))
-    own = speaker.ask(asked).sentences[0]
+    sentence = speaker.ask(asked).sentences[0]
     base = speaker.ask(by(asked, weights=old, share=0.0)).sentences[0]
     tuned = speaker.ask(by(asked, weights=old)).sentences[0]
-    assert base.text_tokens == tuned.text_tokens != own.text_tokens
+    assert base.text_tokens == tuned.text_tokens != sentence.text_tokens
     assert base.words or not base.finished
 
 
 def test_a_sentence_without_an_end_is_ended_and_told(speaker, request_of_base):
-    found = speaker.ask(request_of_base).sentences
-    for one in found:
-        assert one.codes <= 2.5 * (1 + 0.5 * one.text_tokens) + 21
-        assert one.seconds == pytest.approx(one.codes * 1024 / 22_050, abs=1e-3)
-        assert one.finished or not one.words
-    assert [bool(one.embedding) for one in found] == [True, True] + [False] * 7
+    sentences = speaker.ask(request_of_base).sentences
+    for sentence in sentences:
+        assert sentence.codes <= 2.5 * (1 + 0.5 * sentence.text_tokens) + 21
+        assert sentence.seconds == pytest.approx(sentence.codes * 1024 / 22_050, abs=1e-3)
+        assert sentence.finished or not sentence.words
+    assert [bool(sentence.embedding) for sentence in sentences] == [True, True] + [False] * 7
     out = request_of_base.sentences[0].out
     assert soundfile.info(out).samplerate == 24_000 and "AI-generated" in comment(out)
     assert not Path(str(request_of_base.sentences[2].out)).exists()
@@ -328,14 +332,14 @@ def test_a_recogniser_listens_to_what_has_a_sound_and_ended(monkeypatch, tmp_pat
         SpeakingRate(2.0, 3.0),
         "a folder",
     )
-    found = speaker.ask(asked).sentences
+    sentences = speaker.ask(asked).sentences
     speaker.ask(asked)
     assert names == [("a folder", "en")]
-    assert [one.finished for one in found] == [True, True, True]
-    assert [one.heard for one in found] == ["one two", "one two", None]
-    assert [one.word_errors for one in found] == [2.0, round(1 / 3, 5), None]
+    assert [sentence.finished for sentence in sentences] == [True, True, True]
+    assert [sentence.heard for sentence in sentences] == ["one two", "one two", None]
+    assert [sentence.word_errors for sentence in sentences] == [2.0, round(1 / 3, 5), None]
     # The sound also has the code of STOP.
-    assert lengths[:2] == pytest.approx([16_000 * one.seconds for one in found[:2]], abs=800)
+    assert lengths[:2] == pytest.approx([16_000 * sentence.seconds for sentence in sentences[:2]], abs=800)
     reference = DEMO / "reference.wav"
     heard = ListenRequest(
         (reference,) * 3, texts=("one two", "one four"), language="en", recogniser="a folder"
@@ -359,11 +363,11 @@ def test_recordings_and_the_bases_own_voices_are_heard(base_folder, request_of_b
         (base / path.name).symlink_to(path)
     voices = {name: {"speaker_embedding": torch.ones(1, 512, 1)} for name in ("Ana", "Ben")}
     torch.save(voices, base / "speakers_xtts.pth")
-    found = FileSpeaker(base, ComputeConfig()).ask(ListenRequest((request_of_base.voice.reference,)))
-    (person,) = found.recordings
+    heard = FileSpeaker(base, ComputeConfig()).ask(ListenRequest((request_of_base.voice.reference,)))
+    (person,) = heard.recordings
     assert person.seconds == pytest.approx(1.5, abs=0.01) and len(person.embedding) == 512
     assert person.pitch_hz is not None and 60 < person.pitch_hz < 500
-    assert len(found.base_voices) == 2 and set(found.base_voices[0]) == {1.0}
+    assert len(heard.base_voices) == 2 and set(heard.base_voices[0]) == {1.0}
 
 
 # A recogniser that runs during speech
@@ -394,16 +398,16 @@ def tokenizer() -> Tokenizer:
 
 
 def test_speaking_goes_on_while_two_sentences_are_heard(tokenizer):
-    slow, said = Slow(), [task(text) for text in ("One two.", "Three.", "One.", "Two.")]
+    slow, tasks = Slow(), [task(text) for text in ("One two.", "Three.", "One.", "Two.")]
     endless = SpokenFacts(codes=90, text_tokens=8, finished=False, seconds=9.0)
     facts = [SAID, SAID, SAID, endless]
     with BackgroundHearing(slow, tokenizer) as hearing:
         for number, sound in enumerate((SOUND, None, SOUND, SOUND)):
             hearing.begin(number, sound, facts[number])
         slow.may.set()
-        told = hearing.with_heard(said, facts)
-    assert [one.heard for one in told] == ["one two", None, "one two", None]
-    assert [one.word_errors for one in told] == [0.0, None, 1.0, None]
+        told = hearing.with_heard(tasks, facts)
+    assert [spoken.heard for spoken in told] == ["one two", None, "one two", None]
+    assert [spoken.word_errors for spoken in told] == [0.0, None, 1.0, None]
 
 
 def test_what_a_recogniser_raises_is_raised(tokenizer):
@@ -441,13 +445,13 @@ def test_naturalness_is_judged_where_it_is_asked_for_and_there_is_a_sound(monkey
     )
     reference = DEMO / "reference.wav"
     asked = EvaluateRequest(sentences, TunedVoice(reference), SpeakingRate(2.0, 3.0))
-    off = tuple(replace(one, natural=False) for one in sentences)
+    off = tuple(replace(sentence, natural=False) for sentence in sentences)
     without = speaker.ask(replace(asked, sentences=off)).sentences
     assert opened == []
-    found = speaker.ask(asked).sentences
-    assert found[0].naturalness == pytest.approx(1 + found[0].seconds, abs=0.1)
-    assert [one.naturalness for one in found[1:]] == [None, None]
-    assert [replace(one, naturalness=None) for one in found] == without
+    judged = speaker.ask(asked).sentences
+    assert judged[0].naturalness == pytest.approx(1 + judged[0].seconds, abs=0.1)
+    assert [facts.naturalness for facts in judged[1:]] == [None, None]
+    assert [replace(facts, naturalness=None) for facts in judged] == without
     heard = speaker.ask(ListenRequest((reference, reference), natural=1)).recordings
     assert heard[0].naturalness == pytest.approx(1 + heard[0].seconds, abs=0.1)
     assert heard[1].naturalness is None

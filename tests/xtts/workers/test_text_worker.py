@@ -83,14 +83,14 @@ def odd() -> Iterator[TextWorker]:
 
 def test_it_reads_as_the_tokenizer_does(worker, folder):
     text = "Hello there, Mr. Smith. " * 40
-    own = Tokenizer(ModelConfig.read(folder), folder)
-    found = worker.read(spec(folder), text, "en")
-    assert [piece.ids for piece in found] == [piece.ids for piece in own.split(text, "en")]
+    tokenizer = Tokenizer(ModelConfig.read(folder), folder)
+    pieces = worker.read(spec(folder), text, "en")
+    assert [piece.ids for piece in pieces] == [piece.ids for piece in tokenizer.split(text, "en")]
 
 
 def test_pauses_come_with_the_pieces(worker, folder):
-    found = worker.read(spec(folder), "[pause:1s]hello[pause:500ms]there[pause:250ms]", "en")
-    assert [(piece.before, piece.after) for piece in found] == [(1.0, 0.0), (0.5, 0.25)]
+    pieces = worker.read(spec(folder), "[pause:1s]hello[pause:500ms]there[pause:250ms]", "en")
+    assert [(piece.before, piece.after) for piece in pieces] == [(1.0, 0.0), (0.5, 0.25)]
 
 
 @pytest.mark.parametrize("language", NUMBERED)
