@@ -311,7 +311,7 @@ def test_a_sentence_is_repeated_as_often_as_the_docs_say():
 
 @pytest.mark.parametrize("document", ["README.md", "docs/evaluation.md"])
 def test_a_table_of_candidates_has_the_columns_of_today(document):
-    from train.evaluation.report import _HEAD
+    from train.evaluation.verdict import _HEAD
 
     heads = re.findall(r"^ +(unfinished .*)$", text_of(document), re.M)
     assert heads and {tuple(re.split(r" {2,}", one)) for one in heads} == {_HEAD[1:-1]}

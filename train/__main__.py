@@ -6,13 +6,13 @@ import logging
 import sys
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol, cast
 
 from machine import commands, extras
 from machine.devices.recovery import exit_after_fault
 from machine.errors import SotaqueError
 from machine.threads import limit_omp_spinning
-from train.settings import load
+from train.settings import TrainSettings, load
 
 log = logging.getLogger("train")
 
@@ -40,21 +40,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=stream)
     logging.captureWarnings(True)
     try:
-        known = modules()
-        if verb not in known:
-            raise SotaqueError(f"Unknown command {verb!r}. Use one of: {', '.join(known)}. See --help.")
+        verbs = modules()
+        if verb not in verbs:
+            raise SotaqueError(f"Unknown command {verb!r}. Use one of: {', '.join(verbs)}. See --help.")
         module, parser = opened(verb)
-        own, rest = parser.parse_known_args(words)
+        options, rest = parser.parse_known_args(words)
         # Checked before anything large is imported.
-        if (folder := getattr(module, "FOLDER", "")) and own.to is None:
+        if (folder := getattr(module, "FOLDER", "")) and options.to is None:
             raise SotaqueError(f"{verb} needs --to {folder}, the folder to write. See --help.")
         settings, report = load(rest)
         for note in report.notes:
             log.info(note)
         if verb == "run":
             log.info(report.given())
-        code: int = module.run(settings, own)
-        return code
+        return module.run(settings, options)
     except SotaqueError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -67,10 +66,21 @@ def modules() -> dict[str, str]:
     return VERBS | extras.verbs("train")
 
 
-def opened(verb: str) -> tuple[Any, argparse.ArgumentParser]:
+class Verb(Protocol):
+    """A module of `VERBS`. It may also have USAGE, FOLDER and `add_arguments`."""
+
+    SUMMARY: str
+    PURPOSE: str
+
+    @staticmethod
+    def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
+        """Runs the verb and returns the exit code."""
+
+
+def opened(verb: str) -> tuple[Verb, argparse.ArgumentParser]:
     """The module of a verb and the parser of its options. `run` has no options; its help lists the
     settings."""
-    module: Any = importlib.import_module(modules()[verb])
+    module = cast("Verb", importlib.import_module(modules()[verb]))
     parser = argparse.ArgumentParser(
         prog=commands.program(f"train {verb}"),
         add_help=verb != "run",

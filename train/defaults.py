@@ -71,7 +71,7 @@ def _first(name: str, setting: float | None, advised: float | None, otherwise: C
 def batch_seconds(
     setting: float | None,
     advice: TrainingAdvice,
-    kept: float | None,
+    saved: float | None,
     *,
     device: str,
     total_seconds: float,
@@ -79,12 +79,12 @@ def batch_seconds(
 ) -> Chosen:
     """BATCH_SECONDS: the longest clip times the number of clips in a batch.
 
-    A resumed run keeps its value (`kept`): another value would change every step.
+    A resumed run keeps its value (`saved`): another value would change every step.
     """
-    if kept is not None:
-        ignored = setting is not None and setting != kept
+    if saved is not None:
+        ignored = setting is not None and setting != saved
         note = f"; BATCH_SECONDS={setting:g} needs a new run" if ignored else ""
-        return kept, f"as at the start of this run{note}"
+        return saved, f"as at the start of this run{note}"
     largest = LARGEST_BATCH_SECONDS[device.split(":")[0]]
     fair = min(total_seconds / WANTED_STEPS, largest)
     why = f"about {WANTED_STEPS} steps an epoch, at most {largest:g} s"

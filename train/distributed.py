@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,9 @@ from machine.errors import SotaqueError
 from xtts.model import training
 from xtts.model.gpt import GPT
 from xtts.model.training import Losses, PackedBatch
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
 
 # Rank 0 may speak a sample or write to a slow disk while the others wait for it.
 LONGEST_WAIT = timedelta(hours=2)
@@ -117,7 +120,8 @@ class Agreement:
         DDP takes the mean. The loss of a step is the mean over the tokens of all ranks; a mean of
         the ranks' means would give a token of a small batch more weight."""
         return tuple(
-            self._size * own / max(1.0, every) for own, every in zip(self._own, self._sums[:-1], strict=True)
+            self._size * targets / max(1.0, every)
+            for targets, every in zip(self._own, self._sums[:-1], strict=True)
         )
 
 
@@ -152,8 +156,8 @@ def device_of(world: World, device: str, visible: str | None = None) -> str:
     # Some launchers show each rank a single GPU, which is then cuda:0.
     if visible is None:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    own = len([one for one in visible.split(",") if one.strip()]) == 1
-    return "cuda:0" if own else f"cuda:{world.local_rank}"
+    sees_one = len([gpu for gpu in visible.split(",") if gpu.strip()]) == 1
+    return "cuda:0" if sees_one else f"cuda:{world.local_rank}"
 
 
 @contextmanager
@@ -163,7 +167,6 @@ def joined(world: World, device: str) -> Iterator[None]:
         yield
         return
     on_gpu = device.startswith("cuda")
-    more: dict[str, Any] = {"device_id": torch.device(device)} if on_gpu else {}
     try:
         torch.distributed.init_process_group(
             "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
@@ -171,7 +174,7 @@ def joined(world: World, device: str) -> Iterator[None]:
             rank=world.rank,
             world_size=world.size,
             timeout=LONGEST_WAIT,
-            **more,
+            device_id=torch.device(device) if on_gpu else None,
         )
     except (RuntimeError, ValueError) as error:
         raise SotaqueError(
@@ -190,13 +193,13 @@ def joined(world: World, device: str) -> Iterator[None]:
     torch.distributed.destroy_process_group()
 
 
-def _store(world: World) -> Any:
+def _store(world: World) -> "Store":
     """A namespace for each restart in the store of torchrun's agent.
 
     Without it, a restart reads the addresses of the earlier processes and fails ("Gloo
     connectFullMesh failed", seen with torch 2.11).
     """
-    from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+    from torch._C._distributed_c10d import PrefixStore, TCPStore
 
     shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store = TCPStore(

@@ -1,4 +1,4 @@
-"""What follows the steps of an epoch: validate, save, sample, judge.
+"""What follows the steps of an epoch: validate, save, sample, judge; and whether the run ends.
 
 `EpochEnd.run` calls them in this order, and each returns what the next one takes. The checkpoint is
 written before the sample is spoken, so a fault while speaking costs a sample and never an epoch.
@@ -8,22 +8,25 @@ it (`EpochEnd.speak_saved`).
 
 import itertools
 import logging
+import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import torch
+from torch import Tensor
 
 from machine.memory import trim_heap
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batches import Batch, Batches
 from train.evaluation.conclusion import conclude, seconds_left
-from train.evaluation.early_stopping import EarlyStopping
 from train.evaluation.evaluator import Evaluator
+from train.evaluation.floors import FEWEST_FINISHED
 from train.metrics.logs import DeferredMetrics, Logs, Phase
+from train.optim.trainable import TrainerState
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
 from train.sampling.sampler import LONGEST_SAMPLE_SECONDS
@@ -32,6 +35,7 @@ from train.settings import TrainSettings
 from train.step import LOSS_TERMS, Learner
 from xtts.model import training
 from xtts.model.gpt import to_coqui
+from xtts.voices.evaluation_file import Evaluation
 from xtts.voices.run_folder import Verified
 
 log = logging.getLogger("train")
@@ -42,6 +46,94 @@ LONGEST_SAVE_SECONDS = 1800.0
 LONGEST_CONCLUSION_SECONDS = 8 * LONGEST_SAMPLE_SECONDS
 # On the validation clips. It decides which epoch is best if there is no evaluation.
 DECIDING_LOSS = "audio_loss"
+
+
+@dataclass
+class EarlyStopping:
+    """EARLY_STOPPING: stops a run after N epochs without improvement.
+
+    The evaluation's verdict decides; without one, or after judging ended, the validation loss.
+
+    epochs: the number of epochs without a better verdict or audio loss that ends the run; None
+    for no limit.
+    """
+
+    epochs: int | None = None
+    best_loss: float = math.inf
+    best_epoch: int = 0
+    newest_epoch: int = 0
+    # (epoch of the verdict, newer epochs that were judged, in order); kept in evaluation.json, not
+    # in checkpoints.
+    judged: tuple[int, list[int]] | None = None
+
+    def record_loss(self, epoch: int, audio_loss: float) -> None:
+        """Records the validation of epoch `epoch` (from 1). A non-finite loss never improves."""
+        self.newest_epoch = epoch
+        if audio_loss < self.best_loss or not self.best_epoch:
+            self.best_loss, self.best_epoch = audio_loss, epoch
+
+    def record_evaluation(self, evaluation: Evaluation | None, saved: Sequence[int]) -> None:
+        """Records an evaluation's verdict, if there is one. saved: the epochs saved so far."""
+        if evaluation is None or evaluation.verdict is None:
+            return
+        # Too few sentences judge nothing; then the validation loss decides.
+        enough = len(evaluation.candidates[0].sentences) >= FEWEST_FINISHED
+        epochs = [
+            candidate.epoch for candidate in evaluation.candidates if enough and candidate.kind == "epoch"
+        ]
+        unjudged = sum(epoch > max(epochs, default=0) for epoch in saved)
+        self.record_verdict(evaluation.verdict.epoch, epochs, unjudged)
+
+    def record_verdict(self, best_epoch: int, judged: Iterable[int], unjudged: int) -> None:
+        """Records the best epoch of the evaluation (0 for the base) and the judged epochs.
+
+        unjudged: the number of newer saved epochs. One may still be judged. If there are more,
+        judging is late or ended, and the validation loss decides.
+        """
+        newer = sorted(epoch for epoch in judged if epoch > best_epoch)
+        self.judged = (best_epoch, newer) if unjudged <= 1 else None
+
+    @property
+    def over(self) -> bool:
+        """Whether the run must end."""
+        if self.judged is not None:
+            return self.epochs is not None and len(self.judged[1]) >= self.epochs
+        waited = self.newest_epoch - self.best_epoch
+        return self.epochs is not None and self.best_epoch > 0 and waited >= self.epochs
+
+    @property
+    def reason(self) -> str:
+        """The log line when the run ends early."""
+        if self.judged is not None:
+            best, newer = self.judged
+            what = f"epoch {best}" if best else "the base"
+            return (
+                f"The evaluation found nothing better since {what}. The run ends after epoch "
+                f"{newer[-1]} (EARLY_STOPPING={self.epochs}). Raise EARLY_STOPPING, or set it to "
+                "off, to continue."
+            )
+        return (
+            f"No epoch since {self.best_epoch} (audio loss {self.best_loss:.3f}) was better. "
+            f"The run ends after epoch {self.newest_epoch} (EARLY_STOPPING={self.epochs}). The "
+            "best one is kept. Raise EARLY_STOPPING, or set it to off, to continue."
+        )
+
+    def state(self) -> dict[str, float]:
+        """For a checkpoint."""
+        return {"best_loss": self.best_loss, "best_epoch": self.best_epoch, "newest_epoch": self.newest_epoch}
+
+    def resume(self, state: dict[str, float] | None) -> None:
+        """Loads the state of a checkpoint; without one, counting starts now."""
+        for name, value in (state or {}).items():
+            setattr(self, name, value)
+
+
+class _EpochState(TypedDict):
+    """What a checkpoint holds of a finished epoch."""
+
+    model: dict[str, Tensor]
+    trainer: TrainerState
+    adapter: tuple[dict[str, Tensor], int] | None
 
 
 @dataclass
@@ -137,25 +229,25 @@ class EpochEnd:
         self.finish_writing()
         self._begin(epoch, "saving")
         validation = {f"validation_{term}": losses[term] if losses else None for term in LOSS_TERMS}
-        learner, beside = self.learner, self.writer.background
+        learner, in_background = self.learner, self.writer.background
         with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             if learner.world.is_main:
                 step = learner.step
-                state = {
-                    "model": learner.weights.unsaved_state() if beside else learner.model_state(),
+                state: _EpochState = {
+                    "model": learner.weights.unsaved_state() if in_background else learner.model_state(),
                     "trainer": self._trainer_state(),
                     "adapter": learner.weights.adapter(),
                 }
                 self.writer.write(
                     state,
-                    lambda kept: self.checkpoints.save_epoch(
+                    lambda state: self.checkpoints.save_epoch(
                         # Converted in the writer's thread: no step waits for it.
                         epoch,
                         step,
-                        to_coqui(kept["model"]) if beside else kept["model"],
-                        kept["trainer"],
+                        to_coqui(state["model"]) if in_background else state["model"],
+                        state["trainer"],
                         validation,
-                        kept["adapter"],
+                        state["adapter"],
                     ),
                 )
             learner.world.barrier()
@@ -235,7 +327,7 @@ class EpochEnd:
         early = self.early_stopping
         if self.evaluator and early.epochs and self.learner.world.is_single_process:
             saved = [epoch for epoch in range(1, trained + 1) if self._due(epoch)]
-            early.record_evaluation(self.evaluator.known(), saved)
+            early.record_evaluation(self.evaluator.evaluation(), saved)
         if early.over:
             log.info(early.reason)
         return early.over
@@ -252,7 +344,7 @@ class EpochEnd:
     def _due(self, epoch: int) -> bool:
         return self.checkpoints.due(epoch, self.num_epochs)
 
-    def _trainer_state(self) -> dict[str, Any]:
+    def _trainer_state(self) -> TrainerState:
         return {
             **self.learner.trainer_state(),
             "batch_seconds": self.batches.batch_seconds,

@@ -1,9 +1,14 @@
-"""`python -m train export`: exports a checkpoint as a voice, in Coqui's format or as ONNX models.
+"""`python -m train export`: exports a checkpoint as a voice: Coqui's format, ONNX models, an adapter.
 
 Trained weights come from the checkpoint, all others from the base model under their published
 names, so that Coqui's `Xtts.load_checkpoint(DIR)` reads the voice if its sizes are Coqui's. If the
 base is the best of a run, the voice is the base with the person's recording and the decoder learned
 for it.
+
+With `--adapter`, the folder holds the LoRA adapter, the person's recording and, if one was learned
+for these weights, the decoder. It takes megabytes; an ordinary export also contains the base. A
+blend, base + share * (tuned - base), is the same adapter at a smaller scale:
+W + share * alpha / rank * B A.
 """
 
 import contextlib
@@ -35,13 +40,12 @@ from xtts.model.loading import mel_stats, read_tensors
 from xtts.model.vocoder import WAVEFORM_DECODER
 from xtts.text.languages import short_code
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
-from xtts.voices import bundle, formats, learned_decoder, speakers
+from xtts.voices import adapter_file, bundle, formats, learned_decoder, speakers
 from xtts.voices.base_models import BundleError
 from xtts.voices.run_folder import RunFolder, read_checkpoint
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 log = logging.getLogger("train")
-
 
 _BASE_VOICES = "speakers_xtts.pth"
 # The tensors that speech needs; Coqui's trainer stores others, too.
@@ -56,12 +60,18 @@ def run(
     base: Path | None,
     force: bool = False,
     onnx: str | None = None,
+    adapter: bool = False,
 ) -> int:
     """Runs the verb: finds the voice, exports it and logs the result.
 
     checkpoint: None for the best in OUTPUT_DIR. force: replaces an earlier export in `to`, which
     otherwise raises SotaqueError. onnx: a precision of ONNX models, or `all`.
+    adapter: exports what LORA_RANK learned.
     """
+    if adapter:
+        refuse_earlier(to, "bundle.json", force)
+        log.info(export_adapter(voice_to_export(settings, checkpoint, base), to))
+        return 0
     other = None if onnx is None else formats.format_for("onnx")
     refuse_earlier(to, "bundle.json" if other is None else other.HEADER, force)
     of_export = checkpoint is not None and (checkpoint / "bundle.json").is_file()
@@ -198,13 +208,13 @@ def _state(voice: VoiceFiles, config: ModelConfig, same_shape: bool) -> dict[str
         if name.startswith(_KEPT) and not name.startswith(PREFIX)
     }
     frozen["mel_stats"] = mel_stats(voice.folder, base)
-    own = {name: tensor.float() for name, tensor in base.items() if name.startswith(PREFIX)}
+    gpt = {name: tensor.float() for name, tensor in base.items() if name.startswith(PREFIX)}
     if voice.state is not None and same_shape:
         _check_same(voice.state, base)
     text_ids = _text_ids(voice.folder, config)
     learned = {
         name: _cut(name, tensor, text_ids)
-        for name, tensor in (own if voice.state is None else voice.state).items()
+        for name, tensor in (gpt if voice.state is None else voice.state).items()
     }
     own_decoder = learned_decoder.read_tensors(voice.decoder) if voice.decoder else {}
     return {**learned, **frozen, **own_decoder}
@@ -275,9 +285,9 @@ def _write_speaker_decoders(part: Path, voice: VoiceFiles) -> dict[str, Written]
             written[str(name)] = copy_file(tensors, part / name)
     if voice.decoder is not None and None in decoders.values():
         base = read_tensors(voice.folder / "model.pth")
-        own = {name: one for name, one in base.items() if name.startswith(WAVEFORM_DECODER)}
+        decoder = {name: tensor for name, tensor in base.items() if name.startswith(WAVEFORM_DECODER)}
         name = Path(speakers.FOLDER, speakers.BASE_DECODER)
-        written[str(name)] = learned_decoder.write_tensors(part / name, own)
+        written[str(name)] = learned_decoder.write_tensors(part / name, decoder)
     return written
 
 
@@ -327,12 +337,12 @@ def _config(base_folder: Path, config: ModelConfig, text_ids: int) -> dict[str, 
 
 def _say_learned(content: dict[str, Any], language: str) -> None:
     """Marks an added language as learned in the content of a config.json."""
-    for one in content["sotaque"].get("extensions", ()):
-        if one["language"] == short_code(language):
-            one["learned"] = True
+    for extension in content["sotaque"].get("extensions", ()):
+        if extension["language"] == short_code(language):
+            extension["learned"] = True
 
 
-def _write_config(folder: Path, config: dict[str, Any]) -> Written:
+def _write_config(folder: Path, config: dict[str, object]) -> Written:
     """Writes config.json as Coqui does: some values are `Infinity`, which strict JSON lacks."""
     text = json.dumps(config, indent=4, ensure_ascii=False)
     return replace_file(folder / "config.json", lambda file: file.write(text.encode()))
@@ -346,9 +356,73 @@ def refuse_others(to: Path) -> None:
     if not to.is_dir():
         raise SotaqueError(f"--to {to} is a file; name a folder.")
     present = {path.name for path in to.iterdir()}
-    known: set[str] = set()
+    listed: set[str] = set()
     with contextlib.suppress(BundleError):
         files = {Path(name).parts[0] for name in bundle.read(to).files}
-        known = {*files, "bundle.json", PRONUNCIATIONS}
-    if others := sorted(present - known):
+        listed = {*files, "bundle.json", PRONUNCIATIONS}
+    if others := sorted(present - listed):
         raise SotaqueError(f"--to {to} holds {others[0]}, which no export wrote. Name a new or empty folder.")
+
+
+# A LoRA adapter
+
+
+def export_adapter(voice: VoiceFiles, to: Path) -> str:
+    """Writes the adapter of an epoch or of its blend into `to`. Returns instructions for its use.
+
+    Raises SotaqueError if the adapter or the person's recording is missing, and the errors of
+    `export`.
+    """
+    refuse_others(to)
+    path, share = _adapter_of(voice)
+    if voice.reference is None:
+        raise SotaqueError(
+            "An adapter speaks as the person of its recording, and this run kept none. Run "
+            f"`{commands.program('train sample')}`, and export it again."
+        )
+    if len(voice.speakers) > 1:
+        log.warning(
+            "The run has %d named speakers; the adapter takes the recording of the first one, %s. "
+            "Leave out --adapter to export all of them.",
+            len(voice.speakers),
+            next(iter(voice.speakers)),
+        )
+    header, tensors = adapter_file.read(path)
+    decoder_bytes = voice.decoder.stat().st_size if voice.decoder else 0
+    with whole_folder(to, path.stat().st_size + decoder_bytes) as part:
+        header = replace(header, share=share)
+        files = {
+            adapter_file.NAME: adapter_file.write(part / adapter_file.NAME, tensors, header),
+            "reference.wav": write_reference(voice.reference, part / "reference.wav"),
+        }
+        if voice.decoder:
+            files[bundle.DECODER] = copy_file(voice.decoder, part / bundle.DECODER)
+        config = ModelConfig.read(voice.folder)
+        bundle.write(part, bundle_of(voice, config, files, bundle.ADAPTER))
+    return (
+        f"Exported to {to}: an adapter of {header.base['name']}, rank {header.rank}. It speaks "
+        "with:\n"
+        f"  {speak_command(to)}\n"
+        "A service that serves its base speaks with it too, if it is in VOICES_DIR/adapters."
+    )
+
+
+def _adapter_of(voice: VoiceFiles) -> tuple[Path, float]:
+    """The verified adapter file of a voice, and the voice's share of it. Raises SotaqueError."""
+    if voice.state is None:
+        raise SotaqueError(
+            "The best of this run is the base with the person's recording, which needs no adapter. "
+            "Name an epoch with --checkpoint, or leave out --adapter."
+        )
+    run, blend = RunFolder(voice.weights.parent.parent), voice.provenance.get("blend") or {}
+    epoch = int(voice.provenance["epoch"])
+    path, saved = run.adapter_path(epoch), run.verified(epoch)
+    # False for a file copied out of its run, or a blend of an epoch that was trained again later.
+    is_same = saved and blend.get("checkpoint_sha256", saved.sha256) == saved.sha256
+    if saved is None or not is_same or path.name not in saved.manifest.files:
+        raise SotaqueError(
+            f"{voice.weights.name} has no adapter in {run.checkpoints}. LORA_RANK saves one with "
+            "each epoch, unless the run began with the weights of another run or learned an added "
+            "language. Leave out --adapter to export the whole voice."
+        )
+    return path, float(blend.get("share", 1.0))

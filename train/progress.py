@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class CountingFile:
         self._file = file
         self._progress = progress
 
-    def write(self, data: Any) -> int:
+    def write(self, data: bytes) -> int:
         """Writes to the file."""
         written = self._file.write(data)
         self._progress.add(written / 1e6)
@@ -98,8 +98,8 @@ def lookahead(begun: Iterable[T], ahead: int) -> Iterator[T]:
     """Yields the items in order and takes `ahead` more before each. If taking an item starts its
     work, as in a generator of `pool.submit(…)`, the work runs ahead of the consumer."""
     waiting = deque[T]()
-    for one in begun:
-        waiting.append(one)
+    for item in begun:
+        waiting.append(item)
         if len(waiting) > ahead:
             yield waiting.popleft()
     yield from waiting
@@ -110,5 +110,5 @@ def in_threads(work: Callable[[S], T], items: Sequence[S], portion: int) -> Iter
     thread takes at once, for work so quick that handing over an item takes as long."""
     portions = (items[start : start + portion] for start in range(0, len(items), portion))
     with ThreadPoolExecutor() as pool:
-        for done in pool.map(lambda some: [work(one) for one in some], portions):
+        for done in pool.map(lambda some: [work(item) for item in some], portions):
             yield from done

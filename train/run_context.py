@@ -8,19 +8,21 @@ without them; `report_kept(settings, context)` only reports them. `REHEARSAL` ha
 it learns an added one.
 """
 
+import ctypes
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from machine import extras
 from machine.devices import selection
-from machine.devices.selection import Choice, Environment, Place
-from train import base_model, distributed, runtime
+from machine.devices.selection import Choice, DeviceError, Environment, Place
+from train import base_model, distributed
 from train.dataset import dataset
 from train.dataset.dataset import Clip, Dataset
 from train.distributed import ALONE, World
-from train.precision import choose_precision
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig, short_name
 from xtts.text.languages import short_code
@@ -28,6 +30,10 @@ from xtts.text.tokenizer import Tokenizer
 from xtts.voices.run_folder import RunError, RunFolder, normalizer_of, read_checkpoint
 
 log = logging.getLogger("train")
+
+# mallopt's parameters in malloc.h, and glibc's limit for the second.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_LARGEST_THRESHOLD = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -48,9 +54,9 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     # 1. Machine
     machine = selection.look_at_machine()
     device = selection.choose_device(machine, settings.device, trains=True)
-    if (own := distributed.device_of(world, device.value)) != device.value:
-        device = selection.choose_device(machine, own, trains=True)
-    runtime.set_up_runtime(settings, machine, device, world)
+    if (of_rank := distributed.device_of(world, device.value)) != device.value:
+        device = selection.choose_device(machine, of_rank, trains=True)
+    set_up_runtime(settings, machine, device, world)
     precision = choose_precision(machine, device.value, settings.precision)
 
     # 2. Base
@@ -75,6 +81,74 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     for check in checks:
         context = replace(context, data=check.left_out(settings, context))
     return context
+
+
+# The machine
+
+
+def set_up_runtime(settings: TrainSettings, machine: Environment, place: Place, world: World) -> None:
+    """Configures threads, memory and cuDNN. Call it before any computation."""
+    share = max(1, machine.cpu_count // world.local_size)
+    torch.set_num_threads(settings.num_threads or share)
+    keep_freed()
+    torch.backends.cudnn.enabled = place.cudnn
+    if not place.cudnn:
+        log.warning("cuDNN: off (%s)", place.reason)
+
+
+def keep_freed() -> None:
+    """Keeps freed memory for the next step instead of returning it to the system.
+
+    Each step allocates the memory of gradients and activations that the one before freed. By
+    default, glibc returns it each time, and the system provides zeroed pages again: 220,000 in a
+    step of XTTS-v2, a tenth of its time. `machine.memory` still returns memory. Other C libraries
+    ignore this.
+    """
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
+        library.mallopt(_TRIM_THRESHOLD, -1)
+
+
+def choose_precision(machine: Environment, device: str, wish: str) -> Choice:
+    """Chooses the precision.
+
+    `auto` is bf16 if the hardware multiplies it and passed its check. A GPU from compute capability
+    8.0 on that failed it gets fp16 if that passed; an older one, such as a T4, gets fp32, because
+    nobody has measured training in fp16 there. All else gets fp32.
+
+    Raises DeviceError for fp16 on a CPU.
+    """
+    gpu = machine.gpu(device)
+    failed = gpu.failed if gpu else frozenset()
+    if wish == "fp16" and gpu is None:
+        raise DeviceError(
+            "PRECISION=fp16 is for GPUs. This run is on the CPU, where fp16 is slower than fp32 "
+            "and less exact. Set PRECISION=auto."
+        )
+    if wish != "auto":
+        check = f"attention_{wish}"
+        although = f", although {check} failed the check" if check in failed else ""
+        return Choice(wish, f"PRECISION={wish}{although}")
+    if gpu is None:
+        if machine.cpu_has_bf16:
+            return Choice("bf16", "this CPU multiplies bf16 in hardware")
+        return Choice("fp32", "this CPU has no bf16 instructions (AMX or AVX512-BF16)")
+    if gpu.capability < (8, 0):
+        major, minor = gpu.capability
+        return Choice(
+            "fp32",
+            f"{gpu.name} has compute capability {major}.{minor}, and bf16 needs 8.0; fp16 is not "
+            "measured on such a GPU, and PRECISION=fp16 tries it",
+        )
+    if "attention_bf16" not in failed:
+        return Choice("bf16", f"{gpu.name} multiplies bf16 in hardware")
+    if "attention_fp16" not in failed:
+        return Choice("fp16", f"{gpu.name} failed bf16 and passed fp16")
+    return Choice("fp32", f"{gpu.name} failed bf16 and fp16")
+
+
+# The base
 
 
 def licence_of(config: ModelConfig, base: Path) -> str:
@@ -114,13 +188,13 @@ class Rehearsal:
 
     Attributes:
         clips: The dataset's clips, followed by those that the base spoke.
-        own: Indices of the clips in every epoch.
+        always: Indices of the clips in every epoch.
         drawn: Indices of the clips from which each epoch draws some.
         share: The intended share of drawn clips in an epoch's audio.
     """
 
     clips: tuple[Clip, ...]
-    own: tuple[int, ...]
+    always: tuple[int, ...]
     drawn: tuple[int, ...] = ()
     share: float = 0.0
 
@@ -129,8 +203,8 @@ def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) 
     """The rehearsal of a run. speaks: whether this process speaks the missing clips; other
     processes only read them. Raises the errors of speaking and of the dataset."""
     if languages := extras.first("REHEARSAL"):
-        found: Rehearsal = languages.rehearsal_of(settings, context, speaks=speaks)
-        return found
+        rehearsal: Rehearsal = languages.rehearsal_of(settings, context, speaks=speaks)
+        return rehearsal
     if settings.rehearsal != "off" and learned_languages(context):
         log.warning("REHEARSAL has no effect: extras/languages is not installed.")
     return Rehearsal(context.data.clips, context.data.train)
@@ -139,5 +213,5 @@ def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) 
 def learned_languages(context: RunContext) -> set[str]:
     """The short codes of the training clips' languages that were added to the base and are not
     learned yet."""
-    unlearned = {one.language for one in context.config.unlearned}
+    unlearned = {extension.language for extension in context.config.unlearned}
     return unlearned & {short_code(context.data.clips[index].language) for index in context.data.train}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from machine import commands
 from train.checkpointing.checkpoints import Checkpoints
-from train.evaluation import report
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.plan import plan_of
+from train.evaluation.verdict import candidate_line
 from train.resilience.at_work import at_work
 from train.run_context import RunContext
 from train.sampling.reference import kept_reference
@@ -63,6 +63,9 @@ def open_evaluator(settings: TrainSettings) -> Iterator[tuple[Evaluator, Samples
         plan = plan_of(settings, context.data, samples.reference, base, context.config)
         checkpoints = Checkpoints(folder, settings.keep_checkpoints, settings.save_every)
         evaluator = Evaluator(
-            plan, samples.sampler, checkpoints, lambda known, one: log.info(report.line(known, one))
+            plan,
+            samples.sampler,
+            checkpoints,
+            lambda evaluation, candidate: log.info(candidate_line(evaluation, candidate)),
         )
         yield evaluator, samples, context.base

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
 
 from machine import extras
 from machine.devices import current_gpu
@@ -19,13 +18,12 @@ from train import defaults, distributed
 from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
-from train.checkpointing.fingerprint import Fingerprint, data_of
+from train.checkpointing.fingerprint import Fingerprint, Provenance, data_of
 from train.checkpointing.resume import Resumed, kept_state, require_same, resume
-from train.dataset import features as cached
+from train.dataset import features as feature_cache
 from train.dataset.batches import Batches, OomBackoff
-from train.distributed import ALONE, World
-from train.epoch_end import EpochEnd
-from train.evaluation.early_stopping import EarlyStopping
+from train.distributed import World
+from train.epoch_end import EarlyStopping, EpochEnd
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.plan import plan_of
 from train.memory import autotune
@@ -195,13 +193,13 @@ def fingerprint_of(settings: TrainSettings, context: RunContext) -> Fingerprint:
 
 def provenance_of(
     settings: TrainSettings, context: RunContext, fingerprint: Fingerprint, rate: float
-) -> dict[str, Any]:
+) -> Provenance:
     """The provenance that each checkpoint of the run records."""
     config = context.config
     return {
         "base": {"name": settings.base_model, "sha256": fingerprint.base_sha256},
         "fingerprint": fingerprint.as_dict(),
-        "data": dict(fingerprint.data),
+        "data": fingerprint.data,
         "language": settings.language,
         "learning_rate": rate,
         "licence": config.licence,
@@ -234,23 +232,6 @@ def find_start(
 # 5. Batches and learner
 
 
-def build_feature_cache(
-    settings: TrainSettings, context: RunContext, world: World = ALONE
-) -> cached.FeatureCache:
-    """The feature cache, with missing features computed.
-
-    The first rank of each machine computes; the others wait for it.
-    """
-    if world.local_rank:
-        world.barrier()
-    cache = cached.build(
-        context.data, context.base, context.config, settings.cache_dir, context.device.features
-    )
-    if not world.local_rank:
-        world.barrier()
-    return cache
-
-
 def build_batches(
     settings: TrainSettings, context: RunContext, resumed: Resumed | None, world: World
 ) -> tuple[Batches, Batches | None]:
@@ -262,8 +243,10 @@ def build_batches(
     if world.is_main:
         world.barrier()
     data = replace(context.data, clips=rehearsal.clips)
-    features = build_feature_cache(settings, replace(context, data=data), world)
-    train, held_out = features.present(rehearsal.own), features.present(data.validation)
+    features = feature_cache.build(
+        data, context.base, config, settings.cache_dir, context.device.features, world
+    )
+    train, held_out = features.present(rehearsal.always), features.present(data.validation)
     drawn = features.present(rehearsal.drawn)
     seconds = [data.clips[i].seconds for i in (*train, *drawn)]
     state = kept_state(resumed)
@@ -290,7 +273,9 @@ def build_batches(
         pinned=context.device.value.startswith("cuda"),
         rank=world.rank,
         world_size=world.size,
-        halvings=[OomBackoff(*kept) for kept in state.get("halvings", ())],
+        halvings=[
+            OomBackoff(int(epoch), int(batch), seconds) for epoch, batch, seconds in state.get("halvings", ())
+        ],
     )
     if not held_out:
         return training, None
@@ -355,9 +340,13 @@ def _trainable_parts(
 def _new_rows(settings: TrainSettings, context: RunContext) -> Sequence[int]:
     """The rows that were added for languages of the training clips."""
     languages = learned_languages(context)
-    learned = [one for one in context.config.unlearned if one.language in languages]
-    ids = [id_ for one in learned for id_ in range(one.first_id, one.first_id + one.num_ids)]
-    names = ", ".join(one.language for one in learned)
+    learned = [extension for extension in context.config.unlearned if extension.language in languages]
+    ids = [
+        id_
+        for extension in learned
+        for id_ in range(extension.first_id, extension.first_id + extension.num_ids)
+    ]
+    names = ", ".join(extension.language for extension in learned)
     if ids:
         told = "New rows: %d, of %s; they learn at %g times the rate."
         log.info(told, len(ids), names, defaults.NEW_ROWS_RATE)
@@ -378,10 +367,8 @@ def open_logs(
 ) -> Logs:
     """Logs to the console, metrics.jsonl and, with TENSORBOARD=on, TensorBoard, with the figures of
     extras; `closing` closes them."""
-    figures: dict[str, Any] = {}
-    if meter := extras.first("USAGE"):
-        usage = closing.enter_context(meter.MachineMetrics()).take
-        figures = {"usage": usage, "step_figures": meter.of_steps(learner)}
+    meter = extras.first("USAGE")
+    usage = closing.enter_context(meter.MachineMetrics()).take if meter else None
     logs = Logs(
         run,
         curves.claim(run, settings.runs_dir),
@@ -390,7 +377,8 @@ def open_logs(
         first_step=learner.step,
         log_every=defaults.LOG_EVERY,
         tensorboard=tensorboard_server.of_run(settings, in_container=context.machine.in_container),
-        **figures,
+        usage=usage,
+        step_figures=meter.of_steps(learner) if meter else None,
     )
     logs.settings(values_of(settings))
     return closing.enter_context(logs)

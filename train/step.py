@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import reduce
 from operator import add
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ from train.dataset.batches import Batch
 from train.distributed import ALONE, Agreement, World
 from train.optim import optimizer as optimization
 from train.optim.optimizer import NonFiniteTally, OptimizationConfig
-from train.optim.trainable import TrainableWeights
+from train.optim.trainable import TrainableWeights, TrainerState
 from xtts.model.gpt import GPT
 from xtts.model.training import Losses, PackedBatch
 
@@ -196,7 +196,7 @@ class Learner:
         """The loss whose gradients, over all ranks, are those of the mean over all tokens."""
         means = list(losses)
         if not self.world.is_single_process:
-            means = [mean * own for mean, own in zip(means, self.rank_weights, strict=True)]
+            means = [mean * weight for mean, weight in zip(means, self.rank_weights, strict=True)]
         weighted = zip(LOSS_TERMS.values(), means, strict=True)
         return reduce(add, (weight * mean for weight, mean in weighted))
 
@@ -213,8 +213,8 @@ class Learner:
         """
         numbers = torch.stack((*losses, loss, norm.to(loss))).detach()
         if not self.world.is_single_process:
-            for number, own in zip(numbers[:-1], (*self.rank_weights, 1.0), strict=True):
-                number.mul_(own / self.world.size)
+            for number, weight in zip(numbers[:-1], (*self.rank_weights, 1.0), strict=True):
+                number.mul_(weight / self.world.size)
             self.world.sum_in_place(numbers[:-1])
         return numbers
 
@@ -265,16 +265,18 @@ class Learner:
         """The weights in float32 on the CPU, in Coqui's names and orientation."""
         return self.weights.model_state()
 
-    def trainer_state(self) -> dict[str, Any]:
+    def trainer_state(self) -> TrainerState:
         """The state that a resumed run needs in addition to the weights."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
-            **asdict(self.tally),
+            "non_finite_in_a_row": self.tally.non_finite_in_a_row,
+            "num_non_finite": self.tally.num_non_finite,
+            "low_scale_in_a_row": self.tally.low_scale_in_a_row,
             **self.weights.state(),
         }
 
-    def resume(self, model_state: dict[str, Tensor], trainer_state: dict[str, Any] | None, step: int) -> None:
+    def resume(self, model_state: dict[str, Tensor], trainer_state: TrainerState | None, step: int) -> None:
         """Loads the weights after `step` steps, and the optimizer state if there is one."""
         self.weights.resume(model_state, trainer_state)
         # The schedule and the dropout of a step depend on its number, with or without an optimizer.
@@ -289,6 +291,6 @@ class Learner:
 
 def mix_seed(seed: int, step: int, rank: int = 0) -> int:
     """A 63-bit hash of all three, so that neighbouring seeds share no step, and no two ranks do."""
-    own = f"/{rank}" if rank else ""
-    digest = hashlib.sha256(f"{seed}/{step}{own}".encode()).digest()
+    of_rank = f"/{rank}" if rank else ""
+    digest = hashlib.sha256(f"{seed}/{step}{of_rank}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

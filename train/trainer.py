@@ -168,7 +168,7 @@ class Trainer:
 
 def next_steps(run: RunFolder) -> str:
     """The steps after a run (listen, serve, export), one a line, with their commands."""
-    samples = [of_best(run).output, *(of_epoch(run, one).output for one in reversed(run.epochs()))]
+    samples = [of_best(run).output, *(of_epoch(run, epoch).output for epoch in reversed(run.epochs()))]
     heard = next((path for path in samples if path.is_file()), None)
     to = Path("exported", run.folder.resolve().name)
     here = f"OUTPUT_DIR={shlex.quote(str(run.folder))} "

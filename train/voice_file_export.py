@@ -7,9 +7,7 @@ which are latents; `--adapter` exports what LORA_RANK learned; everything else a
 import logging
 import shlex
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -17,7 +15,7 @@ from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written, make_folder
 from machine.text import first_line, size_words
-from train import adapter_export, export
+from train import export
 from train.evaluation.plan import built_in
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
@@ -34,36 +32,30 @@ log = logging.getLogger("train")
 _OTHERWISE = "Good morning."
 
 
-@dataclass(frozen=True)
-class FileExport:
-    """The options of the verb for a file, as `train.verbs.export` describes them."""
-
-    checkpoint: Path | None
-    to: Path
-    base: Path | None
-    force: bool
-    adapter: bool
-    with_reference: bool
-    consent: Path | None
-
-
-def run(settings: TrainSettings, asked: FileExport) -> int:
-    """Runs the verb: exports the voice into a temporary folder, and packs that."""
-    to = asked.to
-    if to.exists() and not asked.force:
+def run(
+    settings: TrainSettings,
+    *,
+    checkpoint: Path | None,
+    to: Path,
+    base: Path | None,
+    force: bool,
+    adapter: bool,
+    with_reference: bool,
+    consent: Path | None,
+) -> int:
+    """Runs the verb: exports the voice into a temporary folder, and packs that. The arguments are
+    its options, as `train.verbs.export` describes them."""
+    if to.exists() and not force:
         raise SotaqueError(
             f"--to {to} exists already and stays as it is. Name another file, or add --force to replace it."
         )
-    consent = _consent(asked.consent)
+    agreed = _consent(consent)
     make_folder(to.parent)
     with tempfile.TemporaryDirectory(dir=to.parent, prefix=".sotaque-") as folder:
-        exported, run, voice = _exported(settings, asked, Path(folder) / "voice")
+        exported, run, voice = _exported(settings, checkpoint, base, adapter, Path(folder) / "voice")
         language = str(voice.provenance.get("language") or "") if voice else ""
         spec = VoiceSpec(
-            str(exported),
-            str(asked.base) if asked.base else None,
-            str(settings.xtts_v2_dir),
-            settings.coqui_tos_agreed,
+            str(exported), str(base) if base else None, str(settings.xtts_v2_dir), settings.coqui_tos_agreed
         )
         files = find_voice(spec)
         made = pack(
@@ -73,8 +65,8 @@ def run(settings: TrainSettings, asked: FileExport) -> int:
             Packing(
                 to.stem,
                 _preview(settings, ModelConfig.read(files.folder), language),
-                asked.with_reference,
-                consent,
+                with_reference,
+                agreed,
                 figures(run, voice) if run and voice else {},
             ),
         )
@@ -92,17 +84,16 @@ def run(settings: TrainSettings, asked: FileExport) -> int:
 
 
 def _exported(
-    settings: TrainSettings, asked: FileExport, folder: Path
+    settings: TrainSettings, checkpoint: Path | None, base: Path | None, adapter: bool, folder: Path
 ) -> tuple[Path, RunFolder | None, VoiceFiles | None]:
     """The folder of the exported voice, its run, and the voice of the run; None for one that was
     exported before."""
-    checkpoint = asked.checkpoint
     if checkpoint is not None and (checkpoint / "bundle.json").is_file():
         return checkpoint, None, None
-    voice = export.voice_to_export(settings, checkpoint, asked.base)
+    voice = export.voice_to_export(settings, checkpoint, base)
     run = RunFolder(checkpoint.parent.parent if checkpoint else settings.output_dir)
-    if asked.adapter:
-        adapter_export.export_adapter(voice, folder)
+    if adapter:
+        export.export_adapter(voice, folder)
     elif voice.state is None:
         _export_latents(voice, folder)
     else:
@@ -147,7 +138,7 @@ def _consent(path: Path | None) -> Consent | None:
         ) from error
 
 
-def figures(run: RunFolder, voice: VoiceFiles) -> dict[str, Any]:
+def figures(run: RunFolder, voice: VoiceFiles) -> dict[str, object]:
     """The figures of the evaluation for these weights: the number of sentences, the verdict's
     reason, and for each judge its mean, that of the base and its unit. {} if they were not
     judged."""
@@ -155,7 +146,7 @@ def figures(run: RunFolder, voice: VoiceFiles) -> dict[str, Any]:
     candidate = judged.with_id(_candidate(voice)) if judged else None
     if judged is None or candidate is None:
         return {}
-    base = next((one for one in judged.candidates if one.is_base), None)
+    base = next((candidate for candidate in judged.candidates if candidate.is_base), None)
     return {
         "made_at": judged.made_at,
         "candidate": candidate.name,

@@ -24,6 +24,7 @@ from machine.memory import trim_heap
 from machine.storage.atomic import write_json
 from machine.storage.hashes import sha256_of
 from machine.storage.leftovers import remove_stale
+from train.dataset import features as feature_cache
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, WORDS
 from train.evaluation.plan import EvaluationPlan, plan_of
 from train.export import exported, refuse_earlier, refuse_others, speak_command, voice_to_export
@@ -31,7 +32,7 @@ from train.resilience.at_work import at_work
 from train.run_context import RunContext
 from train.sampling.reference import MOST_COMPARED, speaking_from
 from train.settings import TrainSettings
-from train.setup import build_feature_cache, context_of_run
+from train.setup import context_of_run
 from xtts.inference.compute_config import ComputeConfig
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import GPT, from_coqui, to_coqui
@@ -222,7 +223,13 @@ class Distillation:
         who_says_what = (teacher, self.narrators, data.clips, own_texts, judging_texts)
         said = lessons.spoken(*who_says_what, minutes, self.folder, seed)
         latents = [teacher.voice_of(one.recording)[1].latents.float() for one in self.narrators]
-        features = build_feature_cache(self.settings, self.context)
+        features = feature_cache.build(
+            data,
+            self.context.base,
+            self.context.config,
+            self.settings.cache_dir,
+            self.context.device.features,
+        )
         clips = [
             (data.clips[index], torch.from_numpy(features.codes(index).astype("int64")), number)
             for number, one in enumerate(self.narrators)

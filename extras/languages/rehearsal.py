@@ -81,7 +81,9 @@ def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) 
 
 def real_share(rehearsal: Rehearsal) -> float:
     """The share that an epoch reaches: it draws no clip twice."""
-    own, drawn = (sum(rehearsal.clips[i].seconds for i in some) for some in (rehearsal.own, rehearsal.drawn))
+    own, drawn = (
+        sum(rehearsal.clips[i].seconds for i in some) for some in (rehearsal.always, rehearsal.drawn)
+    )
     return min(rehearsal.share, drawn / (own + drawn))
 
 

@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from train.dataset.entries import DatasetError, names_sound, short
-from train.dataset.metadata import HEADER_ADVICE, NUMBER, SENTENCE_ENDS, is_label, is_sentence, language_of
-from train.dataset.tables import SPLITS, Columns
+from train.dataset.metadata import HEADER_ADVICE
+from train.dataset.tables import NUMBER, SENTENCE_ENDS, SPLITS, Columns, is_label, is_sentence, language_of
 from xtts.text.languages import NAMES, short_code
 
 # The share of a text's words that its normalised form keeps.

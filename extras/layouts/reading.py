@@ -15,19 +15,16 @@ from pathlib import Path
 from extras.layouts.columns import judged
 from extras.layouts.pairs import by_folder, cut_line, read_pairs
 from extras.layouts.transcripts import find_transcripts, table_of
-from train.dataset.entries import DatasetError, names_recording, names_sound, recording_folders, short
-from train.dataset.metadata import (
-    FILES,
-    Transcript,
-    add_styles,
-    entries_of,
-    folders_note,
-    headed,
-    is_label,
-    no_folder,
+from train.dataset.entries import (
+    DatasetError,
+    names_recording,
+    names_sound,
+    recording_folders,
+    short,
     unread_note,
 )
-from train.dataset.tables import Columns, Table, most_common_width
+from train.dataset.metadata import FILES, Transcript, add_styles, entries_of, folders_note, headed, no_folder
+from train.dataset.tables import Columns, Table, is_label, most_common_width
 
 _MOST_AFTER_HEADER = 20
 

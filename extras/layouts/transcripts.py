@@ -19,14 +19,18 @@ from typing import Any
 
 from machine.text import listed
 from train.dataset.entries import (
+    ENDINGS,
+    TRAIN_WORD,
     DatasetError,
+    candidates,
     files_below,
     names_recording,
     names_sound,
     read_text,
     recording_folders,
+    texts_beside,
+    validation_of,
 )
-from train.dataset.metadata import ENDINGS, TRAIN_WORD, candidates, texts_beside, validation_of
 from train.dataset.tables import Table, most_common_width, named, of_objects, parsed_objects, read_table
 
 _LIBRISPEECH = ".trans.txt"

@@ -8,9 +8,9 @@ import torch
 
 from tests.train.test_run import Workshop
 from train.__main__ import main
-from train.adapter_export import export_adapter
 from train.checkpointing.checkpoints import Checkpoints, remove
 from train.evaluation.conclusion import keep_best_blend
+from train.export import export_adapter
 from xtts.model.loading import read_tensors
 from xtts.voices import adapter_file, bundle
 from xtts.voices.base_models import DEMO

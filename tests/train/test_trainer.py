@@ -19,8 +19,7 @@ from train import trainer as loop
 from train.checkpointing.async_writer import CheckpointWriter
 from train.dataset.batches import Batch, Batches, OomBackoff
 from train.distributed import ALONE
-from train.epoch_end import EpochEnd
-from train.evaluation.early_stopping import EarlyStopping
+from train.epoch_end import EarlyStopping, EpochEnd
 from train.metrics.logs import DeferredMetrics, RemainingTime, TrainedStep
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
@@ -310,7 +309,7 @@ def test_where_judging_ended_the_loss_decides_when_to_stop(judged, sentences, la
         found = [SimpleNamespace(kind="epoch", epoch=one) for one in epochs]
         return SimpleNamespace(verdict=SimpleNamespace(epoch=1), candidates=[base, *found])
 
-    evaluator.known = evaluation
+    evaluator.evaluation = evaluation
     assert ran.trainer.train() == 0 and ran.saved[-1]["epoch"] == last
 
 

@@ -10,18 +10,21 @@ because memory is short there and the same cores train.
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import TypeVar
 
 import torch
-from torch.utils._pytree import tree_map_with_path
+from torch.utils._pytree import KeyPath, tree_map_with_path
 
 from machine.devices.selection import memory_bytes
 from machine.text import first_line
 from xtts.voices.run_folder import Verified
 
 log = logging.getLogger("train")
+
+# Nested dictionaries and lists with tensors.
+State = TypeVar("State")
 
 # The share of the machine's or container's memory that a run may pin. XTTS-v2 with its optimizer
 # takes 5.3 GB, which fits from 21 GB on.
@@ -55,7 +58,7 @@ class CheckpointWriter:
         if self._pool:
             self._pool.shutdown()
 
-    def write(self, state: Mapping[str, Any], save: Callable[[Mapping[str, Any]], Verified]) -> None:
+    def write(self, state: State, save: Callable[[State], Verified]) -> None:
         """Calls `save` with `state`; in the background with a copy on the CPU.
 
         Raises the error of the last checkpoint, if it was not raised yet.
@@ -79,17 +82,14 @@ class CheckpointWriter:
             self._saved = running.result()
         return self._saved
 
-    def _timed(self, state: Mapping[str, Any], save: Callable[[Mapping[str, Any]], Verified]) -> Verified:
+    def _timed(self, state: State, save: Callable[[State], Verified]) -> Verified:
         began = time.monotonic()
         saved = save(state)
         self.seconds = time.monotonic() - began
         return saved
 
     def _saving(
-        self,
-        state: Mapping[str, Any],
-        arrived: Callable[[], object],
-        save: Callable[[Mapping[str, Any]], Verified],
+        self, state: State, arrived: Callable[[], object], save: Callable[[State], Verified]
     ) -> Verified:
         try:
             arrived()
@@ -108,10 +108,10 @@ class PinnedStaging:
     """
 
     def __init__(self, most_bytes: int | None = None) -> None:
-        self._buffers: dict[tuple[Any, ...], torch.Tensor] = {}
+        self._buffers: dict[KeyPath, torch.Tensor] = {}
         self._room = int(LARGEST_SHARE * memory_bytes()) if most_bytes is None else most_bytes
 
-    def copied(self, state: Any) -> tuple[Any, Callable[[], object]]:
+    def copied(self, state: State) -> tuple[State, Callable[[], object]]:
         """Copies nested dictionaries and lists with their tensors to the CPU's memory. Returns the
         copy, and a function that waits until it is complete.
 
@@ -119,7 +119,7 @@ class PinnedStaging:
         """
         device: torch.device | None = None
 
-        def copy(path: tuple[Any, ...], value: Any) -> Any:
+        def copy(path: KeyPath, value: object) -> object:
             nonlocal device
             if not isinstance(value, torch.Tensor):
                 return value
@@ -127,14 +127,14 @@ class PinnedStaging:
                 device = value.device
             return self._buffer(path, value).copy_(value.detach(), non_blocking=True)
 
-        copies = tree_map_with_path(copy, state)
+        copies: State = tree_map_with_path(copy, state)
         return copies, (lambda: None) if device is None else end_of_copies(device)
 
-    def _buffer(self, path: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor:
+    def _buffer(self, path: KeyPath, tensor: torch.Tensor) -> torch.Tensor:
         """Memory for a copy: pinned for a GPU's tensor, as far as there is room."""
-        kept = self._buffers.get(path)
-        if kept is not None and kept.shape == tensor.shape and kept.dtype == tensor.dtype:
-            return kept
+        buffer = self._buffers.get(path)
+        if buffer is not None and buffer.shape == tensor.shape and buffer.dtype == tensor.dtype:
+            return buffer
         if stands_on_a_gpu(tensor) and tensor.nbytes <= self._room:
             try:
                 self._buffers[path] = pinned(tensor)

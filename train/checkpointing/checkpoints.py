@@ -30,9 +30,10 @@ from machine.storage.atomic import (
 )
 from machine.storage.checksums import Manifest, ManifestError, read_manifest, write_manifest
 from machine.storage.hashes import remember_hash
-from train.checkpointing.fingerprint import Fingerprint
+from train.checkpointing.fingerprint import Fingerprint, Provenance
 from train.checkpointing.resume import Resumed, resume
 from train.optim.optimizer import NonFiniteError
+from train.optim.trainable import TrainerState
 from xtts.voices import adapter_file
 from xtts.voices.evaluation_file import Evaluation, read_evaluation
 from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder, Verified, manifest_beside
@@ -57,16 +58,12 @@ class Checkpoints:
     """
 
     def __init__(
-        self,
-        run: RunFolder,
-        keep: int | None,
-        save_every: int = 1,
-        provenance: Mapping[str, Any] | None = None,
+        self, run: RunFolder, keep: int | None, save_every: int = 1, provenance: Provenance | None = None
     ) -> None:
         self.run = run
         self.keep = keep
         self.save_every = save_every
-        self.provenance = provenance or {}
+        self.provenance = provenance or Provenance()
         # The file that the run started from (RESUME=PATH), recorded in each of its checkpoints.
         self.started_from: dict[str, str] | None = None
         # The newest evaluation, which is not read again from disk.
@@ -99,7 +96,7 @@ class Checkpoints:
         epoch: int,
         step: int,
         model_state: Mapping[str, Tensor],
-        trainer_state: Mapping[str, Any] | None,
+        trainer_state: TrainerState | None,
         losses: Mapping[str, float | None],
         adapter: tuple[Mapping[str, Tensor], int] | None = None,
     ) -> Verified:
@@ -115,16 +112,16 @@ class Checkpoints:
             left = (path, run.state_path(epoch), run.adapter_path(epoch))
             remove(run, [file for file in left if file.exists()])
         _prepare(model_state, trainer_state, path)
-        known = self._known(epoch=epoch, step=step)
-        written = _save(path, {"model": _owned(model_state), "provenance": known})
+        provenance = self._recorded(epoch, step)
+        written = _save(path, {"model": _owned(model_state), "provenance": provenance})
         files = {path.name: written}
         if trainer_state is not None:
             state = run.state_path(epoch)
             files[state.name] = _save(state, {"trainer": dict(trainer_state)})
         if adapter is not None:
-            own = run.adapter_path(epoch)
-            files[own.name] = _save_adapter(own, *adapter, known["base"])
-        manifest = _manifest(files, known, losses)
+            adapter_path = run.adapter_path(epoch)
+            files[adapter_path.name] = _save_adapter(adapter_path, *adapter, provenance["base"])
+        manifest = _manifest(files, provenance, losses)
         write_manifest(run.manifest_path(epoch), manifest)
         crash_point("after manifest")
         self.publish_best()
@@ -139,12 +136,12 @@ class Checkpoints:
         step: int,
         batch: int,
         model_state: Mapping[str, Tensor],
-        trainer_state: Mapping[str, Any],
+        trainer_state: TrainerState,
     ) -> Verified:
         """Saves the state inside `epoch` (from 1) after `batch` of its batches."""
-        known = self._known(epoch=epoch, step=step, batch=batch)
+        provenance = self._recorded(epoch, step, batch)
         place = (self.run.interrupted, self.run.interrupted_manifest)
-        return self._save_alone(*place, model_state, known, trainer=dict(trainer_state))
+        return self._save_alone(*place, model_state, provenance, trainer_state)
 
     def save_blend(
         self, verdict: Verdict, model_state: Mapping[str, Tensor], provenance: Mapping[str, Any]
@@ -153,9 +150,9 @@ class Checkpoints:
 
         provenance: of the epoch's checkpoint. Raises as `save_epoch`.
         """
-        known = {**provenance, "blend": verdict.weights}
+        recorded = {**provenance, "blend": verdict.weights}
         place = (self.run.best_blend, self.run.best_blend_manifest)
-        saved = self._save_alone(*place, model_state, known)
+        saved = self._save_alone(*place, model_state, recorded)
         crash_point("after blend")
         return saved
 
@@ -168,7 +165,7 @@ class Checkpoints:
         with self._publishing:
             if evaluation is None:
                 evaluation = self.evaluation or read_evaluation(self.run.evaluation_file)
-            best: dict[str, Any] | None = None
+            best: dict[str, object] | None = None
             if evaluation and evaluation.verdict:
                 best = best_by_evaluation(evaluation)
             elif self.run.verdict() is None:  # else best.json alone still holds a verdict
@@ -183,34 +180,39 @@ class Checkpoints:
                     return
                 remove(self.run, [self.run.best_blend_manifest, self.run.best_blend])
 
-    def _known(self, **where: int) -> dict[str, Any]:
+    def _recorded(self, epoch: int, step: int, batch: int | None = None) -> Provenance:
         """The provenance that a checkpoint of this run records."""
-        origin = {"started_from": self.started_from} if self.started_from else {}
-        return {**self.provenance, **where, **origin}
+        recorded: Provenance = {**self.provenance, "epoch": epoch, "step": step}
+        if batch is not None:
+            recorded["batch"] = batch
+        if self.started_from:
+            recorded["started_from"] = self.started_from
+        return recorded
 
     def _save_alone(
         self,
         path: Path,
         manifest_path: Path,
         model_state: Mapping[str, Tensor],
-        known: Mapping[str, Any],
-        **more: Any,
+        provenance: Mapping[str, Any],
+        trainer_state: TrainerState | None = None,
     ) -> Verified:
         """Writes one file with its manifest, in place of earlier ones."""
-        _prepare(model_state, more, path)
+        _prepare(model_state, trainer_state, path)
         # After a kill between the two writes, the old manifest would call the new file damaged.
         remove(self.run, [manifest_path])
-        written = _save(path, {"model": _owned(model_state), "provenance": dict(known), **more})
-        manifest = _manifest({path.name: written}, known)
+        trainer = {"trainer": dict(trainer_state)} if trainer_state is not None else {}
+        written = _save(path, {"model": _owned(model_state), "provenance": dict(provenance), **trainer})
+        manifest = _manifest({path.name: written}, provenance)
         write_manifest(manifest_path, manifest)
         return Verified(manifest.epoch, manifest.step, path, written.sha256, None, manifest)
 
 
-def best_by_evaluation(evaluation: Evaluation) -> dict[str, Any]:
+def best_by_evaluation(evaluation: Evaluation) -> dict[str, object]:
     """The content of best.json if there is a verdict (docs/evaluation.md)."""
     verdict, best = evaluation.verdict, evaluation.best
     assert verdict is not None and best is not None
-    own = evaluation.find("epoch", verdict.epoch)
+    chosen = evaluation.find("epoch", verdict.epoch)
     files = {"base": None, "blend": "best.pt", "epoch": f"checkpoint_epoch_{verdict.epoch}.pt"}
     counts = {name: getattr(best, name) for name in ("unfinished", "cut", "babbling")}
     return {
@@ -221,7 +223,7 @@ def best_by_evaluation(evaluation: Evaluation) -> dict[str, Any]:
         "checkpoint_sha256": verdict.checkpoint_sha256,
         "decoder": verdict.decoder,
         "file": files[verdict.kind],
-        "validation_audio_loss": own.validation_audio_loss if own else None,
+        "validation_audio_loss": chosen.validation_audio_loss if chosen else None,
         "reason": verdict.reason,
         "advice": verdict.advice,
         "indistinguishable_from_base": verdict.indistinguishable_from_base,
@@ -233,7 +235,7 @@ def best_by_evaluation(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _prepare(model: Mapping[str, Tensor], trainer: Mapping[str, Any] | None, path: Path) -> None:
+def _prepare(model: Mapping[str, Tensor], trainer: TrainerState | None, path: Path) -> None:
     """Checks the weights and the disk, and makes the folder. Raises NonFiniteError, DiskFull,
     WriteError."""
     bad = [name for name, tensor in model.items() if not bool(torch.isfinite(tensor).all())]
@@ -251,12 +253,12 @@ def _prepare(model: Mapping[str, Tensor], trainer: Mapping[str, Any] | None, pat
     require_space(path.parent, tensor_bytes(model) + tensor_bytes(trainer), path.name)
 
 
-def tensor_bytes(value: Any) -> int:
+def tensor_bytes(value: object) -> int:
     """Bytes of the tensors in nested dictionaries and lists."""
     return sum(leaf.nbytes for leaf in tree_leaves(value) if isinstance(leaf, Tensor))
 
 
-def _save(path: Path, content: dict[str, Any]) -> Written:
+def _save(path: Path, content: dict[str, object]) -> Written:
     content = {"schema": CHECKPOINT_SCHEMA, **content}
     written = replace_file(path, lambda file: torch.save(content, file))
     remember_hash(path, written.sha256)
@@ -283,21 +285,21 @@ def _owned(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _manifest(
-    files: dict[str, Written], known: Mapping[str, Any], losses: Mapping[str, float | None] | None = None
+    files: dict[str, Written], provenance: Mapping[str, Any], losses: Mapping[str, float | None] | None = None
 ) -> Manifest:
-    """known: the checkpoint's provenance."""
+    """The manifest of files. provenance: of their checkpoint."""
     return Manifest(
-        epoch=known["epoch"],
-        step=int(known.get("step") or 0),
+        epoch=provenance["epoch"],
+        step=int(provenance.get("step") or 0),
         files=files,
         losses={
             name: loss if loss is not None and math.isfinite(loss) else None
             for name, loss in (losses or {}).items()
         },
-        base=dict(known.get("base") or {}),
-        fingerprint=dict(known.get("fingerprint") or {}),
-        blend=dict(known.get("blend") or {}),
-        data=dict(known.get("data") or {}),
+        base=dict(provenance.get("base") or {}),
+        fingerprint=dict(provenance.get("fingerprint") or {}),
+        blend=dict(provenance.get("blend") or {}),
+        data=dict(provenance.get("data") or {}),
     )
 
 
@@ -349,8 +351,8 @@ def to_prune(epochs: list[int], newest_verified: list[int], best: int | None, ke
     """The epochs to remove: all but the newest `keep`, the newest verified one and the best."""
     if keep is None:
         return []
-    kept = {*epochs[max(0, len(epochs) - keep) :], *newest_verified, best}
-    return [epoch for epoch in epochs if epoch not in kept]
+    staying = {*epochs[max(0, len(epochs) - keep) :], *newest_verified, best}
+    return [epoch for epoch in epochs if epoch not in staying]
 
 
 def drop_corrupt(run: RunFolder) -> None:
@@ -382,9 +384,9 @@ def _drop_state(run: RunFolder, epoch: int) -> None:
     state, path = run.state_path(epoch), run.manifest_path(epoch)
     try:
         manifest = read_manifest(path)
-        kept = {name: file for name, file in manifest.files.items() if name != state.name}
-        if kept != manifest.files:
-            write_manifest(path, replace(manifest, files=kept))
+        files = {name: file for name, file in manifest.files.items() if name != state.name}
+        if files != manifest.files:
+            write_manifest(path, replace(manifest, files=files))
     except (ManifestError, WriteError) as error:
         if path.exists():
             log.warning("The trainer state of epoch %d could not be deleted: %s", epoch, error)

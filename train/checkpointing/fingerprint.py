@@ -7,7 +7,7 @@ is logged and used. `train.checkpointing.resume` compares fingerprints at the st
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from machine.storage.hashes import sha256_of
 from machine.text import counted
@@ -18,6 +18,31 @@ from xtts.model.shapes import GPTShape
 SCHEMA = 1
 # Settings that decide which clips a dataset holds.
 _DATA_SETTINGS = ("LANGUAGE", "MAX_TRAIN_SAMPLES", "SUSPECT_CLIPS")
+
+
+class DataRecord(TypedDict, total=False):
+    """The dataset in a provenance: its size, and the settings that select its clips."""
+
+    clips: int
+    minutes: float
+    settings: dict[str, object]
+
+
+class Provenance(TypedDict, total=False):
+    """The plain values that a checkpoint records; an older one may lack some. `base` is
+    {name, sha256}; `fingerprint` has the compared values of a `Fingerprint`."""
+
+    base: Mapping[str, str]
+    fingerprint: Mapping[str, Any]
+    data: DataRecord
+    language: str
+    learning_rate: float
+    licence: str
+    normalizer: str
+    epoch: int
+    step: int
+    batch: int
+    started_from: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -33,8 +58,8 @@ class Fingerprint:
     vocabulary_sha256: str
     shape: dict[str, int]
     schema: int = SCHEMA
-    base: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    data: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    base: Mapping[str, str] = field(default_factory=dict, compare=False)
+    data: DataRecord = field(default_factory=DataRecord, compare=False)
 
     @staticmethod
     def of(
@@ -43,8 +68,8 @@ class Fingerprint:
         shape: GPTShape,
         cache_dir: Path,
         *,
-        base: Mapping[str, Any] | None = None,
-        data: Mapping[str, Any] | None = None,
+        base: Mapping[str, str] | None = None,
+        data: DataRecord | None = None,
     ) -> "Fingerprint":
         """The fingerprint of a run on this base and data. Raises OSError for a missing file."""
         return Fingerprint(
@@ -53,16 +78,16 @@ class Fingerprint:
             vocabulary_sha256=sha256_of(base_folder / "vocab.json"),
             shape=asdict(shape),
             base=base or {},
-            data=data or {},
+            data=data or DataRecord(),
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The compared values, as a provenance records them."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.compare}
+        return {value.name: getattr(self, value.name) for value in fields(self) if value.compare}
 
 
-def data_of(settings: TrainSettings, data: Dataset) -> dict[str, Any]:
-    """The dataset in a provenance: its size, and the settings that select its clips."""
+def data_of(settings: TrainSettings, data: Dataset) -> DataRecord:
+    """The record of a dataset."""
     return {
         "clips": len(data.train),
         "minutes": round(data.minutes(data.train), 2),
@@ -70,15 +95,15 @@ def data_of(settings: TrainSettings, data: Dataset) -> dict[str, Any]:
     }
 
 
-def differences(saved: Mapping[str, Any], now: Fingerprint) -> dict[str, str]:
+def differences(saved: Provenance, now: Fingerprint) -> dict[str, str]:
     """The differences between this start and a saved provenance: name -> part of a sentence.
 
-    saved: {fingerprint, base, data}; each may be missing.
+    saved: fingerprint, base and data; each may be missing.
     """
     old = saved.get("fingerprint") or {}
     told = {
         "base_sha256": _base_difference(saved.get("base") or {}, now.base),
-        "data_sha256": _data_difference(saved.get("data") or {}, now.data),
+        "data_sha256": _data_difference(saved.get("data") or DataRecord(), now.data),
         "vocabulary_sha256": "the vocabulary of the base model (vocab.json) has changed",
         "shape": _shape_difference(old.get("shape") or {}, now.shape),
         "schema": f"the format of the run was {old.get('schema')}, is {now.schema}",
@@ -86,14 +111,14 @@ def differences(saved: Mapping[str, Any], now: Fingerprint) -> dict[str, str]:
     return {name: told[name] for name, value in now.as_dict().items() if old.get(name) != value}
 
 
-def _base_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def _base_difference(old: Mapping[str, str], new: Mapping[str, str]) -> str:
     was, now = old.get("name"), new.get("name")
     if was and now and was != now:
         return f"BASE_MODEL was {was}, is {now}"
     return "the weights of the base model (BASE_MODEL) have changed"
 
 
-def _data_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def _data_difference(old: DataRecord, new: DataRecord) -> str:
     """The settings and the sizes that differ; if none do, the possible causes."""
     if not (old and new):  # 0.2.0 did not record them
         causes = ", ".join(("DATASET_DIR", *_DATA_SETTINGS))
@@ -114,7 +139,7 @@ def _data_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _shape_difference(old: dict[str, Any], new: dict[str, Any]) -> str:
+def _shape_difference(old: Mapping[str, int], new: Mapping[str, int]) -> str:
     names = [name for name in new if old.get(name) != new[name]]
     parts = [f"{name} was {old.get(name)}, is {new[name]}" for name in names]
     return f"the model's sizes: {'; '.join(parts)}"

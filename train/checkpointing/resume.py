@@ -13,14 +13,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from torch import Tensor
 
 from machine.errors import SotaqueError
 from machine.storage.hashes import forget_hashes, sha256_of
-from train.checkpointing.fingerprint import Fingerprint, differences
+from train.checkpointing.fingerprint import Fingerprint, Provenance, differences
 from train.metrics import curves
+from train.optim.trainable import TrainerState
 from xtts.voices.run_folder import RunError, RunFolder, Verified, load_verified, read_checkpoint
 
 log = logging.getLogger(__name__)
@@ -41,9 +42,9 @@ class Resumed:
     step: int
     batch: int
     model_state: dict[str, Tensor]
-    trainer_state: dict[str, Any] | None
+    trainer_state: TrainerState | None
     source: Path
-    provenance: dict[str, Any]
+    provenance: Provenance
 
 
 def resume(
@@ -72,9 +73,9 @@ def resume(
     return resumed
 
 
-def kept_state(resumed: Resumed | None) -> dict[str, Any]:
+def kept_state(resumed: Resumed | None) -> TrainerState:
     """The trainer state that a run resumes from; empty if there is none."""
-    return (resumed.trainer_state if resumed else None) or {}
+    return (resumed.trainer_state if resumed else None) or TrainerState()
 
 
 def require_same(run: RunFolder, now: Fingerprint) -> None:
@@ -86,7 +87,7 @@ def require_same(run: RunFolder, now: Fingerprint) -> None:
     if saved is None:
         return
     made = {"fingerprint": saved.fingerprint, "base": saved.base, "data": saved.data}
-    if different := differences(made, now):
+    if different := differences(cast("Provenance", made), now):
         raise SotaqueError(
             f"The run in OUTPUT_DIR={run.folder} does not match this start: "
             f"{'; '.join(different.values())}. Undo the change, or set OUTPUT_DIR to another "
@@ -173,21 +174,21 @@ def _set_aside(paths: Iterable[Path], reason: str) -> None:
     log.warning("%s Set aside as %s.", reason, ", ".join(moved) or "nothing")
 
 
-def _read(path: Path, trainer_state: dict[str, Any] | None = None) -> Resumed:
+def _read(path: Path, trainer_state: TrainerState | None = None) -> Resumed:
     """The state in an epoch's checkpoint, or in that of a stop, which includes the trainer's."""
     content = load_verified(path)
-    known, inside = content["provenance"], "trainer" in content
+    provenance, inside = content["provenance"], "trainer" in content
     if inside:
         # Not memory-mapped: the optimizer writes into its state, and this file will be removed.
         trainer_state = load_verified(path, mmap=False)["trainer"]
     return Resumed(
-        known["epoch"] - inside,
-        known["step"],
-        known["batch"] if inside else 0,
+        provenance["epoch"] - inside,
+        provenance["step"],
+        provenance["batch"] if inside else 0,
         content["model"],
         trainer_state,
         path,
-        known,
+        provenance,
     )
 
 
@@ -249,10 +250,10 @@ def _fitting(resumed: Resumed, path: Path, now: Fingerprint) -> Resumed:
     return replace(resumed, epoch=0, step=0, batch=0, trainer_state=None)
 
 
-def _trainer_state(run: RunFolder, epoch: int) -> dict[str, Any]:
+def _trainer_state(run: RunFolder, epoch: int) -> TrainerState:
     path = run.state_path(epoch)
     content = load_verified(path, manifest=run.manifest_path(epoch), mmap=False)
-    state: dict[str, Any] = content["trainer"]
+    state: TrainerState = content["trainer"]
     return state
 
 

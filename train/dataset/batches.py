@@ -113,7 +113,7 @@ class Batches:
         for index in self.sources:
             self._by_speaker.setdefault(self.clips[index].speaker, []).append(index)
         lists = self._by_speaker.values()
-        self._places = {clip: place for known in lists for place, clip in enumerate(known)}
+        self._places = {clip: place for indices in lists for place, clip in enumerate(indices)}
 
     def epoch(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         """This rank's batches of `epoch`, after the first `first` of `plan(epoch)`.
@@ -205,12 +205,12 @@ class Batches:
 
         The result equals `draw.choice` over the others, but needs no list of them for each clip.
         """
-        known, place = self._by_speaker.get(self.clips[clip].speaker, []), self._places.get(clip)
-        count = len(known) - (place is not None)
+        clips, place = self._by_speaker.get(self.clips[clip].speaker, []), self._places.get(clip)
+        count = len(clips) - (place is not None)
         if not count:
             return None
         drawn = draw.randrange(count)
-        return known[drawn if place is None or drawn < place else drawn + 1]
+        return clips[drawn if place is None or drawn < place else drawn + 1]
 
     def _slice(self, draw: random.Random, clip: int, largest_share: float) -> tuple[Tensor, int]:
         mel = self.features.mel(clip)
@@ -229,7 +229,7 @@ def agreed(batches: Iterator[Batch], world: World, stop: Callable[[], bool]) -> 
     if world.is_single_process:
         yield from batches
         return
-    begun = (replace(one, agreement=Agreement(world, one.rows, stop())) for one in batches)
+    begun = (replace(batch, agreement=Agreement(world, batch.rows, stop())) for batch in batches)
     yield from lookahead(begun, 1)
 
 
@@ -281,27 +281,27 @@ def dealt(groups: Sequence[Group], rank: int, world_size: int) -> list[Group]:
     a rank without a clip gets an empty group. Each clip is dealt once.
     """
     whole = len(groups) - len(groups) % world_size
-    own = list(groups[rank:whole:world_size])
+    dealt_groups = list(groups[rank:whole:world_size])
     if left := [clip for group in groups[whole:] for clip in group]:
-        own.append(tuple(left[rank::world_size]))
-    return own
+        dealt_groups.append(tuple(left[rank::world_size]))
+    return dealt_groups
 
 
 def at_epoch(began_with: float, halvings: Iterable[OomBackoff], epoch: int) -> float:
     """The budget in seconds for the plan of `epoch`."""
-    return min([began_with, *(one.seconds for one in halvings if one.epoch < epoch)])
+    return min([began_with, *(halving.seconds for halving in halvings if halving.epoch < epoch)])
 
 
 def recut(
     groups: list[Group], seconds: Sequence[float], halvings: Iterable[OomBackoff], epoch: int
 ) -> list[Group]:
     """The plan of `epoch`, cut again at each halving in it. seconds: the length of each clip."""
-    for one in (one for one in halvings if one.epoch == epoch):
-        done, left = groups[: one.batch], groups[one.batch :]
+    for halving in (halving for halving in halvings if halving.epoch == epoch):
+        done, left = groups[: halving.batch], groups[halving.batch :]
         groups = done + [
             smaller
             for group in left
-            for smaller in cut(sorted(group, key=seconds.__getitem__), seconds, one.seconds)
+            for smaller in cut(sorted(group, key=seconds.__getitem__), seconds, halving.seconds)
         ]
     return groups
 

@@ -27,7 +27,7 @@ from train.dataset.entries import (
     SHORTEST_CLIP_SECONDS,
     DatasetError,
     TranscriptEntry,
-    beside,
+    files_named_like,
 )
 from train.dataset.metadata import read_transcript
 from train.progress import in_threads, with_progress
@@ -136,7 +136,7 @@ class Dataset:
 
     def without(self, rejected: Sequence[RejectedClip]) -> "Dataset":
         """The same split without these clips. Raises DatasetError if no training clip remains."""
-        names = {one.name for one in rejected}
+        names = {clip.name for clip in rejected}
         train, validation = (
             [self.clips[index] for index in side if self.clips[index].name not in names]
             for side in (self.train, self.validation)
@@ -209,21 +209,21 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
     entries = transcript.entries
     _refuse_language(entries, tokenizer.languages, settings)
-    known = Facts(settings.cache_dir, f"clips {VERSION}")
+    facts = Facts(settings.cache_dir, f"clips {VERSION}")
     try:  # the cache is saved even if the run is stopped
         # Decoding releases the GIL.
-        decoded = in_threads(lambda one: decode_clip(one, known, longest), entries, _PORTION)
+        decoded = in_threads(lambda entry: decode_clip(entry, facts, longest), entries, _PORTION)
         shown = with_progress(decoded, len(entries), "Checking clips")
         sounds = list(shown)
         results = [
-            check_clip(entry, sound, known, tokenizer, reader)
+            check_clip(entry, sound, facts, tokenizer, reader)
             for entry, sound in zip(entries, sounds, strict=True)
         ]
     finally:
-        known.save()
+        facts.save()
     clips: dict[str, Clip] = {}  # by the hash of their recording
-    refused = [one for one in results if isinstance(one, RejectedClip)]
-    for clip in (one for one in results if isinstance(one, Clip)):
+    refused = [result for result in results if isinstance(result, RejectedClip)]
+    for clip in (result for result in results if isinstance(result, Clip)):
         # Copies would count twice in training and could leak validation clips into it.
         if (first := clips.setdefault(clip.audio_sha256, clip)) is not clip:
             seen = f"the same recording as {first.name}"
@@ -236,8 +236,8 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
         lines.append(f"No clip of {settings.dataset_dir} can be used.")
         raise DatasetError("\n".join(lines))
     named = {entry.name for entry in entries if entry.validation}
-    found = split(list(clips.values()), refused, named, settings.max_train_samples)
-    return replace(found, notes=tuple(transcript.notes))
+    dataset = split(list(clips.values()), refused, named, settings.max_train_samples)
+    return replace(dataset, notes=tuple(transcript.notes))
 
 
 def _refuse_language(
@@ -248,7 +248,7 @@ def _refuse_language(
     Single rows in other languages are rejected as clips instead.
     """
     languages = sorted({short_code(entry.language) for entry in entries})
-    if not {short_code(one) for one in spoken}.isdisjoint(languages):
+    if not {short_code(language) for language in spoken}.isdisjoint(languages):
         return
     advice = "If that is not the language of the clips, correct LANGUAGE or the transcript."
     if not set(languages) <= NAMES.keys():
@@ -314,11 +314,11 @@ def split(
 def _by_content(clips: Sequence[Clip]) -> set[str]:
     if len(clips) < FEWEST_CLIPS_TO_SPLIT:
         return set()
-    wanted = min(MOST_VALIDATION_CLIPS, max(1, round(len(clips) * VALIDATION_SHARE)))
+    count = min(MOST_VALIDATION_CLIPS, max(1, round(len(clips) * VALIDATION_SHARE)))
     left = Counter(clip.speaker for clip in clips)
     chosen: set[str] = set()
     for clip in sorted(clips, key=lambda clip: clip.sha256):
-        if len(chosen) < wanted and left[clip.speaker] > 1:
+        if len(chosen) < count and left[clip.speaker] > 1:
             chosen.add(clip.name)
             left[clip.speaker] -= 1
     return chosen
@@ -327,25 +327,25 @@ def _by_content(clips: Sequence[Clip]) -> set[str]:
 def _table(refused: Sequence[RejectedClip]) -> Iterator[str]:
     if not refused:
         return
-    alike = Counter((one.seen, one.allowed) for one in refused)
-    width = max(len("refused clip"), *(len(one.name) for one in refused))
-    seen = min(60, max(len("seen"), *(len(one.seen) for one in refused)))
+    alike = Counter((clip.seen, clip.allowed) for clip in refused)
+    width = max(len("refused clip"), *(len(clip.name) for clip in refused))
+    seen = min(60, max(len("seen"), *(len(clip.seen) for clip in refused)))
     yield f"{'refused clip':{width}}  {'seen':{seen}}  allowed"
     shown = Counter[tuple[str, str]]()
-    for one in refused:
-        kind = (one.seen, one.allowed)
+    for clip in refused:
+        kind = (clip.seen, clip.allowed)
         shown[kind] += 1
         if shown[kind] <= _MOST_ALIKE:
-            yield f"{one.name:{width}}  {one.seen:{seen}}  {one.allowed}"
+            yield f"{clip.name:{width}}  {clip.seen:{seen}}  {clip.allowed}"
         elif shown[kind] == alike[kind]:
             more = f"… and {alike[kind] - _MOST_ALIKE} more"
-            yield f"{more:{width}}  {one.seen:{seen}}  {one.allowed}"
+            yield f"{more:{width}}  {clip.seen:{seen}}  {clip.allowed}"
 
 
 # One clip
 
 
-def decode_clip(entry: TranscriptEntry, known: Facts, longest: float) -> tuple[float, str] | RejectedClip:
+def decode_clip(entry: TranscriptEntry, facts: Facts, longest: float) -> tuple[float, str] | RejectedClip:
     """Returns (seconds, SHA-256) of a row's recording, or why it is rejected.
 
     Cached recordings are not decoded. longest: in seconds.
@@ -355,7 +355,7 @@ def decode_clip(entry: TranscriptEntry, known: Facts, longest: float) -> tuple[f
     except OSError:
         return RejectedClip(entry.name, _missing(entry.path), READABLE)
     key = f"{entry.path.absolute()}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
-    sound = known.get(key)
+    sound = facts.get(key)
     if sound is None:
         try:
             sound = _decoded(entry.path)
@@ -363,7 +363,7 @@ def decode_clip(entry: TranscriptEntry, known: Facts, longest: float) -> tuple[f
             # Not cached: the disk error may be temporary.
             return RejectedClip(entry.name, str(error), READABLE)
         if not is_racy(status.st_ctime_ns):
-            known.put(key, sound)
+            facts.put(key, sound)
     seconds, sha256, seen, allowed = sound
     if not seen and not SHORTEST_CLIP_SECONDS <= seconds <= longest:
         seen, allowed = f"{seconds:.2f} s", f"{SHORTEST_CLIP_SECONDS} to {longest:.1f} s"
@@ -377,11 +377,11 @@ def is_racy(changed_ns: int) -> bool:
 
 
 def _missing(path: Path) -> str:
-    others = beside(path)
+    others = files_named_like(path)
     if not others:
         return f"no file {path}"
     if len(others) > 1:
-        names = ", ".join(one.name for one in others)
+        names = ", ".join(other.name for other in others)
         return f"no file {path}. The folder has {names}: keep one, under this name"
     return f"no file {path}. The folder has {others[0].name}. Convert it: {how_to_convert(others[0])}"
 
@@ -408,7 +408,7 @@ def _decoded(path: Path) -> tuple[float, str, str, str]:
 def check_clip(
     entry: TranscriptEntry,
     sound: tuple[float, str] | RejectedClip,
-    known: Facts,
+    facts: Facts,
     tokenizer: Tokenizer,
     reader: str,
 ) -> Clip | RejectedClip:
@@ -420,10 +420,10 @@ def check_clip(
     if isinstance(sound, RejectedClip):
         return sound
     key = f"{reader}|{entry.language}|{entry.text}"
-    text = known.get(key)
+    text = facts.get(key)
     if text is None:
         text = _tokenised(entry, tokenizer)
-        known.put(key, text)
+        facts.put(key, text)
     tokens, seen, allowed = text
     if seen:
         return RejectedClip(entry.name, seen, allowed)

@@ -1,18 +1,21 @@
-"""One row of a transcript: its fields, its recording, and how long a clip may be.
+"""One row of a transcript: its fields and its recording; and which files are transcripts.
 
 Text files are UTF-8, or UTF-16 with a byte-order mark.
 """
 
 import os
+import re
 import unicodedata
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from machine.errors import SotaqueError
 from machine.storage.reading import decoded_text
-from xtts.sound_endings import DECODED, FOREIGN, SOUND_ENDINGS
+from machine.text import listed
+from xtts.sound_endings import DECODED, FOREIGN, SOUND_ENDINGS, ending_of
 
 DEFAULT_SPEAKER = "speaker"
 # Folders to search for recordings, relative to the transcript's.
@@ -26,6 +29,12 @@ _LONGEST_NAME_BYTES = 250
 _TEXT_ENDINGS = frozenset(
     {"", ".txt", ".lab", ".csv", ".tsv", ".json", ".jsonl", ".srt", ".vtt", ".textgrid", ".list"}
 )
+# The files that may be transcripts.
+ENDINGS = (".csv", ".tsv", ".list", ".txt", ".jsonl", ".json")
+# Files that `train cut`, `train check` and `train extend` write into a folder of clips.
+_OURS = frozenset({"account.csv", "clips.jsonl", "cut.json", "inspection.csv", "normalization.txt"})
+_VALIDATION_WORDS = ("val", "valid", "validation", "eval", "dev")
+TRAIN_WORD = re.compile(r"(?<![a-z])train(?:ing)?(?![a-z])", re.I)
 
 
 class DatasetError(SotaqueError):
@@ -61,6 +70,56 @@ def read_text(path: Path) -> str:
             f"{path}, line {line}: byte {error.object[error.start]:#x} is not "
             f"{error.encoding.upper()}. Save the file as UTF-8."
         ) from error
+
+
+# Transcripts
+
+
+def candidates(files: Sequence[Path]) -> list[Path]:
+    """The files that could be transcripts of several recordings."""
+    of_recordings = set(texts_beside(files))
+    return sorted(
+        path
+        for path in files
+        if path.suffix.lower() in ENDINGS
+        and path.name not in _OURS
+        and not path.name.startswith(".")
+        and path not in of_recordings
+        and path.is_file()
+    )
+
+
+def texts_beside(files: Sequence[Path]) -> Iterator[Path]:
+    """The texts of single recordings: a.txt for a.wav."""
+    texts = [path for path in files if path.suffix.lower() in (".txt", ".lab")]
+    sounds = {path.with_suffix("") for path in files if names_sound(path.name)} if texts else set()
+    for path in texts:
+        plain = path.with_suffix("")
+        if plain in sounds or plain.with_suffix("") in sounds:
+            yield path
+
+
+def validation_of(folder: Path, train: Path) -> Path | None:
+    """The file with the validation clips for a file of training clips."""
+    name = train.relative_to(folder).as_posix()
+    for word in _VALIDATION_WORDS:
+        if TRAIN_WORD.search(name):
+            paths = [folder / TRAIN_WORD.sub(word, name)]
+        else:
+            paths = [train.with_name(f"{stem}{train.suffix}") for stem in (f"{train.stem}_{word}", word)]
+        if path := next(filter(Path.is_file, paths), None):
+            return path
+    return None
+
+
+def unread_note(folder: Path, unread: Iterable[Path], read: Iterable[Path] = ()) -> str:
+    """A line that lists the unread files that look like transcripts; "" if there are none."""
+    names, those = (
+        listed([path.relative_to(folder).as_posix() for path in paths]) for paths in (unread, read)
+    )
+    if not names:
+        return ""
+    return f"Not read: {names}." + (f" The clips are those of {those}." if those else "")
 
 
 # Recordings
@@ -131,18 +190,18 @@ def find_recording(folders: Sequence[Path], name: str) -> Path:
     for path in (expected, *(paths if ending in DECODED else ())):
         if path.is_file():
             return path
-    spelled = {_composed(f"{stem}{one}") for one in endings}
+    spelled = {_composed(f"{stem}{ending}") for ending in endings}
     near = list[list[Path]]()
     for folder, path in zip(folders, paths, strict=True):
-        near.append([one for one in beside(path) if names_sound(one.name)])
-        for one in near[-1]:
-            if _composed(one.relative_to(folder).as_posix()) in spelled:
-                return one
-    for found in near:
-        if len(found) == 1 or (found and found[0].suffix.lower() != found[1].suffix.lower()):
-            return found[0]
+        near.append([file for file in files_named_like(path) if names_sound(file.name)])
+        for file in near[-1]:
+            if _composed(file.relative_to(folder).as_posix()) in spelled:
+                return file
+    for files in near:
+        if len(files) == 1 or (files and files[0].suffix.lower() != files[1].suffix.lower()):
+            return files[0]
     added = DECODED if ending in FOREIGN else ()
-    converted = [folder / f"{plain}{one}" for folder in folders for one in added]
+    converted = [folder / f"{plain}{ending}" for folder in folders for ending in added]
     return next(filter(Path.is_file, (*paths, *converted)), expected)
 
 
@@ -161,15 +220,15 @@ def located(name: str, folders: Sequence[Path]) -> tuple[str, Path]:
             return name, direct
     parts = PureWindowsPath(name).parts
     ends = ("/".join(parts[first:]) for first in range(1, len(parts)) if ".." not in parts)
-    for one in (name, *ends):
-        if unsafe(one) is None and (path := find_recording(folders, one)).is_file():
-            return one, path
+    for end in (name, *ends):
+        if unsafe(end) is None and (path := find_recording(folders, end)).is_file():
+            return end, path
     return name, folders[0] if unsafe(name) else find_recording(folders, name)
 
 
 @lru_cache(maxsize=16)
 def _recordings_first(folders: tuple[Path, ...]) -> tuple[Path, ...]:
-    return tuple(sorted(folders, key=lambda one: one.name not in RECORDING_FOLDERS))
+    return tuple(sorted(folders, key=lambda folder: folder.name not in RECORDING_FOLDERS))
 
 
 def names_recording(cell: str, folders: Sequence[Path]) -> bool:
@@ -179,21 +238,53 @@ def names_recording(cell: str, folders: Sequence[Path]) -> bool:
 
 def recording_folders(transcript: Path, folder: Path) -> list[Path]:
     """The folders that may hold the recordings of a transcript in the dataset `folder`."""
-    found = (root / one for root in (transcript.parent, folder) for one in RECORDING_FOLDERS)
-    return list(dict.fromkeys(one for one in found if one.is_dir()))
+    folders = (root / name for root in (transcript.parent, folder) for name in RECORDING_FOLDERS)
+    return list(dict.fromkeys(path for path in folders if path.is_dir()))
 
 
-def beside(path: Path) -> list[Path]:
+def rowless_note(folder: Path, in_rows: Set[str]) -> str:
+    """A note that names the recordings beside those of the rows that have no row; "" without any.
+    A copy in another format has the row of the original."""
+    by_folder, rowless = defaultdict[str, set[str]](set), list[str]()
+    for path in in_rows:
+        place, name = os.path.split(path)
+        by_folder[place].add(name)
+    for place, names in by_folder.items():
+        try:
+            there = {file.name for file in os.scandir(place) if file.is_file()}
+        except OSError:  # the rows name a folder that does not exist
+            continue
+        if stems := {_without_ending(name) for name in names & there}:
+            rowless += [
+                shown_path(Path(place, name), folder)
+                for name in there
+                if _without_ending(name) not in stems and not name.startswith(".") and ending_of(name)
+            ]
+    if not rowless:
+        return ""
+    are = (
+        "1 recording has no row and is"
+        if len(rowless) == 1
+        else (f"{len(rowless)} recordings have no row and are")
+    )
+    return f"{are} not used: {listed(sorted(rowless))}."
+
+
+def _without_ending(name: str) -> str:
+    return name.rpartition(".")[0] or name
+
+
+def files_named_like(path: Path) -> list[Path]:
     """Files with the name of a missing recording, except texts. The case of the name and of its
     folder and the ending may differ. Files with the same ending come first."""
     stem = _folded(path.stem if names_sound(path.name) else path.name)
     try:
         folder = _folder_without_case(path.parent)
-        found = _names_of(folder, folder.stat().st_mtime_ns).get(stem, ()) if folder else ()
+        files = _names_of(folder, folder.stat().st_mtime_ns).get(stem, ()) if folder else ()
     except OSError:  # no permission to list the folder
         return []
-    order = (*(one for one in DECODED if one == path.suffix.lower()), *SOUND_ENDINGS)
-    return sorted(found, key=lambda one: [one.suffix.lower() != ending for ending in order])
+    order = (*(ending for ending in DECODED if ending == path.suffix.lower()), *SOUND_ENDINGS)
+    return sorted(files, key=lambda file: [file.suffix.lower() != ending for ending in order])
 
 
 def _folder_without_case(path: Path) -> Path | None:
@@ -202,20 +293,20 @@ def _folder_without_case(path: Path) -> Path | None:
     parent = None if path == path.parent else _folder_without_case(path.parent)
     if parent is None:
         return None
-    alike = [one for one in parent.iterdir() if _folded(one.name) == _folded(path.name)]
-    folders = [one for one in alike if one.is_dir()]
+    alike = [sibling for sibling in parent.iterdir() if _folded(sibling.name) == _folded(path.name)]
+    folders = [sibling for sibling in alike if sibling.is_dir()]
     return folders[0] if len(folders) == 1 else None
 
 
 @lru_cache(maxsize=16)
 def _names_of(folder: Path, _changed_ns: int) -> dict[str, tuple[Path, ...]]:
     """A folder's files by their names without endings, in lower case."""
-    found: dict[str, tuple[Path, ...]] = {}
-    for path in sorted(folder.iterdir(), key=lambda one: one.name):
+    files: dict[str, tuple[Path, ...]] = {}
+    for path in sorted(folder.iterdir(), key=lambda file: file.name):
         if path.suffix.lower() not in _TEXT_ENDINGS and not path.name.startswith("."):
             stem = _folded(path.stem)
-            found[stem] = (*found.get(stem, ()), path)
-    return found
+            files[stem] = (*files.get(stem, ()), path)
+    return files
 
 
 def _composed(name: str) -> str:

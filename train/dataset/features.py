@@ -41,6 +41,7 @@ from machine.storage.hashes import sha256_of
 from machine.storage.leftovers import STALE_SECONDS, remove_stale
 from machine.text import first_line, listed
 from train.dataset.dataset import Clip, Dataset, without_collection
+from train.distributed import ALONE, World
 from train.progress import in_threads, lookahead, with_progress
 from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, AudioError, conditioning_mel, dvae_mel, read
 from xtts.model.config import ModelConfig
@@ -79,19 +80,28 @@ class Record(NamedTuple):
 
 
 def build(
-    dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path, place: Choice = ON_CPU
+    dataset: Dataset,
+    base: Path,
+    config: ModelConfig,
+    cache_dir: Path,
+    place: Choice = ON_CPU,
+    world: World = ALONE,
 ) -> "FeatureCache":
     """The features of every clip. Computes missing ones now, and damaged ones when the first of
     them is used.
 
     place: the device, from `machine.devices.selection.Place.features`. A clip that can no longer be
     decoded is logged and left out (`FeatureCache.present`). Raises FeaturesError if more than one
-    clip in a hundred is left out.
+    clip in a hundred is left out. The first rank of each machine computes; the others wait for it.
     """
+    if world.local_rank:
+        world.barrier()
     cache = FeatureCache(dataset.clips, base, config, cache_dir)
     remove_stale(cache.folder, older_than_seconds=STALE_SECONDS)
     if missing := cache.missing():
         cache.compute(missing, place)
+    if not world.local_rank:
+        world.barrier()
     return cache
 
 
@@ -208,10 +218,10 @@ class FeatureCache:
             try:
                 size = shard.stat().st_size
                 rows = json.loads(index.read_text(encoding="utf-8")).items()
-                own = {sha256: Record(shard, *row) for sha256, row in rows}
-                if any(record.offset + record.bytes > size for record in own.values()):
+                records = {sha256: Record(shard, *row) for sha256, row in rows}
+                if any(record.offset + record.bytes > size for record in records.values()):
                     raise ValueError(f"{shard.name} holds only {size} bytes")
-                self.records |= own
+                self.records |= records
             except (OSError, ValueError, TypeError, AttributeError) as error:
                 log.warning("%s is damaged. Its clips are computed again (%s).", index, error)
                 with contextlib.suppress(OSError):  # else the warning would repeat at every start
@@ -262,9 +272,9 @@ class Extractor:
     def features(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
         """As `of`, on the CPU after a fault of the GPU."""
         try:
-            found = self.of(waveform)
-            if self._device == "cpu" or np.isfinite(found[1]).all():
-                return found
+            features = self.of(waveform)
+            if self._device == "cpu" or np.isfinite(features[1]).all():
+                return features
             words = "its mel has non-finite values"
         except Exception as error:
             if self._device == "cpu" or not cuda_errors.classify(error):

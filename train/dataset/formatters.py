@@ -32,8 +32,8 @@ def read_by_formatter(folder: Path, name: str, language: str) -> list[Transcript
     from TTS.tts.datasets import formatters
 
     formatter: Any = getattr(formatters, name, None)
-    own = inspect.isfunction(formatter) and formatter.__module__ == formatters.__name__
-    if not own or name.startswith(("_", "register_")):
+    is_coquis = inspect.isfunction(formatter) and formatter.__module__ == formatters.__name__
+    if not is_coquis or name.startswith(("_", "register_")):
         raise DatasetError(
             f"DATASET_FORMAT={name} is unknown. It is auto, ljspeech, coqui, columns, pairs, "
             "folders, or a formatter of TTS such as vctk, mailabs, common_voice."

@@ -2,7 +2,8 @@
 
 The delimiter is the one that most lines have, so one odd line is reported as a fault of that line.
 Within a quoted field, delimiters and line breaks are part of the text, and `""` is one quotation
-mark. A header line names the columns: `Columns`.
+mark. A header line names the columns: `Columns`. Without one, columns are judged by their fields:
+languages, names or sentences.
 """
 
 import io
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from train.dataset.entries import DatasetError, names_recording, names_sound, read_text, recording_folders
+from xtts.text.languages import NAMES, code_of, is_code
 
 # The header names of each role, in order of preference; in lower case, without spaces and signs.
 NAMES_IN_HEADERS: Mapping[str, Sequence[str]] = {
@@ -113,6 +115,13 @@ _MOST_NAMES_LOOKED_UP = 20
 # The share of the rows that a form of names must have.
 _LEAST_FORM = 0.1
 _MOST = 0.5
+# MeloTTS's codes: its KR is Korean; in ISO 639-1 it is Kanuri.
+_LANGUAGE_ALIASES = {"kr": "ko", "jp": "ja", "sp": "es", "zh_mix_en": "zh"}
+_BY_NAME = {name.lower(): code for code, name in NAMES.items()}
+_LOCALE = re.compile(r"([a-z]{2,3})([-_][a-z]{4})?([-_]([a-z]{2}|\d{3}))?")
+MOST_LABEL_WORDS, MOST_LABEL_CHARACTERS = 3, 40
+SENTENCE_ENDS = tuple(".!?…。！？")
+NUMBER = re.compile(r"[-+]?\d+")
 
 
 @dataclass(frozen=True)
@@ -170,8 +179,8 @@ def read_table(path: Path) -> Table:
     # Not splitlines: it also splits at characters that a text may contain, such as U+2028.
     lines = [line.rstrip("\n") for line in io.StringIO(text, newline=None)]
     delimiter = ""
-    if lines and (said := _DELIMITER_LINE.fullmatch(lines[0].strip())):
-        delimiter, lines[0] = said[1], ""  # keeps the line numbers of the rows
+    if lines and (line := _DELIMITER_LINE.fullmatch(lines[0].strip())):
+        delimiter, lines[0] = line[1], ""  # keeps the line numbers of the rows
     delimiter = delimiter or delimiter_of(lines)
     # Spreadsheets write empty rows as delimiters.
     rows = {number: cells for number, cells in _rows(lines, delimiter, path).items() if any(cells)}
@@ -183,8 +192,8 @@ def named(header: Sequence[str]) -> Columns | None:
     names = [_SIGNS.sub("", cell.lower()) for cell in header]
     places = {
         role: names.index(name)
-        for role, known in NAMES_IN_HEADERS.items()
-        if (name := next((one for one in known if one in names), None)) is not None
+        for role, headers in NAMES_IN_HEADERS.items()
+        if (name := next((header_name for header_name in headers if header_name in names), None)) is not None
     }
     if "text" not in places and "written" in places:
         places["text"] = places.pop("written")
@@ -198,7 +207,7 @@ def delimiter_of(lines: Sequence[str]) -> str:
     counts = Counter(filter(None, firsts))
     if 2 * counts["|"] < counts.total():
         counts = Counter(filter(None, map(_first_delimiter, lines)))
-    return next((one for one, _ in counts.most_common(1)), "|")
+    return next((delimiter for delimiter, _ in counts.most_common(1)), "|")
 
 
 def _first_delimiter(line: str) -> str:
@@ -273,9 +282,9 @@ def _row_test(rows: Sequence[Sequence[str]], delimiter: str, path: Path) -> Call
     folders = recording_folders(path, path.parent)
     columns = list(zip(*usual, strict=True))
     some = [column[:_MOST_NAMES_LOOKED_UP] for column in columns]
-    existing = [sum(names_recording(one, folders) for one in column) for column in some]
+    existing = [sum(names_recording(cell, folders) for cell in column) for column in some]
     forms = [_usual_forms(column) for column in columns]
-    alike = [sum(_form(one) in forms[at] for one in column) for at, column in enumerate(columns)]
+    alike = [sum(_form(cell) in forms[at] for cell in column) for at, column in enumerate(columns)]
     exist = max(existing) > _MOST * len(some[0])
     seen = existing if exist else alike
     place = seen.index(max(seen))
@@ -315,7 +324,7 @@ def _form(name: str) -> str:
 # JSON
 
 
-def parsed_objects(path: Path, text: str) -> dict[int, Any]:
+def parsed_objects(path: Path, text: str) -> dict[int, object]:
     """The objects of a file by their numbers, from 1: one on each line, or a list."""
     if text.lstrip().startswith("["):
         return dict(enumerate(_parsed(path, 1, text), start=1))
@@ -323,17 +332,20 @@ def parsed_objects(path: Path, text: str) -> dict[int, Any]:
     return {number: _parsed(path, number, line) for number, line in lines if line.strip()}
 
 
-def of_objects(path: Path, objects: Mapping[int, Any]) -> Table:
+def of_objects(path: Path, objects: Mapping[int, object]) -> Table:
     """A row of keys, then a row for each object. Raises DatasetError for other values."""
-    if not_rows := [number for number, row in objects.items() if not isinstance(row, Mapping)]:
-        raise DatasetError(
-            f"{path}: entry {not_rows[0]} is not a JSON object. Write one for each clip, such as "
-            '{"file_name": "a.wav", "text": "Hello."}.'
-        )
+    rows_read = list[Mapping[str, object]]()
+    for number, row in objects.items():
+        if not isinstance(row, Mapping):
+            raise DatasetError(
+                f"{path}: entry {number} is not a JSON object. Write one for each clip, such as "
+                '{"file_name": "a.wav", "text": "Hello."}.'
+            )
+        rows_read.append(row)
     if not objects:
         return Table(path, (), (), "")
-    keys = tuple(dict.fromkeys(key for row in objects.values() for key in row))
-    rows = (tuple(_as_text(row.get(key)) for key in keys) for row in objects.values())
+    keys = tuple(dict.fromkeys(key for row in rows_read for key in row))
+    rows = (tuple(_as_text(row.get(key)) for key in keys) for row in rows_read)
     return Table(path, (keys, *rows), (0, *objects), "")
 
 
@@ -346,7 +358,41 @@ def _parsed(path: Path, number: int, text: str) -> Any:
         ) from error
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     # Hugging Face writes {"audio": {"path": "a.wav", …}}.
     value = value.get("path") if isinstance(value, Mapping) else value
     return "" if value is None else " ".join(str(value).split())
+
+
+# What a field holds
+
+
+def language_of(cell: str) -> str:
+    """The ISO 639-1 code of the language that a field names by a code, a locale or in English;
+    "" if it names none."""
+    plain = cell.strip().lower()
+    named = _LANGUAGE_ALIASES.get(plain) or _BY_NAME.get(plain)
+    if named or not (locale := _LOCALE.fullmatch(plain)):
+        return named or ""
+    code = code_of(locale[1])
+    # Three-letter codes count only for XTTS-v2's languages: `ben` is Bengali, but also a name.
+    is_language = is_code(locale[1]) if len(locale[1]) == 2 else code in NAMES
+    return code if is_language else ""
+
+
+def is_label(cell: str) -> bool:
+    """Whether a field is short enough for the name of a speaker or a style."""
+    short = len(cell) <= MOST_LABEL_CHARACTERS and len(cell.split()) <= MOST_LABEL_WORDS
+    named = any(map(str.isalpha, cell)) or NUMBER.fullmatch(cell) is not None
+    return short and named and not cell.endswith(SENTENCE_ENDS)
+
+
+def is_sentence(cell: str) -> bool:
+    """Whether a field is a sentence: longer than a name, or at least two words with a full stop or
+    another mark at the end."""
+    words = len(cell.split())
+    return (
+        words > 2 * MOST_LABEL_WORDS
+        or len(cell) > 2 * MOST_LABEL_CHARACTERS
+        or (words > 1 and cell.endswith(SENTENCE_ENDS))
+    )

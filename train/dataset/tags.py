@@ -82,8 +82,8 @@ _MANNERS = frozenset(
 # These are also emphasised, *silence*, and such phrases are ordinary text: "(in silence)".
 _EMPHASISED = frozenset("cries lyrics music musical noise pause scream shout silence".split())
 _PHRASE_BEGINS = frozenset("a all and at in of to with".split())
-_STEMS = tuple(one[:-1] for one in _SOUNDS if one.endswith("*"))
-_WHOLE = frozenset(one for one in _SOUNDS if not one.endswith("*"))
+_STEMS = tuple(word[:-1] for word in _SOUNDS if word.endswith("*"))
+_WHOLE = frozenset(word for word in _SOUNDS if not word.endswith("*"))
 _CLEARS = frozenset(("clear", "clears", "clearing"))
 _MOST_WORDS = 6
 _WORD = re.compile(r"[^\W\d]+(?:['’][^\W\d]+)?|\d+")
@@ -126,15 +126,15 @@ _MAY_HOLD = re.compile(r"[\[({<*♩♪♫♬🎵🎶［（【:：]|>>|^#")
 def decoded(text: str) -> tuple[str, list[str]]:
     """A text with its HTML entities as characters, and the entities. Twice, because some tools
     encode what is already encoded: `&amp;#39;`."""
-    found = list[str]()
+    entities_found = list[str]()
     for _ in range(2):
         entities = _ENTITY.findall(text) if "&" in text else []
-        plain = _ENTITY.sub(lambda one: unescape(one[0]), text) if entities else text
+        plain = _ENTITY.sub(lambda entity: unescape(entity[0]), text) if entities else text
         if plain == text:
             break
-        found += entities
+        entities_found += entities
         text = plain
-    return " ".join(text.split()) if found else text, found
+    return " ".join(text.split()) if entities_found else text, entities_found
 
 
 def without_tags(text: str, *, captions: bool = False) -> tuple[str, list[str]]:
@@ -142,11 +142,11 @@ def without_tags(text: str, *, captions: bool = False) -> tuple[str, list[str]]:
     parentheses in capitals always hold sounds."""
     if not _MAY_HOLD.search(text):
         return text, []
-    found = list[str]()
+    tags = list[str]()
 
     def remove(match: re.Match[str]) -> str:
         if not match[0].startswith("</"):
-            found.append(" ".join(match[0].split()))
+            tags.append(" ".join(match[0].split()))
         return " "
 
     def judge(match: re.Match[str]) -> str:
@@ -158,14 +158,14 @@ def without_tags(text: str, *, captions: bool = False) -> tuple[str, list[str]]:
     plain = _ENCLOSED.sub(judge, plain)
     if captions and (song := _HASHED_SONG.match(plain.strip())):
         plain = song[1]
-        found.append("#")
+        tags.append("#")
     label = _LABEL.match(plain)
     if label and _is_speaker(label["name"], plain[label.end() :], captions=captions):
-        found.append(plain[: label.end()].strip())
+        tags.append(plain[: label.end()].strip())
         plain = plain[label.end() :]
-    if not found and plain == text:
+    if not tags and plain == text:
         return text, []
-    return _SPACE_BEFORE.sub(r"\1", " ".join(plain.split())).lstrip(",;: "), found
+    return _SPACE_BEFORE.sub(r"\1", " ".join(plain.split())).lstrip(",;: "), tags
 
 
 def without_speakers(texts: Sequence[str], *, captions: bool = False) -> tuple[list[str], list[str]]:
@@ -175,7 +175,7 @@ def without_speakers(texts: Sequence[str], *, captions: bool = False) -> tuple[l
     "Remember: the shop is closed" is a sentence. In captions, one with two words counts, and one
     that repeats, if sentences follow.
     """
-    labels = [label if (label := _LABEL.match(one)) and _is_name(label["name"]) else None for one in texts]
+    labels = [label if (label := _LABEL.match(text)) and _is_name(label["name"]) else None for text in texts]
     counts = Counter(label["name"] for label in labels if label)
     repeated = {name for name, count in counts.items() if count >= _FEWEST_REPEATS}
     if counts.total() >= _LEAST_LABELLED * len(texts) and repeated:
@@ -186,25 +186,25 @@ def without_speakers(texts: Sequence[str], *, captions: bool = False) -> tuple[l
             for label, text in zip(labels, texts, strict=True)
             if label and text[label.end() : label.end() + 1].islower()
         }
-        speakers = {one for one in counts if one in repeated or " " in one} - begun
+        speakers = {name for name in counts if name in repeated or " " in name} - begun
     else:
         speakers = repeated if len(repeated) >= _FEWEST_REPEATS else set[str]()
-    plain, found = list[str](), list[str]()
+    plain, names = list[str](), list[str]()
     for text, label in zip(texts, labels, strict=True):
         if label and label["name"] in speakers:
-            found.append(f"{label['name']}:")
+            names.append(f"{label['name']}:")
             text = text[label.end() :]
         plain.append(text)
-    return plain, found
+    return plain, names
 
 
 def spoken(texts: Iterable[str], tags: list[str]) -> list[str]:
     """Texts without tags and names of speakers, which are appended to `tags`."""
     plain = list[str]()
     for text in texts:
-        words, found = without_tags(text)
+        words, removed = without_tags(text)
         plain.append(words)
-        tags += found
+        tags += removed
     plain, names = without_speakers(plain)
     tags += names
     return plain

@@ -27,11 +27,21 @@ from machine.storage.atomic import crash_point, replace_file
 from machine.storage.checksums import zip_fault
 from machine.storage.hashes import sha256_of
 from train.checkpointing.checkpoints import Checkpoints
-from train.evaluation import judges, report
+from train.evaluation import judges
 from train.evaluation.evaluator import Evaluator
+from train.evaluation.floors import fault_of_decoder
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, less_natural
+from train.evaluation.verdict import evaluation_table
 from train.progress import Progress
-from train.sampling.decoders import clips_to_learn_from, learn, minutes_of, newest_state, request_for
+from train.sampling.decoders import (
+    clips_to_learn_from,
+    learn,
+    learn_for_base,
+    leave_out,
+    minutes_of,
+    newest_state,
+    request_for,
+)
 from train.sampling.reference import MOST_COMPARED
 from train.sampling.samples import Samples
 from train.settings import TrainSettings
@@ -47,10 +57,11 @@ from xtts.voices.evaluation_file import (
     SpokenSentence,
 )
 from xtts.voices.learned_decoder import LearnedDecoder
-from xtts.voices.run_folder import RunError, read_checkpoint
-from xtts.voices.verdict import Verdict
+from xtts.voices.run_folder import RunError, RunFolder, Verified, read_checkpoint
+from xtts.voices.verdict import BASE_DECODER, Verdict
 from xtts.workers.decoder_schedule import steps_for, steps_until
-from xtts.workers.requests import DecoderLearned, LearnDecoderRequest
+from xtts.workers.failures import WorkerFailed
+from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TunedVoice
 
 log = logging.getLogger("train")
 
@@ -83,24 +94,24 @@ def conclude(evaluator: Evaluator, samples: Samples, settings: TrainSettings, ba
     if not evaluator.plan.learns_decoder:
         learned_decoder.remove(evaluator.run.decoder_path(0))
         evaluator.run.decoder_state_path(0).unlink(missing_ok=True)
-    evaluator.judge_rest(shares_of(settings.blend))
-    known = evaluator.known()
-    verdict = known.verdict if known else None
-    if known is None or verdict is None:
+    judge_rest(evaluator, shares_of(settings.blend))
+    evaluation = evaluator.evaluation()
+    verdict = evaluation.verdict if evaluation else None
+    if evaluation is None or verdict is None:
         return
     trained = False
     try:
         # Before best.json names a blend: the service loads it together with its decoder.
         trained = keep_best_decoder(evaluator, verdict)
-        known = judge_speakers(evaluator, known)
+        evaluation = judge_speakers(evaluator, evaluation)
         keep_best_blend(evaluator.checkpoints, verdict, base)
-        evaluator.checkpoints.publish_best(known)
+        evaluator.checkpoints.publish_best(evaluation)
         samples.speak_best(verdict)
     except GpuLost:
         raise
     except Exception as error:
         log.warning("The best weights could not be saved: %s", error)
-    log.info("Evaluation of the run (docs/evaluation.md):\n%s", report.table(known))
+    log.info("Evaluation of the run (docs/evaluation.md):\n%s", evaluation_table(evaluation))
     if verdict.kind == "base":
         through = " through the decoder trained on the clips" if trained else ""
         recording = evaluator.plan.reference.path
@@ -137,6 +148,119 @@ def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> N
         unlearned = ModelConfig.read(base).unlearned
         state = blend(read_tensors(base / "model.pth"), tuned.model, verdict.share, unlearned)
         checkpoints.save_blend(verdict, state, tuned.provenance)
+
+
+# The remaining candidates
+
+
+def judge_rest(evaluator: Evaluator, shares: Sequence[float]) -> None:
+    """Judges the base with a learned decoder, the epochs that were not judged yet, and then
+    blends, of these shares, of the base and the epoch that sounds closest to the person.
+
+    If judging is slow, only the newest epoch and the middle blend; evaluation.json names the
+    others. If the decoder rules the base out, no epoch keeps its decoder. Waits for the end.
+    """
+    evaluator.submit(_judge_rest, evaluator, shares)
+    evaluator.sampler.finish()
+
+
+def _judge_rest(evaluator: Evaluator, shares: Sequence[float]) -> None:
+    if evaluator.plan.learns_decoder:
+        evaluator.attempt(_judge_base_with_decoder, evaluator)
+    epochs, newest = evaluator.missing(), max(evaluator.run.epochs(), default=0)
+    if evaluator.is_slow:
+        epochs = [epoch for epoch in epochs if epoch.epoch == newest]
+    evaluation = evaluator.evaluation()
+    judged = (
+        [candidate.share for candidate in evaluation.candidates if candidate.kind == "blend"]
+        if evaluation
+        else []
+    )
+    tried = shares[len(shares) // 2 :][:1] if evaluator.is_slow else shares
+    count = (evaluation is None) + len(epochs) + sum(share not in judged for share in tried)
+    with Progress("Judging", count, "candidates") as evaluator.progress:
+        for epoch in epochs:
+            evaluator.attempt(evaluator.judge_candidate, "epoch", epoch, 1.0)
+        evaluator.attempt(_judge_blends, evaluator, shares, tried)
+
+
+def _judge_blends(evaluator: Evaluator, shares: Sequence[float], tried: Sequence[float]) -> None:
+    evaluation = evaluator.evaluation()
+    chosen = _source_of_blends(evaluator.run, evaluation) if evaluation else None
+    if chosen is None:
+        return
+    new = [share for share in shares if evaluator.is_new("blend", chosen, share)]
+    for share in new:
+        if share in tried:
+            evaluator.judge_candidate("blend", chosen, share)
+    left = [f"epoch {epoch.epoch}" for epoch in evaluator.missing()]
+    left += [f"epoch {chosen.epoch} at {share:.0%}" for share in new if share not in tried]
+    evaluation = evaluator.with_base()
+    if left != evaluation.left_out:
+        evaluator.write(replace(evaluation, left_out=left))
+
+
+def _judge_base_with_decoder(evaluator: Evaluator) -> None:
+    """Judges the base with a decoder trained on the clips. If that breaks a floor, each epoch
+    that breaks one, too, loses its decoder, and is judged again without."""
+    whole = evaluator.run.newest_whole()
+    if whole is None or not evaluator.with_base().candidates[0].knows_language:
+        return
+    _learn_for_base(evaluator, evaluator.voice(whole.checkpoint, 0.0))
+    if (learned := evaluator.decoder_of(None)) is None:
+        return
+    done = evaluator.with_base().with_id(BASE_DECODER)
+    if done is None or done.decoder != learned.digest:
+        evaluator.judge_candidate("base", None, 0.0)
+    evaluation = evaluator.with_base()
+    other = evaluation.with_id(BASE_DECODER)
+    if other is None:
+        return
+    fault = fault_of_decoder(other, evaluation.candidates[0], evaluation.person.get("word_errors"))
+    if fault is None:
+        return
+    passed = {
+        candidate.epoch
+        for candidate in evaluation.candidates
+        if candidate.kind == "epoch" and not candidate.ruled_out
+    }
+    for epoch in set(evaluator.run.epochs()) - passed:
+        if leave_out(evaluator.run.decoder_path(epoch)):
+            text = "Epoch %d speaks with the base's decoder, because of the one for the base: %s"
+            log.info(text, epoch, fault)
+
+
+def _learn_for_base(evaluator: Evaluator, voice: TunedVoice) -> None:
+    """Trains the decoder of the base. An error only costs the decoder."""
+    try:
+        with Progress("Training a decoder", 100, "%") as progress:
+            ask = partial(evaluator.sampler.ask, progress=progress.reach)
+            learn_for_base(evaluator.run, ask, evaluator.plan.clips, voice, evaluator.plan.decoder_steps)
+    except Exception as error:
+        stopped = isinstance(error, WorkerFailed) and error.reason_code == "interrupted"
+        if stopped or isinstance(error, GpuLost):
+            raise
+        log.warning("No decoder was trained: %s", error)
+
+
+def _source_of_blends(run: RunFolder, evaluation: Evaluation) -> Verified | None:
+    """The epoch that sounds closest to the person: blending can repair its words."""
+    epochs = [candidate for candidate in evaluation.candidates if candidate.kind == "epoch"]
+    # Epochs of which most sentences failed come last, before them those without a figure for
+    # the voice.
+    order = sorted(
+        epochs,
+        key=lambda candidate: (
+            2 * candidate.num_failed > len(candidate.sentences),
+            judges.VOICE not in candidate.judges,
+            -candidate.mean(judges.VOICE),
+        ),
+    )
+    for candidate in order:
+        epoch = run.verified(candidate.epoch)
+        if epoch and epoch.sha256 == candidate.checkpoint_sha256:
+            return epoch
+    return None
 
 
 # The decoder of the best weights
@@ -181,8 +305,8 @@ def learn_best_decoder(evaluator: Evaluator, verdict: Verdict, seconds: float) -
     def judge(learned: LearnedDecoder, out: Path) -> LearnedDecoder:
         # Other seeds than the candidates': the weights were chosen by that speech, so it is better
         # than usual, and would be unfair to the decoder.
-        count, known = len(evaluator.plan.sentences), evaluator.known()
-        speak = partial(evaluator.spoken, count=count, known=known, fresh=True)
+        count, evaluation = len(evaluator.plan.sentences), evaluator.evaluation()
+        speak = partial(evaluator.spoken, count=count, evaluation=evaluation, fresh=True)
         before, after = speak(voice), speak(replace(voice, decoder=out))
         return judged(learned, judges.differences(after, before))
 
@@ -235,17 +359,17 @@ def judged(learned: LearnedDecoder, gaps: Mapping[str, MeanInterval]) -> Learned
 # The further speakers
 
 
-def judge_speakers(evaluator: Evaluator, known: Evaluation) -> Evaluation:
+def judge_speakers(evaluator: Evaluator, evaluation: Evaluation) -> Evaluation:
     """Adds every further speaker of the run to the evaluation, and writes it after each.
 
     Speakers that were judged with the same weights and recording stay. In a run, no speaker begins
     after the time limit. After an error, that speaker is left out. Raises only GpuLost.
     """
-    verdict, recordings = known.verdict, speakers.read(evaluator.run.folder)
+    verdict, recordings = evaluation.verdict, speakers.read(evaluator.run.folder)
     if verdict is None:
-        return known
+        return evaluation
     named = [name for name in recordings if name in evaluator.plan.others]
-    before, late = {one.name: one for one in known.speakers}, []
+    before, late = {row.name: row for row in evaluation.speakers}, []
     rows: list[SpeakerJudgement] = []
     most = SPEAKER_SECONDS * min(MOST_SPEAKERS, len(named)) if evaluator.in_run else math.inf
     until = time.perf_counter() + most
@@ -255,9 +379,9 @@ def judge_speakers(evaluator: Evaluator, known: Evaluation) -> Evaluation:
             if time.perf_counter() >= until:
                 late.append(name)
                 continue
-            row = _speaker(evaluator, known, verdict, name, recordings[name])
+            row = _speaker(evaluator, evaluation, verdict, name, recordings[name])
         rows += [row] if row else []
-        known = _with_speakers(evaluator, known, rows)
+        evaluation = _with_speakers(evaluator, evaluation, rows)
     if late:
         log.info(
             "To save time, these speakers are not judged: %s. `%s` judges them.",
@@ -265,15 +389,17 @@ def judge_speakers(evaluator: Evaluator, known: Evaluation) -> Evaluation:
             commands.program("train evaluate"),
         )
     # Rows of old weights go, even if there was no time for new ones.
-    return _with_speakers(evaluator, known, rows)
+    return _with_speakers(evaluator, evaluation, rows)
 
 
-def _with_speakers(evaluator: Evaluator, known: Evaluation, rows: Sequence[SpeakerJudgement]) -> Evaluation:
-    if list(rows) == known.speakers:
-        return known
-    known = replace(known, speakers=list(rows))
-    evaluator.write(known)
-    return known
+def _with_speakers(
+    evaluator: Evaluator, evaluation: Evaluation, rows: Sequence[SpeakerJudgement]
+) -> Evaluation:
+    if list(rows) == evaluation.speakers:
+        return evaluation
+    evaluation = replace(evaluation, speakers=list(rows))
+    evaluator.write(evaluation)
+    return evaluation
 
 
 def _is_current(row: SpeakerJudgement, verdict: Verdict, recording: Path, evaluator: Evaluator) -> bool:
@@ -282,18 +408,18 @@ def _is_current(row: SpeakerJudgement, verdict: Verdict, recording: Path, evalua
         return False
     learns = evaluator.plan.learns_decoder
     # `train evaluate` has the time that a run lacked.
-    wanted = learns and not evaluator.in_run and row.clips >= FEWEST_CLIPS
-    if row.learned is None and not wanted:
+    trains = learns and not evaluator.in_run and row.clips >= FEWEST_CLIPS
+    if row.learned is None and not trains:
         return True
     return learns and learned_decoder.read(speakers.decoder_of(recording)) is not None
 
 
 def _speaker(
-    evaluator: Evaluator, known: Evaluation, verdict: Verdict, name: str, recording: Path
+    evaluator: Evaluator, evaluation: Evaluation, verdict: Verdict, name: str, recording: Path
 ) -> SpeakerJudgement | None:
     """Judges a speaker by the sentences of the candidates and, if decoders learn, trains theirs;
     None, with a line in the log, after an error."""
-    count = len(known.candidates[0].sentences)
+    count = len(evaluation.candidates[0].sentences)
     clips, tensors = evaluator.plan.others[name], speakers.decoder_of(recording)
     plan = replace(
         evaluator.plan,
@@ -305,7 +431,7 @@ def _speaker(
     learned = list[SpokenSentence]()
     try:
         voice = of_speaker.voice_of(verdict)
-        speak = partial(of_speaker.spoken, count=count, known=known)
+        speak = partial(of_speaker.spoken, count=count, evaluation=evaluation)
         base = speak(replace(voice, share=0.0))
         best = base if verdict.kind == "base" else speak(voice)
 
@@ -324,9 +450,9 @@ def _speaker(
     except Exception as error:
         log.warning("The speaker %s was not judged: %s", name, error)
         return None
-    kept = learned if tensors.is_file() else []
-    than_base = judges.differences(kept or best, base)
-    outcome = _outcome(than_base, bool(kept))
+    with_decoder = learned if tensors.is_file() else []
+    than_base = judges.differences(with_decoder or best, base)
+    outcome = _outcome(than_base, bool(with_decoder))
     log.info("%s: %s", name, outcome)
     return SpeakerJudgement(
         name,
@@ -335,7 +461,7 @@ def _speaker(
         count,
         figures_of(base),
         figures_of(best),
-        figures_of(kept) if kept else None,
+        figures_of(with_decoder) if with_decoder else None,
         than_base,
         outcome,
         verdict.weights,
@@ -360,8 +486,8 @@ def _outcome(than_base: Mapping[str, MeanInterval], learned: bool) -> str:
         (words is not None and words.high < 0, "easier to understand"),
         (voice is not None and voice.low > 0, "closer to the speaker"),
     )
-    said = [[what for holds, what in some if holds] for some in (worse, better)]
-    measured = " and ".join(said[0] or said[1])
+    measurable = [[what for holds, what in some if holds] for some in (worse, better)]
+    measured = " and ".join(measurable[0] or measurable[1])
     who = "The best weights" + (" with a decoder for this speaker" if learned else "")
     if not measured:
         return f"{who} cannot be distinguished from the base."

@@ -18,18 +18,15 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 from machine import commands
 from machine.devices.recovery import GpuLost
 from machine.storage.atomic import crash_point
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
-from train.evaluation.floors import fault_of_decoder
 from train.evaluation.plan import NATURAL_EVERY, OLD_RATE, EvaluationPlan, Person, describe, heard_recordings
 from train.evaluation.verdict import decide
 from train.progress import Progress
-from train.sampling.decoders import learn_for_base, leave_out
 from train.sampling.sampler import Sampler
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import (
@@ -41,14 +38,7 @@ from xtts.voices.evaluation_file import (
 )
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunError, RunFolder, Verified
-from xtts.voices.verdict import (
-    BASE_DECODER,
-    WEIGHTS_OF_BASE,
-    CandidateKind,
-    Verdict,
-    candidate_id,
-    weights_of_epoch,
-)
+from xtts.voices.verdict import WEIGHTS_OF_BASE, CandidateKind, Verdict, candidate_id, weights_of_epoch
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
     EvaluateRequest,
@@ -99,7 +89,7 @@ class Evaluator:
         self.progress: Progress | None = None
         self._epoch_seconds = 0.0
         self._skipping = False
-        self._known: Evaluation | None = None
+        self._evaluation: Evaluation | None = None
         self._read = False
         self._on_evaluation = on_evaluation
 
@@ -121,37 +111,30 @@ class Evaluator:
 
         A run does so before its first epoch, and so knows how long judging takes.
         """
-        self._submit(self._with_base)
+        self.submit(self.with_base)
 
     def judge(self, epoch: Verified, epoch_seconds: float = 0.0) -> None:
         """Judges a saved epoch, unless judging is slow.
 
         epoch_seconds: the training time of the epoch.
         """
-        self._submit(self._judge_if_quick, epoch, epoch_seconds)
-
-    def judge_rest(self, shares: Sequence[float]) -> None:
-        """Judges the base with a learned decoder, the epochs that were not judged yet, and then
-        blends, of these shares, of the base and the epoch that sounds closest to the person.
-
-        If judging is slow, only the newest epoch and the middle blend; evaluation.json names the
-        others. If the decoder rules the base out, no epoch keeps its decoder. Waits for the end.
-        """
-        self._submit(self._judge_rest, shares)
-        self.sampler.finish()
+        self.submit(self._judge_if_quick, epoch, epoch_seconds)
 
     def missing(self) -> list[Verified]:
         """The verified epochs that were not judged, or whose weights or decoder changed since."""
         whole = filter(None, map(self.run.verified, self.run.epochs()))
-        return [one for one in whole if self._is_new("epoch", one, 1.0)]
+        return [epoch for epoch in whole if self.is_new("epoch", epoch, 1.0)]
 
     # Speak, measure, decide
 
-    def _submit(self, work: Callable[..., object], *arguments: Any) -> None:
+    def submit(self, work: Callable[..., object], *arguments: object) -> None:
+        """Does the work, as `attempt`, where samples are spoken."""
         if self.working:
-            self.sampler.submit(partial(self._forgiving, work, *arguments))
+            self.sampler.submit(partial(self.attempt, work, *arguments))
 
-    def _forgiving(self, work: Callable[..., object], *arguments: Any) -> None:
+    def attempt(self, work: Callable[..., object], *arguments: object) -> None:
+        """Does the work inside a job. An error costs one evaluation; after `MOST_FAILURES` of them,
+        the run is not evaluated further. Raises only GpuLost."""
         if not self.working:
             return
         try:
@@ -172,10 +155,10 @@ class Evaluator:
 
     def _judge_if_quick(self, epoch: Verified, epoch_seconds: float) -> None:
         """Judges an epoch unless judging takes too long compared with training it."""
-        self._with_base()
+        self.with_base()
         self._epoch_seconds = epoch_seconds
         if not self.is_slow:
-            self._judge("epoch", epoch, 1.0)
+            self.judge_candidate("epoch", epoch, 1.0)
         elif not self._skipping:
             self._skipping = True
             log.info(
@@ -188,23 +171,23 @@ class Evaluator:
                 commands.program("train evaluate"),
             )
 
-    def _judge(self, kind: CandidateKind, epoch: Verified | None, share: float) -> None:
+    def judge_candidate(self, kind: CandidateKind, epoch: Verified | None, share: float) -> None:
         """Judges an epoch, a blend or the base with a decoder, and writes evaluation.json with all
         candidates."""
-        known = self._with_base()
-        own, _ = self._measured(kind, epoch, share, known, self.decoder_of(epoch))
+        evaluation = self.with_base()
+        candidate, _ = self._measured(kind, epoch, share, evaluation, self.decoder_of(epoch))
         others = [
-            one
-            for one in known.candidates
-            if one.id != own.id
+            other
+            for other in evaluation.candidates
+            if other.id != candidate.id
             and not (
                 kind == "epoch"
-                and one.kind == "blend"
-                and one.epoch == own.epoch
-                and one.checkpoint_sha256 != own.checkpoint_sha256
+                and other.kind == "blend"
+                and other.epoch == candidate.epoch
+                and other.checkpoint_sha256 != candidate.checkpoint_sha256
             )
         ]
-        decided = self._decided(replace(known, candidates=[*others, own]))
+        decided = self._decided(replace(evaluation, candidates=[*others, candidate]))
         crash_point("before evaluation")
         self.write(decided)
         crash_point("after evaluation")
@@ -219,32 +202,32 @@ class Evaluator:
         kind: CandidateKind,
         epoch: Verified | None,
         share: float,
-        known: Evaluation | None,
+        evaluation: Evaluation | None,
         decoder: LearnedDecoder | None = None,
-    ) -> tuple[Candidate, Mapping[str, Any]]:
+    ) -> tuple[Candidate, Mapping[str, float]]:
         """A candidate that speaks the sentences, and those in an old language; and
-        `judges.measures_of_base`. The base itself is judged if there is no known evaluation."""
+        `judges.measures_of_base`. The base itself is judged if there is no evaluation yet."""
         digest = decoder.digest if decoder else ""
         # A checkpoint makes the base read the sentences as the run does: old runs use Coqui's
         # normaliser.
         reads = epoch or self.run.newest_whole()
-        count, voice = self._count(known), self._voice(reads.checkpoint if reads else None, share)
+        count, voice = self._count(evaluation), self.voice(reads.checkpoint if reads else None, share)
         if decoder:
             voice = replace(voice, decoder=self.run.decoder_path(decoder.epoch))
         sounds = candidate_id(kind, epoch.epoch if epoch else 0, share, digest)
         person, began = self._person_compared, time.perf_counter()  # not part of the judging
-        facts, old = self._facts(voice, count, known, sounds=sounds), list[SpokenFacts]()
+        facts, old = self._facts(voice, count, evaluation, sounds=sounds), list[SpokenFacts]()
         if self.plan.old:
             sounded = bool(self.plan.old_recogniser)
-            tasks = tuple(SentenceTask(one.request, sounded) for one in self.plan.old)
+            tasks = tuple(SentenceTask(sentence.request, sounded) for sentence in self.plan.old)
             request = EvaluateRequest(tasks, voice, OLD_RATE, self.plan.old_recogniser)
             old = self.sampler.ask(request).sentences
         self.candidate_seconds = time.perf_counter() - began
         if self.progress is not None:
             self.progress.add()
-        measures = known.person if known else judges.measures_of_base(facts, old)
+        measures = evaluation.person if evaluation else judges.measures_of_base(facts, old)
         losses = epoch.manifest.losses if epoch and kind == "epoch" else {}
-        one = judges.candidate(
+        candidate = judges.candidate(
             kind,
             epoch.epoch if epoch else 0,
             share,
@@ -263,36 +246,40 @@ class Evaluator:
             spoken = judges.sentences_of(
                 self.plan.old, old, replace(person, rate=rate), measures["old_nats_per_token"]
             )
-            one = replace(one, old_sentences=spoken)
+            candidate = replace(candidate, old_sentences=spoken)
         knows = kind != "base" or not self.plan.learns_added_language
-        return replace(one, knows_language=knows), measures
+        return replace(candidate, knows_language=knows), measures
 
-    def _count(self, known: Evaluation | None) -> int:
+    def _count(self, evaluation: Evaluation | None) -> int:
         """The number of sentences of a candidate, the same for all."""
-        if known is not None:
-            return len(known.candidates[0].sentences)
+        if evaluation is not None:
+            return len(evaluation.candidates[0].sentences)
         return self.plan.sentences_in_run if self.in_run else len(self.plan.sentences)
 
-    def _decided(self, known: Evaluation) -> Evaluation:
+    def _decided(self, evaluation: Evaluation) -> Evaluation:
         """Adds the intervals against the base, and the verdict."""
-        candidates = judges.compared(known.candidates)
+        candidates = judges.compared(evaluation.candidates)
         there, blend = set(self.run.epochs()), self.run.whole_blend()
-        kept = blend.manifest.blend if blend else {}
+        blended = blend.manifest.blend if blend else {}
         gone = {
-            one.name
-            for one in candidates
+            candidate.name
+            for candidate in candidates
             if (
-                one.kind != "base"
-                and one.epoch not in there
-                and (one.kind, one.epoch, one.share) != ("blend", kept.get("epoch"), kept.get("share"))
+                candidate.kind != "base"
+                and candidate.epoch not in there
+                and (candidate.kind, candidate.epoch, candidate.share)
+                != ("blend", blended.get("epoch"), blended.get("share"))
             )
-            or not self._has_decoder(one)
+            or not self._has_decoder(candidate)
         }
         judged, verdict = decide(
-            candidates, gone, sum(clip.seconds for clip in self.plan.clips), known.person.get("word_errors")
+            candidates,
+            gone,
+            sum(clip.seconds for clip in self.plan.clips),
+            evaluation.person.get("word_errors"),
         )
         return replace(
-            known,
+            evaluation,
             made_at=_now(),
             candidates=judged,
             verdict=verdict,
@@ -301,43 +288,43 @@ class Evaluator:
 
     # The base
 
-    def known(self) -> Evaluation | None:
+    def evaluation(self) -> Evaluation | None:
         """What was judged so far, by this process or in an evaluation.json with the same base and
         sentences; None if the base was not judged."""
         if not self._read:
-            self._read, self._known = True, self._of_earlier_start()
-        return self._known
+            self._read, self._evaluation = True, self._of_earlier_start()
+        return self._evaluation
 
     def write(self, evaluation: Evaluation) -> None:
         """Writes evaluation.json, and keeps its content. Raises DiskFull or WriteError."""
-        self._read, self._known = True, evaluation
+        self._read, self._evaluation = True, evaluation
         write_evaluation(self.run.evaluation_file, evaluation)
         self.checkpoints.evaluation = evaluation
 
     def _of_earlier_start(self) -> Evaluation | None:
-        known = read_evaluation(self.run.evaluation_file)
-        if known is None or not known.candidates or not known.candidates[0].is_base:
+        evaluation = read_evaluation(self.run.evaluation_file)
+        if evaluation is None or not evaluation.candidates or not evaluation.candidates[0].is_base:
             return None
-        if (known.sentence_set, known.base) != (self.plan.sentence_set, self.plan.base):
+        if (evaluation.sentence_set, evaluation.base) != (self.plan.sentence_set, self.plan.base):
             log.info(
                 "The sentences, the recording, the base or the recogniser changed: every candidate "
                 "is judged again."
             )
             return None
-        last = known.candidates[-1]
+        last = evaluation.candidates[-1]
         if not self.candidate_seconds and last.device == self.sampler.plan.device:
             self.candidate_seconds = last.seconds
-        return known
+        return evaluation
 
-    def _with_base(self) -> Evaluation:
-        """What is known, or a new evaluation of the base alone."""
-        if (known := self.known()) is not None:
-            return known
+    def with_base(self) -> Evaluation:
+        """The evaluation so far, or a new one of the base alone."""
+        if (evaluation := self.evaluation()) is not None:
+            return evaluation
         base, measures = self._measured("base", None, 0.0, None)
         log.info("Base: judged on %d sentences in %.0f s.", len(base.sentences), base.seconds)
         plan, person = self.plan, self.person
         natural = judges.mean_interval(person.naturalness)
-        self._known = Evaluation(
+        self._evaluation = Evaluation(
             made_at=_now(),
             language=plan.reference.language,
             base=plan.base,
@@ -364,99 +351,7 @@ class Evaluator:
             smallest_difference={},
             candidates=[base],
         )
-        return self._known
-
-    # The end of a run
-
-    def _judge_rest(self, shares: Sequence[float]) -> None:
-        if self.plan.learns_decoder:
-            self._forgiving(self._judge_base_with_decoder)
-        epochs, newest = self.missing(), max(self.run.epochs(), default=0)
-        if self.is_slow:
-            epochs = [one for one in epochs if one.epoch == newest]
-        known = self.known()
-        judged = [one.share for one in known.candidates if one.kind == "blend"] if known else []
-        tried = shares[len(shares) // 2 :][:1] if self.is_slow else shares
-        count = (known is None) + len(epochs) + sum(share not in judged for share in tried)
-        with Progress("Judging", count, "candidates") as self.progress:
-            for epoch in epochs:
-                self._forgiving(self._judge, "epoch", epoch, 1.0)
-            self._forgiving(self._judge_blends, shares, tried)
-
-    def _judge_blends(self, shares: Sequence[float], tried: Sequence[float]) -> None:
-        known = self.known()
-        chosen = self.source_of_blends(known) if known else None
-        if chosen is None:
-            return
-        new = [share for share in shares if self._is_new("blend", chosen, share)]
-        for share in new:
-            if share in tried:
-                self._judge("blend", chosen, share)
-        left = [f"epoch {one.epoch}" for one in self.missing()]
-        left += [f"epoch {chosen.epoch} at {one:.0%}" for one in new if one not in tried]
-        known = self._with_base()
-        if left != known.left_out:
-            self.write(replace(known, left_out=left))
-
-    def _judge_base_with_decoder(self) -> None:
-        """Judges the base with a decoder trained on the clips. If that breaks a floor, each epoch
-        that breaks one, too, loses its decoder, and is judged again without."""
-        whole = self.run.newest_whole()
-        if whole is None or not self._with_base().candidates[0].knows_language:
-            return
-        self._learn_for_base(self._voice(whole.checkpoint, 0.0))
-        if (learned := self.decoder_of(None)) is None:
-            return
-        done = self._with_base().with_id(BASE_DECODER)
-        if done is None or done.decoder != learned.digest:
-            self._judge("base", None, 0.0)
-        known = self._with_base()
-        other = known.with_id(BASE_DECODER)
-        if other is None:
-            return
-        fault = fault_of_decoder(other, known.candidates[0], known.person.get("word_errors"))
-        if fault is None:
-            return
-        passed = {
-            candidate.epoch
-            for candidate in known.candidates
-            if candidate.kind == "epoch" and not candidate.ruled_out
-        }
-        for epoch in set(self.run.epochs()) - passed:
-            if leave_out(self.run.decoder_path(epoch)):
-                text = "Epoch %d speaks with the base's decoder, because of the one for the base: %s"
-                log.info(text, epoch, fault)
-
-    def _learn_for_base(self, voice: TunedVoice) -> None:
-        """Trains the decoder of the base. An error only costs the decoder."""
-        try:
-            with Progress("Training a decoder", 100, "%") as progress:
-                ask = partial(self.sampler.ask, progress=progress.reach)
-                learn_for_base(self.run, ask, self.plan.clips, voice, self.plan.decoder_steps)
-        except Exception as error:
-            stopped = isinstance(error, WorkerFailed) and error.reason_code == "interrupted"
-            if stopped or isinstance(error, GpuLost):
-                raise
-            log.warning("No decoder was trained: %s", error)
-
-    def source_of_blends(self, known: Evaluation) -> Verified | None:
-        """The epoch that sounds closest to the person: blending can repair its words."""
-        epochs = [one for one in known.candidates if one.kind == "epoch"]
-        # Epochs of which most sentences failed come last, before them those without a figure for
-        # the voice.
-        order = sorted(
-            epochs,
-            key=lambda one: (
-                2 * one.num_failed > len(one.sentences),
-                judges.VOICE not in one.judges,
-                -one.mean(judges.VOICE),
-            ),
-        )
-        for one in order:
-            epoch = self.run.verified(one.epoch)
-            if epoch and epoch.sha256 == one.checkpoint_sha256:
-                return epoch
-        return None
+        return self._evaluation
 
     # Decoders
 
@@ -467,23 +362,23 @@ class Evaluator:
         path = self.run.decoder_path(epoch.epoch if epoch else 0)
         return learned_decoder.in_use(path, weights)
 
-    def _has_decoder(self, one: Candidate) -> bool:
+    def _has_decoder(self, candidate: Candidate) -> bool:
         """Whether a candidate's decoder is on disk."""
-        paths = (self.run.decoder_path(one.epoch), self.run.best_decoder)
-        records = map(learned_decoder.recorded, paths) if one.decoder else ()
-        return not one.decoder or any(each and each.digest == one.decoder for each in records)
+        paths = (self.run.decoder_path(candidate.epoch), self.run.best_decoder)
+        records = map(learned_decoder.recorded, paths) if candidate.decoder else ()
+        return not candidate.decoder or any(each and each.digest == candidate.decoder for each in records)
 
-    def _is_new(self, kind: CandidateKind, epoch: Verified, share: float) -> bool:
+    def is_new(self, kind: CandidateKind, epoch: Verified, share: float) -> bool:
         """Whether an epoch, or a share of it, was not judged yet with these weights and this
         decoder."""
-        known, decoder = self.known(), self.decoder_of(epoch)
-        done = known.find(kind, epoch.epoch, share) if known else None
+        evaluation, decoder = self.evaluation(), self.decoder_of(epoch)
+        done = evaluation.find(kind, epoch.epoch, share) if evaluation else None
         judged = done and (done.checkpoint_sha256, done.decoder)
         return judged != (epoch.sha256, decoder.digest if decoder else "")
 
     # Speaking
 
-    def _voice(self, weights: Path | None, share: float) -> TunedVoice:
+    def voice(self, weights: Path | None, share: float) -> TunedVoice:
         return TunedVoice(self.plan.reference.path, weights, share)
 
     def voice_of(self, verdict: Verdict) -> TunedVoice:
@@ -493,17 +388,17 @@ class Evaluator:
         of_base = verdict.kind == "base"
         epoch = self.run.newest_whole() if of_base else self.run.verified(verdict.epoch)
         if epoch is not None:
-            return self._voice(epoch.checkpoint, verdict.share)
+            return self.voice(epoch.checkpoint, verdict.share)
         blend = self.run.whole_blend()
         if blend is not None and blend.manifest.blend == verdict.weights:
-            return self._voice(blend.checkpoint, 1.0)
+            return self.voice(blend.checkpoint, 1.0)
         raise RunError("The checkpoint of the best weights is gone.")
 
     def spoken(
-        self, voice: TunedVoice, count: int, known: Evaluation | None, *, fresh: bool = False
+        self, voice: TunedVoice, count: int, evaluation: Evaluation | None, *, fresh: bool = False
     ) -> list[SpokenSentence]:
         """Speaks and measures the first `count` sentences; those are judged for naturalness that
-        `known` judges; keeps no audio. Raises WorkerFailed, GpuLost.
+        `evaluation` judges; keeps no audio. Raises WorkerFailed, GpuLost.
 
         `VOICE` is the cosine to the speaker embedding of the reference, not a position on the
         person's scale: clips of another person would shift the centre of the scale, and a decoder
@@ -511,15 +406,15 @@ class Evaluator:
 
         fresh: with other seeds than the candidates'.
         """
-        facts = self._facts(voice, count, known, seed_offset=FRESH_SEEDS if fresh else 0)
-        beside_reference = self.person.beside(self.reference)
-        return judges.sentences_of(self.plan.sentences, facts, beside_reference, 0.0)
+        facts = self._facts(voice, count, evaluation, seed_offset=FRESH_SEEDS if fresh else 0)
+        person = self.person.compared_with(self.reference)
+        return judges.sentences_of(self.plan.sentences, facts, person, 0.0)
 
     def _facts(
         self,
         voice: TunedVoice,
         count: int,
-        known: Evaluation | None,
+        evaluation: Evaluation | None,
         *,
         sounds: str = "",
         seed_offset: int = 0,
@@ -528,19 +423,21 @@ class Evaluator:
         the audio; "" keeps none."""
         every = NATURAL_EVERY if self.in_run and self.plan.recogniser else 1
         natural: Collection[int] = range(0, count, every)
-        if known is not None:  # those with a figure of the base, for comparison
-            judged = (one.judges.get(judges.NATURALNESS) for one in known.candidates[0].sentences)
+        if evaluation is not None:  # those with a figure of the base, for comparison
+            judged = (
+                sentence.judges.get(judges.NATURALNESS) for sentence in evaluation.candidates[0].sentences
+            )
             natural = [number for number, figure in enumerate(judged) if figure is not None]
         if self.plan.no_naturalness is not None:
             natural = ()
         tasks = tuple(
             SentenceTask(
-                replace(one.request, seed=one.request.seed + seed_offset),
+                replace(sentence.request, seed=sentence.request.seed + seed_offset),
                 sounded=number % self.plan.sounded_every == 0,
                 natural=number in natural,
                 out=self.run.folder / wav if sounds and (wav := judges.wav_of(sounds, number)) else None,
             )
-            for number, one in enumerate(self.plan.sentences[:count])
+            for number, sentence in enumerate(self.plan.sentences[:count])
         )
         request = EvaluateRequest(
             tasks, voice, self.person.rate, self.plan.recogniser, self.plan.no_speaker_judge is None

@@ -59,35 +59,37 @@ UNLEARNED = "The base never learned the added language."
 
 
 def remarked(
-    one: Candidate, base: Candidate, candidates: Sequence[Candidate], person_errors: float | None = None
+    candidate: Candidate, base: Candidate, candidates: Sequence[Candidate], person_errors: float | None = None
 ) -> Candidate:
     """The candidate with the floors that it breaks, of which the first rules it out.
 
     person_errors: the word error rate of the person's clips; None without a recogniser.
     """
-    failed, unjudged = _failures(one, candidates), _unjudged(one, base, candidates)
+    failed, unjudged = _failures(candidate, candidates), _unjudged(candidate, base, candidates)
     # A few sentences are evidence neither for a candidate nor against it.
-    broken = () if unjudged else (_off(one, base, RATE_DRIFT), _loses_words(one, base, person_errors))
+    broken = (
+        () if unjudged else (_off(candidate, base, RATE_DRIFT), _loses_words(candidate, base, person_errors))
+    )
     if not unjudged and not cannot_serve(base, candidates):
         broken = (
-            _runs_on(one, base),
+            _runs_on(candidate, base),
             *broken,
-            _less_alike(one, base),
-            _less_like_reference(one, base),
-            _off(one, base, PITCH_DRIFT),
-            _monotone(one, base),
-            _less_natural(one, base),
+            _less_alike(candidate, base),
+            _less_like_reference(candidate, base),
+            _off(candidate, base, PITCH_DRIFT),
+            _monotone(candidate, base),
+            _less_natural(candidate, base),
         )
-    known = None if one.knows_language else UNLEARNED
-    found = (failed, unjudged, *broken, _forgets(one, base), known)
-    remarks = [reason for reason in found if reason]
+    unlearned = None if candidate.knows_language else UNLEARNED
+    faults = (failed, unjudged, *broken, _forgets(candidate, base), unlearned)
+    remarks = [reason for reason in faults if reason]
     ruled_out = remarks[0] if remarks else None
-    same = not one.is_base and unjudged is None and _indistinguishable(one, base)
+    same = not candidate.is_base and unjudged is None and _indistinguishable(candidate, base)
     if same:
         remarks.append("No judge can distinguish it from the base.")
-    elif ruled_out and _lowest_loss(one, candidates):
+    elif ruled_out and _lowest_loss(candidate, candidates):
         remarks.append("By validation loss alone it would be the best.")
-    return replace(one, ruled_out=ruled_out, remarks=remarks, indistinguishable_from_base=same)
+    return replace(candidate, ruled_out=ruled_out, remarks=remarks, indistinguishable_from_base=same)
 
 
 def fault_of_decoder(learned: Candidate, base: Candidate, person_errors: float | None = None) -> str | None:
@@ -113,40 +115,41 @@ def cannot_serve(base: Candidate, candidates: Sequence[Candidate]) -> bool:
     return not base.knows_language or _failures(base, candidates) is not None
 
 
-def _failures(one: Candidate, candidates: Sequence[Candidate]) -> str | None:
+def _failures(candidate: Candidate, candidates: Sequence[Candidate]) -> str | None:
     fewest = min(other.num_failed for other in candidates)
-    allowed = max(FEWEST_FAILED, FAILED_SHARE * len(one.sentences))
-    if one.num_failed - fewest < allowed:
+    allowed = max(FEWEST_FAILED, FAILED_SHARE * len(candidate.sentences))
+    if candidate.num_failed - fewest < allowed:
         return None
-    counts = ((one.unfinished, "unfinished"), (one.cut, "cut"), (one.babbling, "babbling"))
+    counts = ((candidate.unfinished, "unfinished"), (candidate.cut, "cut"), (candidate.babbling, "babbling"))
     kinds = ", ".join(f"{count} {kind}" for count, kind in counts if count)
     return (
-        f"{one.num_failed} of {len(one.sentences)} sentences failed ({kinds}); the lowest count "
+        f"{candidate.num_failed} of {len(candidate.sentences)} sentences failed ({kinds}); the lowest count "
         f"of any candidate is {fewest}."
     )
 
 
-def _runs_on(one: Candidate, base: Candidate) -> str | None:
-    own, usual = (each.unfinished + each.babbling for each in (one, base))
-    if usual or own <= RUNAWAY_SHARE * len(one.sentences):
+def _runs_on(candidate: Candidate, base: Candidate) -> str | None:
+    runaway, usual = (each.unfinished + each.babbling for each in (candidate, base))
+    if usual or runaway <= RUNAWAY_SHARE * len(candidate.sentences):
         return None
-    return f"It babbles, or does not end, in {own} of {len(one.sentences)} sentences; the base never does."
+    count = len(candidate.sentences)
+    return f"It babbles, or does not end, in {runaway} of {count} sentences; the base never does."
 
 
-def _unjudged(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> str | None:
+def _unjudged(candidate: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> str | None:
     """Why there are too few figures to compare a candidate with the base; None if there are enough.
 
     The only rule for missing figures: a candidate without them is never as good as the base. If the
     base is ruled out, only the candidate's figures count.
     """
-    if one.is_base:
+    if candidate.is_base:
         return None
     alone = cannot_serve(base, candidates)
-    finished = one.finished if alone else one.finished & base.finished
+    finished = candidate.finished if alone else candidate.finished & base.finished
     if len(finished) < FEWEST_FINISHED:
         who = "it" if alone else "it and the base both"
         return (
-            f"Too few sentences: {who} finished {len(finished)} of {len(one.sentences)}. A verdict "
+            f"Too few sentences: {who} finished {len(finished)} of {len(candidate.sentences)}. A verdict "
             f"needs {FEWEST_FINISHED}."
         )
     missing = [
@@ -154,7 +157,7 @@ def _unjudged(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) 
         for judge, name in REQUIRED.items()
         if any(judge in other.judges for other in candidates)
         and (judge != WORDS or base.knows_language)
-        and (judge not in one.judges or (not alone and against(one, base, judge) is None))
+        and (judge not in candidate.judges or (not alone and against(candidate, base, judge) is None))
     ]
     if not missing:
         return None
@@ -162,83 +165,83 @@ def _unjudged(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) 
     return f"Too few of its sentences have a figure for {judges} to compare it with the base."
 
 
-def _less_alike(one: Candidate, base: Candidate) -> str | None:
-    gap = against(one, base, VOICE)
+def _less_alike(candidate: Candidate, base: Candidate) -> str | None:
+    gap = against(candidate, base, VOICE)
     if gap is None or gap.high >= 0:
         return None
     return f"It sounds less like the person than the base: voice {gap.mean:+.2f}."
 
 
-def _less_like_reference(one: Candidate, base: Candidate) -> str | None:
+def _less_like_reference(candidate: Candidate, base: Candidate) -> str | None:
     """A sentence about a decoder that learned somebody else: clips of another person among the
     person's shift the scale of the voice, and not the reference."""
-    gap = against(one, base, REFERENCE) if one.decoder else None
+    gap = against(candidate, base, REFERENCE) if candidate.decoder else None
     if gap is None or gap.high >= 0:
         return None
     return f"It sounds less like the recording that it speaks from: cosine {gap.mean:+.2f}."
 
 
-def _less_natural(one: Candidate, base: Candidate) -> str | None:
-    gap = against(one, base, NATURALNESS)
-    if gap is None or not less_natural(gap, against(one, base, VOICE)):
+def _less_natural(candidate: Candidate, base: Candidate) -> str | None:
+    gap = against(candidate, base, NATURALNESS)
+    if gap is None or not less_natural(gap, against(candidate, base, VOICE)):
         return None
     return f"It sounds less natural: its predicted opinion score is {-gap.mean:.2f} below the base's."
 
 
-def _off(one: Candidate, base: Candidate, judge: str) -> str | None:
+def _off(candidate: Candidate, base: Candidate, judge: str) -> str | None:
     """A sentence about a rate or a pitch that is far from the person's, if the base's is not."""
-    own, usual = one.judges.get(judge), base.judges.get(judge)
-    if own is None:
+    figure, usual = candidate.judges.get(judge), base.judges.get(judge)
+    if figure is None:
         return None
     # A drift that the base shares, in the same direction, is not a loss.
-    same_way = usual is not None and own.mean * usual.mean > 0
-    beyond = abs(own.mean) - (abs(usual.mean) if usual and same_way else 0.0)
-    if abs(own.mean) <= MOST_DRIFT[judge] or beyond <= BEYOND_BASE:
+    same_way = usual is not None and figure.mean * usual.mean > 0
+    beyond = abs(figure.mean) - (abs(usual.mean) if usual and same_way else 0.0)
+    if abs(figure.mean) <= MOST_DRIFT[judge] or beyond <= BEYOND_BASE:
         return None
-    beside = f" (the base: {abs(usual.mean):.0f} %)" if usual and same_way else ""
+    of_base = f" (the base: {abs(usual.mean):.0f} %)" if usual and same_way else ""
     if judge == RATE_DRIFT:
-        how = "faster" if own.mean > 0 else "slower"
-        return f"It speaks {abs(own.mean):.0f} % {how} than the person{beside}."
-    how = "higher" if own.mean > 0 else "lower"
-    return f"Its pitch is {abs(own.mean):.0f} % {how} than the person's{beside}."
+        how = "faster" if figure.mean > 0 else "slower"
+        return f"It speaks {abs(figure.mean):.0f} % {how} than the person{of_base}."
+    how = "higher" if figure.mean > 0 else "lower"
+    return f"Its pitch is {abs(figure.mean):.0f} % {how} than the person's{of_base}."
 
 
-def _monotone(one: Candidate, base: Candidate) -> str | None:
-    own, gap = one.judges.get(PITCH_SPREAD), against(one, base, PITCH_SPREAD)
-    if own is None or gap is None or own.mean > LEAST_SPREAD:
+def _monotone(candidate: Candidate, base: Candidate) -> str | None:
+    spread, gap = candidate.judges.get(PITCH_SPREAD), against(candidate, base, PITCH_SPREAD)
+    if spread is None or gap is None or spread.mean > LEAST_SPREAD:
         return None
     if gap.high >= 0 or gap.mean > -SPREAD_BEYOND_BASE:
         return None
-    usual = own.mean - gap.mean
+    usual = spread.mean - gap.mean
     return (
-        f"It is monotone: its pitch moves {-own.mean:.0f} % less than the person's (the base: "
+        f"It is monotone: its pitch moves {-spread.mean:.0f} % less than the person's (the base: "
         f"{usual:+.0f} %)."
     )
 
 
-def _loses_words(one: Candidate, base: Candidate, person_errors: float | None) -> str | None:
-    more_errors = against(one, base, WORD_ERRORS)
+def _loses_words(candidate: Candidate, base: Candidate, person_errors: float | None) -> str | None:
+    more_errors = against(candidate, base, WORD_ERRORS)
     if more_errors is not None and person_errors is not None:
-        as_clear = one.judges[WORD_ERRORS].mean <= person_errors
+        as_clear = candidate.judges[WORD_ERRORS].mean <= person_errors
         if as_clear and more_errors.mean <= MOST_ERRORS_OF_ACCENT:
             return None
     # In a language that the base does not know, its likelihood of words means nothing.
     return _understood_worse(
         more_errors,
-        against(one, base, WORDS) if base.knows_language else None,
+        against(candidate, base, WORDS) if base.knows_language else None,
         "It is harder to understand: its word error rate is {:.0f} percentage points above the base's.",
         "It leaves out words: {:.0f} more in 100 than the base.",
     )
 
 
-def _forgets(one: Candidate, base: Candidate) -> str | None:
+def _forgets(candidate: Candidate, base: Candidate) -> str | None:
     """A sentence about a candidate's loss in the old language, if it is too much."""
-    more = one.old_language_failed - base.old_language_failed
+    more = candidate.old_language_failed - base.old_language_failed
     if more >= FEWEST_FAILED:
         return f"It forgets the old language: {more} more sentences in it failed than the base's."
-    errors, words = (against(one, base, judge, old=True) for judge in (WORD_ERRORS, WORDS))
-    known = any(against(base, base, judge, old=True) for judge in (WORD_ERRORS, WORDS))
-    if known and errors is None and words is None:
+    errors, words = (against(candidate, base, judge, old=True) for judge in (WORD_ERRORS, WORDS))
+    judged = any(against(base, base, judge, old=True) for judge in (WORD_ERRORS, WORDS))
+    if judged and errors is None and words is None:
         return "It may have forgotten the old language: too few of its sentences in it have a figure."
     return _understood_worse(
         errors,
@@ -262,15 +265,15 @@ def _understood_worse(
     return fewer_words.format(-100 * words.mean)
 
 
-def _indistinguishable(one: Candidate, base: Candidate) -> bool:
+def _indistinguishable(candidate: Candidate, base: Candidate) -> bool:
     """Whether no judge finds a difference."""
-    judged = [against(one, base, judge) for judge in base.judges]
-    known = [difference for difference in judged if difference is not None]
-    alike = abs(one.num_failed - base.num_failed) < FEWEST_FAILED
-    return bool(known) and alike and all(difference.holds_zero for difference in known)
+    judged = [against(candidate, base, judge) for judge in base.judges]
+    gaps = [difference for difference in judged if difference is not None]
+    alike = abs(candidate.num_failed - base.num_failed) < FEWEST_FAILED
+    return bool(gaps) and alike and all(difference.holds_zero for difference in gaps)
 
 
-def _lowest_loss(one: Candidate, candidates: Sequence[Candidate]) -> bool:
+def _lowest_loss(candidate: Candidate, candidates: Sequence[Candidate]) -> bool:
     losses = [other.validation_audio_loss for other in candidates]
-    known = [loss for loss in losses if loss is not None]
-    return len(known) > 1 and one.validation_audio_loss == min(known)
+    finite = [loss for loss in losses if loss is not None]
+    return len(finite) > 1 and candidate.validation_audio_loss == min(finite)

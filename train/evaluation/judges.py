@@ -146,14 +146,14 @@ def measures_of_base(facts: Sequence[SpokenFacts], old: Sequence[SpokenFacts] = 
     their evidence and their rate.
     """
     measures = {"base_nats_per_token": _median_evidence(facts)}
-    if tokens := sum(one.text_tokens for one in old):
+    if tokens := sum(sentence.text_tokens for sentence in old):
         measures["old_nats_per_token"] = _median_evidence(old)
-        measures["old_codes_per_token"] = round(sum(one.codes for one in old) / tokens, 4)
+        measures["old_codes_per_token"] = round(sum(sentence.codes for sentence in old) / tokens, 4)
     return measures
 
 
 def _median_evidence(facts: Sequence[SpokenFacts]) -> float:
-    evidence = [nats for one in facts for nats in one.words]
+    evidence = [nats for sentence in facts for nats in sentence.words]
     return round(float(np.median(evidence)), 3) if evidence else 0.0
 
 
@@ -178,7 +178,7 @@ def candidate(
     """
     folder = candidate_id(kind, epoch, share, decoder)
     spoken = sentences_of(sentences, facts, person, base_evidence, folder)
-    outcomes = [one.outcome for one in spoken]
+    outcomes = [sentence.outcome for sentence in spoken]
     return Candidate(
         kind=kind,
         epoch=epoch,
@@ -209,25 +209,25 @@ def sentences_of(
     """Judges the first `len(facts)` sentences as spoken. folder: the folder that keeps some of the
     audio, or None."""
     # Spoken codes, as a share of the codes that the person would need.
-    ratios = [one.codes / max(1.0, person.rate.codes(one.text_tokens)) for one in facts]
-    finished = [ratio for ratio, one in zip(ratios, facts, strict=True) if one.finished]
-    own = min(max(statistics.median(finished or [1.0]), FASTEST), SLOWEST)
+    ratios = [sentence.codes / max(1.0, person.rate.codes(sentence.text_tokens)) for sentence in facts]
+    finished = [ratio for ratio, sentence in zip(ratios, facts, strict=True) if sentence.finished]
+    rate = min(max(statistics.median(finished or [1.0]), FASTEST), SLOWEST)
     spoken = []
-    for number, (sentence, one, ratio) in enumerate(zip(sentences, facts, ratios, strict=False)):
-        outcome = _outcome(one, ratio / own)
+    for number, (sentence, measured, ratio) in enumerate(zip(sentences, facts, ratios, strict=False)):
+        outcome = _outcome(measured, ratio / rate)
         spoken.append(
             SpokenSentence(
                 sentence.request.text,
                 sentence.source,
                 sentence.request.seed,
-                one.seconds,
-                round(one.seconds / max(ratio / own, 1e-6), 3),
-                one.codes,
-                one.text_tokens,
+                measured.seconds,
+                round(measured.seconds / max(ratio / rate, 1e-6), 3),
+                measured.codes,
+                measured.text_tokens,
                 outcome,
-                _figures(one, ratio, person, base_evidence) if outcome == "finished" else {},
+                _figures(measured, ratio, person, base_evidence) if outcome == "finished" else {},
                 wav_of(folder, number) if folder else None,
-                one.heard,
+                measured.heard,
             )
         )
     return spoken
@@ -240,11 +240,11 @@ def wav_of(folder: str, number: int) -> str | None:
     return f"samples/evaluation/{folder}/{number + 1:02}.wav"
 
 
-def against(one: Candidate, other: Candidate, judge: str, *, old: bool = False) -> MeanInterval | None:
+def against(candidate: Candidate, other: Candidate, judge: str, *, old: bool = False) -> MeanInterval | None:
     """The paired difference by a judge, over the sentences that both finished; with `old`, over
     those in an old language."""
-    own, others = (each.old_sentences if old else each.sentences for each in (one, other))
-    return differences(own, others, (judge,)).get(judge) if len(own) == len(others) else None
+    sentences, others = (each.old_sentences if old else each.sentences for each in (candidate, other))
+    return differences(sentences, others, (judge,)).get(judge) if len(sentences) == len(others) else None
 
 
 def compared(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -252,13 +252,13 @@ def compared(candidates: Sequence[Candidate]) -> list[Candidate]:
     base, *others = candidates
     return [base] + [
         replace(
-            one,
+            candidate,
             judges={
-                name: replace(figure, against_base=against(one, base, name))
-                for name, figure in one.judges.items()
+                name: replace(figure, against_base=against(candidate, base, name))
+                for name, figure in candidate.judges.items()
             },
         )
-        for one in others
+        for candidate in others
     ]
 
 
@@ -273,8 +273,8 @@ def less_natural(gap: MeanInterval | None, voice: MeanInterval | None = None) ->
 def smallest_differences(candidates: Sequence[Candidate]) -> dict[str, float]:
     """As `xtts.voices.evaluation_file.Evaluation.smallest_difference`."""
     smallest: dict[str, float] = {}
-    for one in candidates:
-        for name, figure in one.judges.items():
+    for candidate in candidates:
+        for name, figure in candidate.judges.items():
             if (gap := figure.against_base) is not None:
                 smallest[name] = round(max(smallest.get(name, 0.0), (gap.high - gap.low) / 2), 5)
     return smallest
@@ -292,12 +292,13 @@ def _outcome(facts: SpokenFacts, length: float) -> Outcome:
 
 
 def differences(
-    own: Sequence[SpokenSentence], others: Sequence[SpokenSentence], names: Sequence[str] = HEARD
+    spoken: Sequence[SpokenSentence], others: Sequence[SpokenSentence], names: Sequence[str] = HEARD
 ) -> dict[str, MeanInterval]:
     """The differences between two ways to speak the same sentences, by each judge."""
     gaps = {
         name: paired_difference(
-            [one.judges.get(name) for one in own], [one.judges.get(name) for one in others]
+            [sentence.judges.get(name) for sentence in spoken],
+            [sentence.judges.get(name) for sentence in others],
         )
         for name in names
     }
@@ -306,12 +307,12 @@ def differences(
 
 def means(spoken: Sequence[SpokenSentence]) -> dict[str, MeanInterval]:
     """The mean of each judge over the sentences for which it has a figure."""
-    names = dict.fromkeys(name for one in spoken for name in one.judges)
-    found = {
-        name: mean_interval([x for one in spoken if (x := one.judges.get(name)) is not None])
+    names = dict.fromkeys(name for sentence in spoken for name in sentence.judges)
+    intervals = {
+        name: mean_interval([x for sentence in spoken if (x := sentence.judges.get(name)) is not None])
         for name in names
     }
-    return {name: mean for name, mean in found.items() if mean is not None}
+    return {name: mean for name, mean in intervals.items() if mean is not None}
 
 
 def words_found(evidence: Sequence[float], base_evidence: float) -> float | None:
@@ -349,17 +350,17 @@ def mean_interval(values: Sequence[float]) -> MeanInterval | None:
     """The mean with its 95 % percentile interval; None for fewer than four values."""
     if len(values) < FEWEST:
         return None
-    known = np.asarray(values, dtype=np.float64)
-    draws = np.random.default_rng(0).integers(0, len(known), (RESAMPLES, len(known)))
+    figures = np.asarray(values, dtype=np.float64)
+    draws = np.random.default_rng(0).integers(0, len(figures), (RESAMPLES, len(figures)))
     tail = (1 - COVERAGE) / 2 * 100
-    low, high = np.percentile(known[draws].mean(axis=1), [tail, 100 - tail])
+    low, high = np.percentile(figures[draws].mean(axis=1), [tail, 100 - tail])
     return MeanInterval(
-        round(float(known.mean()), 5), round(float(low), 5), round(float(high), 5), len(known)
+        round(float(figures.mean()), 5), round(float(low), 5), round(float(high), 5), len(figures)
     )
 
 
-def paired_difference(own: Sequence[float | None], others: Sequence[float | None]) -> MeanInterval | None:
+def paired_difference(figures: Sequence[float | None], others: Sequence[float | None]) -> MeanInterval | None:
     """The mean of `own - others` over the sentences that both have; None below four pairs."""
     return mean_interval(
-        [one - other for one, other in zip(own, others, strict=True) if None not in (one, other)]  # type: ignore[operator]
+        [figure - other for figure, other in zip(figures, others, strict=True) if None not in (figure, other)]  # type: ignore[operator]
     )

@@ -107,9 +107,9 @@ class EvaluationPlan:
     @property
     def sentence_set(self) -> str:
         """A hash that comparable evaluations share."""
-        requests = [one.request for one in (*self.sentences, *self.old)]
-        spoken = [[one.text, one.language, one.seed] for one in requests]
-        listener = [known] if (known := self.recogniser + self.old_recogniser) else []
+        requests = [sentence.request for sentence in (*self.sentences, *self.old)]
+        spoken = [[request.text, request.language, request.seed] for request in requests]
+        listener = [recognisers] if (recognisers := self.recogniser + self.old_recogniser) else []
         speaker = [] if self.no_speaker_judge else [speaker_judge.PACKAGE]
         # Where decoders learn, every candidate is also compared with the reference.
         decoder = [REFERENCE_COMPARED] if self.learns_decoder else []
@@ -119,8 +119,8 @@ class EvaluationPlan:
     @property
     def sentences_in_run(self) -> int:
         """The number of sentences that a run speaks: all of EVALUATE_TEXTS, if set."""
-        own = any(one.source == "own" for one in self.sentences)
-        return len(self.sentences) if own else min(RUN_SENTENCES, len(self.sentences))
+        chosen = any(sentence.source == "own" for sentence in self.sentences)
+        return len(self.sentences) if chosen else min(RUN_SENTENCES, len(self.sentences))
 
     @property
     def sounded_every(self) -> int:
@@ -139,12 +139,12 @@ def plan_of(
     EVALUATE_TEXTS or EVALUATE_RECOGNISER."""
     clips = [clip for clip in data.clips if clip.speaker == reference.speaker]
     recordings = compared_clips(data, reference.speaker)
-    own = Path(settings.evaluate_texts) if settings.evaluate_texts else None
-    texts = sentences_of(own, reference.language, recordings, settings.seed)
+    texts_file = Path(settings.evaluate_texts) if settings.evaluate_texts else None
+    texts = sentences_of(texts_file, reference.language, recordings, settings.seed)
     recogniser = recogniser_of(settings.evaluate_recogniser, reference.language)
     names = sorted({clip.speaker for clip in data.clips} - {reference.speaker})
     others = {name: [clip for clip in data.clips if clip.speaker == name] for name in names}
-    unlearned = {one.language for one in config.unlearned}
+    unlearned = {extension.language for extension in config.unlearned}
     learns_added = short_code(reference.language) in unlearned
     old = old_sentences(config, settings.seed) if learns_added else []
     listener = recogniser_of("auto", old[0].request.language)[0] if old else ""
@@ -171,9 +171,9 @@ def plan_of(
 def old_sentences(config: ModelConfig, seed: int) -> list[EvaluationSentence]:
     """Sentences in the first language of the base that has built-in ones, to check that the model
     still knows it; empty if there is none."""
-    unlearned = {one.language for one in config.unlearned}
-    known = (one for one in config.languages if one not in unlearned and built_in(one))
-    language = next(known, None)
+    unlearned = {extension.language for extension in config.unlearned}
+    spoken = (language for language in config.languages if language not in unlearned and built_in(language))
+    language = next(spoken, None)
     if language is None:
         return []
     return sentences_of(None, language, (), seed)[:OLD_SENTENCES]
@@ -202,19 +202,19 @@ def halved(text: str) -> tuple[str, str]:
 
 
 def sentences_of(
-    own: Path | None, language: str, clips: Sequence[Clip], seed: int
+    texts_file: Path | None, language: str, clips: Sequence[Clip], seed: int
 ) -> list[EvaluationSentence]:
     """The sentences in the order in which they are spoken; any first n of them are a fair sample.
 
     Args:
-        own: EVALUATE_TEXTS.
+        texts_file: EVALUATE_TEXTS.
         clips: The person's clips that are not in the reference.
 
     Raises:
         SotaqueError: EVALUATE_TEXTS cannot be used.
     """
-    texts = _lines(own) if own else built_in(language)
-    source = "own" if own else "built_in"
+    texts = _lines(texts_file) if texts_file else built_in(language)
+    source = "own" if texts_file else "built_in"
     of_clips = list(dict.fromkeys(clip.text for clip in clips if clip.text not in texts))
     ordered: list[tuple[str, str]] = []
     for number, text in enumerate(texts):
@@ -248,19 +248,19 @@ class VoiceScale:
     """The two ends of the scale, as cosines to `centre`.
 
     Attributes:
-        one: the mean cosine of another recording of the person.
-        zero: the mean cosine of other people's.
+        at_one: the mean cosine of another recording of the person.
+        at_zero: the mean cosine of other people's.
     """
 
     centre: np.ndarray
-    one: float
-    zero: float
+    at_one: float
+    at_zero: float
 
     def similarity(self, embedding: Sequence[float]) -> float | None:
         """The position of an embedding on the scale; None without an embedding."""
         if not embedding:
             return None
-        return (cosine(np.asarray(embedding), self.centre) - self.zero) / (self.one - self.zero)
+        return (cosine(np.asarray(embedding), self.centre) - self.at_zero) / (self.at_one - self.at_zero)
 
 
 @dataclass(frozen=True)
@@ -285,21 +285,21 @@ class Person:
     reference: tuple[float, ...] = ()
     word_errors: float | None = None
 
-    def beside(self, reference: Sequence[float]) -> "Person":
+    def compared_with(self, reference: Sequence[float]) -> "Person":
         """The same person with the cosine to an embedding as the scale of the voice; without a
         scale for an empty embedding."""
-        scale = VoiceScale(np.asarray(reference), one=1.0, zero=0.0) if len(reference) else None
+        scale = VoiceScale(np.asarray(reference), at_one=1.0, at_zero=0.0) if len(reference) else None
         return replace(self, voice=scale)
 
 
 def heard_recordings(plan: EvaluationPlan) -> ListenRequest:
     """The request that measures the person's recordings and, for a base that judges voices itself,
     those of other people."""
-    own = [clip.path for clip in plan.recordings]
+    paths = [clip.path for clip in plan.recordings]
     others = sorted(OTHER_VOICES.glob("*.flac")) if plan.no_speaker_judge else []
     return ListenRequest(
-        (*own, *others),
-        natural=len(own) if plan.no_naturalness is None else 0,
+        (*paths, *others),
+        natural=len(paths) if plan.no_naturalness is None else 0,
         speaker_judge=plan.no_speaker_judge is None,
         texts=tuple(clip.text for clip in plan.recordings),
         language=plan.reference.language,
@@ -310,18 +310,18 @@ def heard_recordings(plan: EvaluationPlan) -> ListenRequest:
 def describe(plan: EvaluationPlan, measured: HeardRecordings) -> Person:
     """Describes the person from all of their clips, and from the answer to `heard_recordings`."""
     count = len(plan.recordings)
-    own, others = measured.recordings[:count], measured.recordings[count:]
-    scale, absent = voice_scale(own, _strangers(plan, measured.base_voices, own, others))
-    pitches = [one.pitch_hz for one in own if one.pitch_hz]
-    spreads = [one.pitch_spread for one in own if one.pitch_spread]
-    errors = [one.word_errors for one in own if one.word_errors is not None]
+    recordings, others = measured.recordings[:count], measured.recordings[count:]
+    scale, absent = voice_scale(recordings, _strangers(plan, measured.base_voices, recordings, others))
+    pitches = [recording.pitch_hz for recording in recordings if recording.pitch_hz]
+    spreads = [recording.pitch_spread for recording in recordings if recording.pitch_spread]
+    errors = [recording.word_errors for recording in recordings if recording.word_errors is not None]
     return Person(
         speaking_rate([(clip.seconds, len(clip.tokens)) for clip in plan.clips]),
         scale,
         absent,
         statistics.median(pitches) if pitches else None,
         count,
-        tuple(one.naturalness for one in own if one.naturalness is not None),
+        tuple(recording.naturalness for recording in recordings if recording.naturalness is not None),
         statistics.fmean(spreads) if spreads else None,
         word_errors=round(statistics.fmean(errors), 4) if errors else None,
     )
@@ -330,16 +330,16 @@ def describe(plan: EvaluationPlan, measured: HeardRecordings) -> Person:
 def _strangers(
     plan: EvaluationPlan,
     base_voices: Sequence[Sequence[float]],
-    own: Sequence[RecordingFacts],
+    recordings: Sequence[RecordingFacts],
     others: Sequence[RecordingFacts],
 ) -> list[np.ndarray]:
     """Other people by the encoder that judges: a row for each person or recording, whose product
     with a unit vector is a mean cosine."""
     if plan.no_speaker_judge is None:
-        known = [np.asarray(one.embedding) for one in own if one.embedding]
-        return strangers(_centre(known)) if known else []
-    embedded = base_voices or [one.embedding for one in others if one.embedding]
-    return [np.asarray(one) / np.linalg.norm(one) for one in embedded]
+        embeddings = [np.asarray(recording.embedding) for recording in recordings if recording.embedding]
+        return strangers(_centre(embeddings)) if embeddings else []
+    embedded = base_voices or [recording.embedding for recording in others if recording.embedding]
+    return [np.asarray(embedding) / np.linalg.norm(embedding) for embedding in embedded]
 
 
 def speaking_rate(clips: Sequence[tuple[float, int]]) -> SpeakingRate:
@@ -364,30 +364,33 @@ def voice_scale(
     recordings: Sequence[RecordingFacts], others: Sequence[np.ndarray]
 ) -> tuple[VoiceScale | None, str | None]:
     """The scale, or the reason why there is none. others: as `_strangers` returns them."""
-    own = [np.asarray(one.embedding) for one in recordings if one.embedding]
-    if len(own) < FEWEST_COMPARED:
+    embeddings = [np.asarray(recording.embedding) for recording in recordings if recording.embedding]
+    if len(embeddings) < FEWEST_COMPARED:
         return None, (
-            f"the person has {len(own)} recordings besides the reference; at least "
+            f"the person has {len(embeddings)} recordings besides the reference; at least "
             f"{FEWEST_COMPARED} are needed to measure how similar two of them are"
         )
     if not others:
         return None, "there are no other voices to compare with"
-    left_out = [cosine(one, _centre(own[:number] + own[number + 1 :])) for number, one in enumerate(own)]
-    centre = _centre(own)
-    one = statistics.fmean(left_out)
-    zero = statistics.fmean(float(other @ centre) for other in others)
-    if one - zero < LEAST_SCALE:
+    left_out = [
+        cosine(embedding, _centre(embeddings[:number] + embeddings[number + 1 :]))
+        for number, embedding in enumerate(embeddings)
+    ]
+    centre = _centre(embeddings)
+    at_one = statistics.fmean(left_out)
+    at_zero = statistics.fmean(float(other @ centre) for other in others)
+    if at_one - at_zero < LEAST_SCALE:
         return None, (
             "the speaker encoder hardly distinguishes the person from other people "
-            f"({one:.2f} against {zero:.2f})"
+            f"({at_one:.2f} against {at_zero:.2f})"
         )
-    return VoiceScale(centre, one, zero), None
+    return VoiceScale(centre, at_one, at_zero), None
 
 
 def _centre(embeddings: Sequence[np.ndarray]) -> np.ndarray:
-    mean: np.ndarray = np.mean([one / np.linalg.norm(one) for one in embeddings], axis=0)
+    mean: np.ndarray = np.mean([embedding / np.linalg.norm(embedding) for embedding in embeddings], axis=0)
     return mean / np.linalg.norm(mean)
 
 
-def cosine(one: np.ndarray, other: np.ndarray) -> float:
-    return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
+def cosine(embedding: np.ndarray, other: np.ndarray) -> float:
+    return float(embedding @ other / (np.linalg.norm(embedding) * np.linalg.norm(other)))

@@ -38,7 +38,7 @@ def main() -> int:
         sys.stderr.write(f"{missing() or 'Name the folder of the readers'}.\n")
         return 2
     judge, people = SpeakerJudge(path), dict[str, list[float]]()
-    for folder in sorted(one for one in Path(sys.argv[1]).iterdir() if one.is_dir()):
+    for folder in sorted(path for path in Path(sys.argv[1]).iterdir() if path.is_dir()):
         clips = [audio.read(clip, RATE) for clip in sorted(folder.glob("*.flac"))]
         mean = np.mean([judge.embedding(clip).numpy() for clip in clips], axis=0)
         people[folder.name] = [round(float(value), 4) for value in mean]

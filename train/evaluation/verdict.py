@@ -1,4 +1,4 @@
-"""Decides which candidate is best by a rule over the judges' figures, and gives the reason.
+"""Decides which candidate is best by a rule over the judges' figures, and reports the evaluation.
 
 All functions are pure. A candidate is weights and a decoder; the base with a learned decoder is one
 like any other. The rule has three steps (docs/develop/evaluation.md says why):
@@ -17,6 +17,7 @@ judged, validation loss decides nothing, because it can fall while speech gets w
 from collections.abc import Collection, Sequence
 
 from machine import commands
+from machine.text import table
 from train.evaluation.floors import FEWEST_FINISHED, remarked
 from train.evaluation.judges import (
     NATURALNESS,
@@ -30,7 +31,7 @@ from train.evaluation.judges import (
     against,
     means,
 )
-from xtts.voices.evaluation_file import Candidate, MeanInterval
+from xtts.voices.evaluation_file import Candidate, Evaluation, MeanInterval, SpeakerJudgement
 from xtts.voices.verdict import Verdict
 
 # The judges in a reason, with the form of their figures.
@@ -43,6 +44,23 @@ _NAMES = {
     WORD_ERRORS: ("word error rate", "{:.0%}"),
     WORDS: ("words", "{:.0%}"),
 }
+# The columns of the table.
+_HEAD = (
+    "",
+    "unfinished",
+    "cut",
+    "babbling",
+    "word error rate",
+    "words",
+    "voice",
+    "naturalness",
+    "rate",
+    "pitch",
+    "spread",
+    "valid. loss",
+    "",
+)
+_COLUMNS = (WORD_ERRORS, WORDS, VOICE, NATURALNESS, RATE_DRIFT, PITCH_DRIFT, PITCH_SPREAD)
 # Where a gain comes from: whether the decoder brings it alone, and whether the GPT adds to it.
 _SOURCES = {
     (True, True): "both decoder and GPT",
@@ -79,19 +97,25 @@ def decide(
         speech_seconds: length of the person's clips, for the advice.
         person_errors: word error rate of the person's clips; None without a recogniser.
     """
-    base = next((one for one in candidates if one.is_base), None)
+    base = next((candidate for candidate in candidates if candidate.is_base), None)
     if base is None or len(candidates) < 2:
         return list(candidates), None
-    judged = [remarked(one, base, candidates, person_errors) for one in candidates]
-    base = next(one for one in judged if one.is_base)
-    left = [one for one in judged if not one.is_base and one.ruled_out is None and one.name not in pruned]
+    judged = [remarked(candidate, base, candidates, person_errors) for candidate in candidates]
+    base = next(candidate for candidate in judged if candidate.is_base)
+    left = [
+        candidate
+        for candidate in judged
+        if not candidate.is_base and candidate.ruled_out is None and candidate.name not in pruned
+    ]
     if base.ruled_out is None:
-        left = [one for one in left if gains(one, base)]
+        left = [candidate for candidate in left if gains(candidate, base)]
     if not left:
         return judged, _base_is_best(base, judged, speech_seconds)
     best = _nearest(left, base)
     # The base with a decoder, also if that is not the best: it divides what was won.
-    decoder = next((one for one in judged if one.kind == "base" and one.decoder), None)
+    decoder = next(
+        (candidate for candidate in judged if candidate.kind == "base" and candidate.decoder), None
+    )
     return judged, Verdict(
         best.kind,
         best.epoch,
@@ -107,31 +131,31 @@ def decide(
 # What is won
 
 
-def gains(one: Candidate, base: Candidate) -> list[str]:
+def gains(candidate: Candidate, base: Candidate) -> list[str]:
     """The judges by which a candidate is measurably and audibly closer to the person than the base,
     or more natural."""
     return [
         judge
         for judge, least in LEAST_GAIN.items()
-        if (better := improvement(one, base, judge)) and better.low > 0 and better.mean >= least
+        if (better := improvement(candidate, base, judge)) and better.low > 0 and better.mean >= least
     ]
 
 
-def improvement(one: Candidate, base: Candidate, judge: str) -> MeanInterval | None:
+def improvement(candidate: Candidate, base: Candidate, judge: str) -> MeanInterval | None:
     """The paired difference to the base by a judge, positive where it is better; for a judge whose
     best figure is 0, by how much it is nearer to 0."""
-    gap = against(one, base, judge)
+    gap = against(candidate, base, judge)
     if gap is None or (judge == WORDS and not base.knows_language):
         return None
     if judge == WORD_ERRORS:
         return MeanInterval(-gap.mean, -gap.high, -gap.low, gap.count)
     if judge not in (RATE_DRIFT, PITCH_DRIFT, PITCH_SPREAD):
         return gap
-    usual = one.mean(judge) - gap.mean
+    usual = candidate.mean(judge) - gap.mean
     ends = usual + gap.low, usual + gap.high
     nearest = min(map(abs, ends)) if ends[0] * ends[1] > 0 else 0.0
     furthest = max(map(abs, ends))
-    mean = abs(usual) - abs(one.mean(judge))
+    mean = abs(usual) - abs(candidate.mean(judge))
     return MeanInterval(mean, abs(usual) - furthest, abs(usual) - nearest, gap.count)
 
 
@@ -139,32 +163,32 @@ def _nearest(left: Sequence[Candidate], base: Candidate) -> Candidate:
     """The best by step 3; by validation loss if no voice was judged, or if neither the base nor a
     recogniser knows the language. Only epochs have a validation loss."""
     if _chosen_by_loss(left, base):
-        known = [one for one in left if one.validation_audio_loss is not None]
-        return min(known, key=lambda one: one.validation_audio_loss or 0.0, default=left[0])
+        with_loss = [candidate for candidate in left if candidate.validation_audio_loss is not None]
+        return min(with_loss, key=lambda candidate: candidate.validation_audio_loss or 0.0, default=left[0])
     # Candidates that fail no more often than the base come first.
-    left = [one for one in left if one.num_failed <= base.num_failed] or left
-    nearest = max(left, key=lambda one: one.mean(VOICE))
-    close = [one for one in left if one is nearest or _same_voice(one, nearest)]
+    left = [candidate for candidate in left if candidate.num_failed <= base.num_failed] or left
+    nearest = max(left, key=lambda candidate: candidate.mean(VOICE))
+    close = [candidate for candidate in left if candidate is nearest or _same_voice(candidate, nearest)]
     return min(
         close,
-        key=lambda one: (
-            -len(gains(one, base)),
-            one.mean(WORD_ERRORS),
-            one.share,
-            -one.mean(WORDS),
-            -one.mean(VOICE),
+        key=lambda candidate: (
+            -len(gains(candidate, base)),
+            candidate.mean(WORD_ERRORS),
+            candidate.share,
+            -candidate.mean(WORDS),
+            -candidate.mean(VOICE),
         ),
     )
 
 
-def _same_voice(one: Candidate, other: Candidate) -> bool:
-    gap = against(one, other, VOICE)
+def _same_voice(candidate: Candidate, other: Candidate) -> bool:
+    gap = against(candidate, other, VOICE)
     return gap is not None and gap.holds_zero
 
 
 def _chosen_by_loss(left: Sequence[Candidate], base: Candidate) -> bool:
-    recognised = any(WORD_ERRORS in one.judges for one in left)
-    voiced = any(VOICE in one.judges for one in left)
+    recognised = any(WORD_ERRORS in candidate.judges for candidate in left)
+    voiced = any(VOICE in candidate.judges for candidate in left)
     return not voiced or not (base.knows_language or recognised)
 
 
@@ -188,9 +212,9 @@ def _why(best: Candidate, base: Candidate, decoder: Candidate | None) -> str:
         sentences.append(f"{'Also b' if nearer else 'B'}etter: {', '.join(better)}.")
     sentences += _sources(won, best, base, decoder)
     for judge in (WORD_ERRORS, WORDS):
-        own, usual = (means(one.old_sentences).get(judge) for one in (best, base))
-        if own and usual:
-            sentences.append(f"In the old language: {_figures(judge, own.mean, usual.mean)}.")
+        figure, usual = (means(candidate.old_sentences).get(judge) for candidate in (best, base))
+        if figure and usual:
+            sentences.append(f"In the old language: {_figures(judge, figure.mean, usual.mean)}.")
             break
     cost = ", ".join(_worse(best, base)) or "none that a judge can measure"
     return " ".join([*sentences, f"The cost: {cost}."])
@@ -204,50 +228,50 @@ def _sources(won: Sequence[str], best: Candidate, base: Candidate, decoder: Cand
         return ["All of it comes from the GPT: the decoder is the base's."] if decoder else []
     if decoder is None:
         return ["What the decoder brings without the GPT was not judged."]
-    found, of_decoder = dict[str, list[str]](), gains(decoder, base)
+    by_source, of_decoder = dict[str, list[str]](), gains(decoder, base)
     for judge in won:
         more, (name, form) = improvement(best, decoder, judge), _NAMES[judge]
         who = _SOURCES[judge in of_decoder, more is not None and more.low > 0]
         alone = f" (the decoder alone: {form.format(decoder.mean(judge))})"
-        found.setdefault(who, []).append(name + alone)
-    return [f"From {who}: {', '.join(parts)}." for who, parts in found.items()]
+        by_source.setdefault(who, []).append(name + alone)
+    return [f"From {who}: {', '.join(parts)}." for who, parts in by_source.items()]
 
 
 def _also_better(judge: str, best: Candidate, base: Candidate) -> bool:
     """Whether it is measurably better in what does not make it nearer."""
-    found = improvement(best, base, judge)
-    return judge in (NATURALNESS, WORD_ERRORS, WORDS) and found is not None and found.low > 0
+    gap = improvement(best, base, judge)
+    return judge in (NATURALNESS, WORD_ERRORS, WORDS) and gap is not None and gap.low > 0
 
 
-def _worse(one: Candidate, base: Candidate) -> list[str]:
+def _worse(candidate: Candidate, base: Candidate) -> list[str]:
     """The judges that find it measurably worse than the base, with both figures."""
     return [
-        _told(judge, one, base)
+        _told(judge, candidate, base)
         for judge in _NAMES
-        if (found := improvement(one, base, judge)) is not None and found.high < 0
+        if (gap := improvement(candidate, base, judge)) is not None and gap.high < 0
     ]
 
 
-def _told(judge: str, one: Candidate, base: Candidate) -> str:
-    own, usual = one.mean(judge), base.mean(judge)
-    told = _figures(judge, own, usual)
-    if judge != VOICE or not usual < min(own, 1.0):
+def _told(judge: str, candidate: Candidate, base: Candidate) -> str:
+    mean, usual = candidate.mean(judge), base.mean(judge)
+    told = _figures(judge, mean, usual)
+    if judge != VOICE or not usual < min(mean, 1.0):
         return told
-    way = (own - usual) / (1 - usual)  # 1 is another recording of the person
+    way = (mean - usual) / (1 - usual)  # 1 is another recording of the person
     return f"{told[:-1]}, {way:.0%} of the way to the person's own recordings)"
 
 
-def _figures(judge: str, own: float, usual: float) -> str:
+def _figures(judge: str, mean: float, usual: float) -> str:
     name, form = _NAMES[judge]
-    return f"{name} {form.format(own)} (base {form.format(usual)})"
+    return f"{name} {form.format(mean)} (base {form.format(usual)})"
 
 
 def _base_is_best(base: Candidate, judged: Sequence[Candidate], speech_seconds: float | None) -> Verdict:
-    others = [one for one in judged if not one.is_base]
-    same = all(one.indistinguishable_from_base for one in others)
-    most = max(len(one.finished) for one in others)
+    others = [candidate for candidate in judged if not candidate.is_base]
+    same = all(candidate.indistinguishable_from_base for candidate in others)
+    most = max(len(candidate.finished) for candidate in others)
     if most < FEWEST_FINISHED:
-        count = max(len(one.sentences) for one in others)
+        count = max(len(candidate.sentences) for candidate in others)
         reason = (
             "The untrained model is kept: the run was too short to be judged. No candidate "
             f"finished more than {most} of {count} sentences, and a verdict needs "
@@ -269,18 +293,21 @@ def _base_is_best(base: Candidate, judged: Sequence[Candidate], speech_seconds: 
 
 def _why_not(others: Sequence[Candidate], base: Candidate) -> str:
     """Why the candidate that comes closest is not chosen."""
-    if passing := [one for one in others if one.ruled_out is None]:
+    if passing := [candidate for candidate in others if candidate.ruled_out is None]:
         nearest = _nearest(passing, base)
         return f"{nearest.name} speaks as well, but is not audibly nearer to the person."
-    nearest = min(others, key=lambda one: (one.num_failed, one.mean(WORD_ERRORS), -one.mean(WORDS)))
+    nearest = min(
+        others,
+        key=lambda candidate: (candidate.num_failed, candidate.mean(WORD_ERRORS), -candidate.mean(WORDS)),
+    )
     why = nearest.ruled_out or ""
     return f"{nearest.name} comes closest, but {why[:1].lower()}{why[1:]}"
 
 
 def advice(others: Sequence[Candidate], speech_seconds: float | None) -> str:
     """Advice on what to try next if the base is the best."""
-    learned = [one for one in others if not one.indistinguishable_from_base]
-    epochs = {one.epoch for one in others if one.kind != "base"}
+    learned = [candidate for candidate in others if not candidate.indistinguishable_from_base]
+    epochs = {candidate.epoch for candidate in others if candidate.kind != "base"}
     ways = []
     if speech_seconds is not None and speech_seconds < LEAST_SPEECH_SECONDS:
         ways.append(
@@ -292,7 +319,7 @@ def advice(others: Sequence[Candidate], speech_seconds: float | None) -> str:
     else:
         fewer = " or fewer epochs" if len(epochs) > 1 else ""
         ways.append(f"Try a lower LEARNING_RATE{fewer}.")
-        if not any(one.kind == "blend" for one in others):
+        if not any(candidate.kind == "blend" for candidate in others):
             ways.append("BLEND=auto also judges blends with the base.")
     ways.append(
         "Clips of 3 to 10 s without noise or other people teach the most; "
@@ -300,3 +327,98 @@ def advice(others: Sequence[Candidate], speech_seconds: float | None) -> str:
         "not match their sound."
     )
     return " ".join(ways)
+
+
+# The evaluation in words: a line for each candidate, and a table of all
+
+
+def candidate_line(evaluation: Evaluation, candidate: Candidate) -> str:
+    """One candidate's figures with the base's. Remarks are only in the table."""
+    base = evaluation.candidates[0]
+    parts = []
+    of_words = (WORD_ERRORS, "word error rate") if WORD_ERRORS in candidate.judges else (WORDS, "words")
+    others = ((VOICE, "voice"), (NATURALNESS, "naturalness"), (RATE_DRIFT, "rate"))
+    for judge, name in (of_words, *others):
+        if judge in candidate.judges:
+            of_base = f" (base {_mean(base, judge)})" if judge in base.judges else ""
+            parts.append(f"{name} {_mean(candidate, judge)}{of_base}")
+    failed = f"{candidate.num_failed} of {len(candidate.sentences)} sentences failed (base {base.num_failed})"
+    figures = ", ".join([*parts, failed])
+    return f"{candidate.name.capitalize()}: {figures}."
+
+
+def evaluation_table(evaluation: Evaluation) -> str:
+    """All candidates, the base first and the best marked, then the remarks and the verdict."""
+    best = evaluation.best
+    rows = [_HEAD, *(_row(candidate, candidate is best) for candidate in _ordered(evaluation.candidates))]
+    return "\n".join([*table(rows), *_remarks(evaluation)])
+
+
+def evaluation_markdown(evaluation: Evaluation) -> str:
+    """The same in Markdown, for TensorBoard's text page."""
+    best = evaluation.best
+    rows = [_HEAD, ("---",) * len(_HEAD)]
+    rows += [_row(candidate, candidate is best) for candidate in _ordered(evaluation.candidates)]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([*lines, "", *_remarks(evaluation)])
+
+
+def _ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return sorted(candidates, key=lambda candidate: (candidate.epoch, -candidate.share))
+
+
+def _row(candidate: Candidate, is_best: bool) -> tuple[str, ...]:
+    loss = "" if candidate.validation_audio_loss is None else f"{candidate.validation_audio_loss:.3f}"
+    measured = [_with_interval(candidate, judge) for judge in _COLUMNS]
+    counts = (str(candidate.unfinished), str(candidate.cut), str(candidate.babbling))
+    return (candidate.name, *counts, *measured, loss, "<- best" if is_best else "")
+
+
+def _with_interval(candidate: Candidate, judge: str) -> str:
+    figure = candidate.judges.get(judge)
+    if figure is None:
+        return "-"
+    half = (figure.high - figure.low) / 2
+    if judge.endswith("percent"):
+        return f"{figure.mean:+.0f} % ±{half:.0f}"
+    return f"{figure.mean:.2f} ±{half:.2f}"
+
+
+def _mean(candidate: Candidate, judge: str) -> str:
+    mean = candidate.judges[judge].mean
+    return f"{mean:+.0f} %" if judge.endswith("percent") else f"{mean:.2f}"
+
+
+def _remarks(evaluation: Evaluation) -> list[str]:
+    lines = [
+        f"{candidate.name}: {remark}"
+        for candidate in _ordered(evaluation.candidates)
+        for remark in candidate.remarks
+    ]
+    lines += [
+        f"No {name}: {judge.absent}." for name, judge in evaluation.judges.items() if judge.absent is not None
+    ]
+    if natural := evaluation.person.get(NATURALNESS):
+        half = (natural["high"] - natural["low"]) / 2
+        lines.append(f"Naturalness of the person's own clips: {natural['mean']:.2f} ±{half:.2f}.")
+    if verdict := evaluation.verdict:
+        lines.append(" ".join(part for part in (verdict.reason, verdict.advice) if part))
+    return lines + [_of_speaker(speaker) for speaker in evaluation.speakers]
+
+
+def _of_speaker(speaker: SpeakerJudgement) -> str:
+    """The figures of a further speaker, with the base's."""
+    spoken = speaker.learned or speaker.best
+    pairs = (
+        ("word error rate", spoken.word_errors, speaker.base.word_errors),
+        ("similarity to the recording", spoken.voice, speaker.base.voice),
+        ("naturalness", spoken.naturalness, speaker.base.naturalness),
+    )
+    figures = [
+        f"{name} {mean.mean:.2f} (base {base.mean:.2f})"
+        for name, mean, base in pairs
+        if mean is not None and base is not None
+    ]
+    return " ".join(
+        [f"As {speaker.name}:", *([", ".join(figures) + "."] if figures else []), speaker.verdict]
+    )

@@ -137,18 +137,18 @@ def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
     return None
 
 
-def largest_fitting(peak_bytes: Callable[[int], int | None], room: int, wanted: int) -> tuple[int, str]:
-    """The number of longest clips that fit with headroom, from 1 to `wanted`, and the reason.
+def largest_fitting(peak_bytes: Callable[[int], int | None], room: int, most: int) -> tuple[int, str]:
+    """The number of longest clips that fit with headroom, from 1 to `most`, and the reason.
 
     Args:
         peak_bytes: The peak memory of a step on this number of clips; None if it did not fit.
         room: Bytes that a step may take in total, weights and optimizer included.
     """
-    allowed, clips = int(room * (1 - HEADROOM)), wanted
+    allowed, clips = int(room * (1 - HEADROOM)), most
     while clips:
         peak = peak_bytes(clips)
         if peak is not None and peak <= allowed:
-            more = f"; {wanted} clips did not fit" if clips < wanted else ""
+            more = f"; {most} clips did not fit" if clips < most else ""
             return clips, f"{size_words(peak)} of {size_words(allowed)} taken{more}"
         clips = clips * 7 // 8
     return 1, f"even the longest clip does not fit into {size_words(allowed)} with headroom"

@@ -13,9 +13,9 @@ import itertools
 import logging
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -24,6 +24,9 @@ from machine.storage.atomic import make_folder, refused, write_json
 from machine.storage.reading import read_json
 from xtts.audio import VOCODER_RATE
 from xtts.voices.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 log = logging.getLogger("train")
 
@@ -71,8 +74,8 @@ def _new_folder(run: RunFolder, runs_dir: Path) -> Path:
 
 def _marks(run: RunFolder, runs_dir: Path) -> list[Path]:
     """The `run.json` files with the id of this run."""
-    own, marks = _own_id(run), sorted(runs_dir.glob(f"*/{_OWNER}"))
-    return [mark for mark in marks if own and read_json(mark).get("id") == own]
+    run_id, marks = _own_id(run), sorted(runs_dir.glob(f"*/{_OWNER}"))
+    return [mark for mark in marks if run_id and read_json(mark).get("id") == run_id]
 
 
 def _is_copy(run: RunFolder, mark: Path) -> bool:
@@ -98,13 +101,13 @@ class TensorBoardWriter:
 
     def __init__(self, folder: Path, first_step: int) -> None:
         self.folder = folder
-        self._writer: Any = None
+        self._writer: SummaryWriter | None = None
         self._faults = 0
         make_folder(folder)
         with refused(folder / "events"):
             self._open(first_step + 1)
 
-    def numbers(self, kind: str, values: Mapping[str, Any], step: int) -> None:
+    def numbers(self, kind: str, values: Mapping[str, object], step: int) -> None:
         """Writes each value that is a number as the curve `kind/name`. Raises OSError."""
         if not (writer := self._ready(step)):
             return
@@ -142,7 +145,7 @@ class TensorBoardWriter:
 
         self._writer = SummaryWriter(str(self.folder), purge_step=step, flush_secs=5)
 
-    def _ready(self, step: int) -> Any:
+    def _ready(self, step: int) -> "SummaryWriter | None":
         if self._writer is None:
             self._faults += 1
             if self._faults % STEPS_BEFORE_ANOTHER:
@@ -150,7 +153,7 @@ class TensorBoardWriter:
             self._open(step)
         return self._writer
 
-    def _asked(self, write: Any, *what: Any) -> None:
+    def _asked(self, write: Callable[..., object], *what: object) -> None:
         try:
             write(*what)
         except OSError:

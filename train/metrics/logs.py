@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from machine import commands
 from machine.storage.atomic import make_folder, refused, replace_file
 from train.dataset.batches import Batch
-from train.evaluation import report
+from train.evaluation.verdict import candidate_line, evaluation_markdown
 from train.metrics.curves import TensorBoardWriter
 from train.metrics.tensorboard_server import TensorBoard
 from train.progress import clock
@@ -105,11 +105,13 @@ class Logs:
         """Notes the number of steps of the epoch that begins; each epoch has other batches."""
         self.steps_per_epoch = self.remaining.steps_per_epoch = steps
 
-    def step(self, one: TrainedStep, result: StepResult, step_seconds: float) -> None:
+    def step(self, trained: TrainedStep, result: StepResult, step_seconds: float) -> None:
         """Logs one optimizer step. step_seconds: its duration, with the wait for its data."""
-        epoch, number, step, batch = one.epoch, one.number, one.step, one.batch
+        epoch, number, step, batch = trained.epoch, trained.number, trained.step, trained.batch
         self.remaining.step(step_seconds)
-        record: dict[str, Any] = {
+        real_time = batch.audio_seconds / step_seconds
+        seconds_left = round(self.remaining.left(epoch, number), 1)
+        record: dict[str, object] = {
             "epoch": epoch,
             "step": step,
             "loss": result.loss,
@@ -117,14 +119,14 @@ class Logs:
             "gradient_norm": result.gradient_norm,
             "learning_rate": result.learning_rate,
             "clips_per_second": len(batch.clips) / step_seconds,
-            "audio_seconds_per_second": batch.audio_seconds / step_seconds,
-            "data_wait_share": one.waited_seconds / step_seconds,
+            "audio_seconds_per_second": real_time,
+            "data_wait_share": trained.waited_seconds / step_seconds,
             "memory_bytes": memory_bytes(),
             "progress": {
                 "epochs": self.num_epochs,
                 "epoch_step": number,
                 "epoch_steps": self.steps_per_epoch,
-                "seconds_left": round(self.remaining.left(epoch, number), 1),
+                "seconds_left": seconds_left,
             },
         }
         if self._step_figures:
@@ -133,14 +135,15 @@ class Logs:
             log.warning(
                 "Step %d is skipped because its loss or gradient is not finite. Its clips: %s.",
                 step,
-                ", ".join(one.names),
+                ", ".join(trained.names),
             )
-            record["skipped_clips"] = one.names
+            record["skipped_clips"] = trained.names
         last = number == self.steps_per_epoch
         telling = step == self._first_step + 1 or step % self.log_every == 0 or last
-        if telling and self.usage and (figures := self.usage()):
+        figures = self.usage() if telling and self.usage else {}
+        if figures:
             record["machine"] = figures
-        self._record("train", record)
+        self._record("train", step, record, figures)
         if telling:
             log.info(
                 "epoch %d/%d  step %d/%d  %s  learning rate %.1e  %.1f x real time  left %s",
@@ -150,8 +153,8 @@ class Logs:
                 self.steps_per_epoch,
                 _shown(result.losses),
                 result.learning_rate,
-                record["audio_seconds_per_second"],
-                clock(record["progress"]["seconds_left"]),
+                real_time,
+                clock(seconds_left),
             )
 
     def phase(self, epoch: int, step: int, phase: Phase) -> None:
@@ -165,19 +168,19 @@ class Logs:
             return
         log.info("epoch %d/%d  validation: %s", epoch, self.num_epochs, _shown(validation))
         losses = {term: validation[term] for term in reversed(LOSS_TERMS)}
-        self._record("validation", {"epoch": epoch, "step": step, **losses})
+        self._record("validation", step, {"epoch": epoch, "step": step, **losses})
 
     def evaluation(self, evaluation: Evaluation, candidate: Candidate) -> None:
         """Logs a judged candidate: its line, its points on the curves over the epochs, and the
         table of all candidates. Blends are on no curve."""
-        log.info("%s", report.line(evaluation, candidate))
+        log.info("%s", candidate_line(evaluation, candidate))
         base = evaluation.candidates[0]
         with self._forgiving("The curves"):
             if len(evaluation.candidates) == 2:  # the base and the first other candidate
                 self._curves.numbers("evaluation", figures_of(base), 0)
             if candidate.kind == "epoch":
                 self._curves.numbers("evaluation", figures_of(candidate), candidate.epoch)
-            self._curves.text("evaluation/table", report.markdown(evaluation), candidate.epoch)
+            self._curves.text("evaluation/table", evaluation_markdown(evaluation), candidate.epoch)
 
     def sample(self, epoch: int, sidecar: SampleSidecar) -> None:
         """Logs a sample with its reference, as audio and as pictures, at the step `epoch`."""
@@ -192,7 +195,9 @@ class Logs:
             with self._forgiving("The curves"):
                 self._curves.numbers("sample", {"similarity": sidecar.similarity}, epoch)
 
-    def _record(self, kind: str, record: dict[str, Any]) -> None:
+    def _record(
+        self, kind: str, step: int, record: dict[str, object], machine: Mapping[str, float] | None = None
+    ) -> None:
         plain = {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in record.items()
@@ -200,8 +205,8 @@ class Logs:
         with self._forgiving("metrics.jsonl"):
             self._metrics.write({"kind": kind, **plain})
         with self._forgiving("The curves"):
-            self._curves.numbers(kind, plain, record["step"])
-            self._curves.numbers("machine", record.get("machine", {}), record["step"])
+            self._curves.numbers(kind, plain, step)
+            self._curves.numbers("machine", machine or {}, step)
 
     @contextmanager
     def _forgiving(self, what: str) -> Iterator[None]:
@@ -243,16 +248,16 @@ class DeferredMetrics:
     def flush(self) -> None:
         """Logs every pending step. Raises NonFiniteError; such a step has changed no weight."""
         pending, self.pending = self.pending, []
-        deferred = [one.result for one in pending if isinstance(one.result, DeferredStepResult)]
+        deferred = [step.result for step in pending if isinstance(step.result, DeferredStepResult)]
         read = iter(self.learner.read_deferred(deferred))
         mean = (time.perf_counter() - self.since) / max(1, len(pending))
-        for one in pending:
-            if isinstance(one.result, StepResult):
-                result, took = one.result, one.step_seconds
+        for step in pending:
+            if isinstance(step.result, StepResult):
+                result, took = step.result, step.step_seconds
             else:
-                result, took = next(read), max(mean, one.waited_seconds)
+                result, took = next(read), max(mean, step.waited_seconds)
             if self.logs:
-                self.logs.step(one, result, took)
+                self.logs.step(step, result, took)
 
 
 def figures_of(candidate: Candidate) -> dict[str, float]:
@@ -288,7 +293,7 @@ class MetricsFile:
             cut_back(path, step)
             self._descriptor = os.open(path, flags, 0o666)
 
-    def write(self, record: dict[str, Any]) -> None:
+    def write(self, record: dict[str, object]) -> None:
         """Appends a record. Raises OSError, after removing a partial line."""
         line = json.dumps(record).encode() + b"\n"
         before = os.fstat(self._descriptor).st_size
@@ -308,7 +313,7 @@ def cut_back(path: Path, step: int) -> None:
         return
     lines = path.read_bytes().split(b"\n")
     rest, steps = lines.pop(), [_step_of(line) for line in lines]
-    kept = [line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step]
+    remaining = [line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step]
     if (damaged := steps.count(None) + bool(rest)) > 0:
         log.warning(
             "%s: %d incomplete or damaged lines were removed. The run was killed while it wrote "
@@ -316,10 +321,10 @@ def cut_back(path: Path, step: int) -> None:
             path,
             damaged,
         )
-    if len(kept) != len(lines) or rest:
-        replace_file(path, lambda file: file.write(b"".join(line + b"\n" for line in kept)))
+    if len(remaining) != len(lines) or rest:
+        replace_file(path, lambda file: file.write(b"".join(line + b"\n" for line in remaining)))
     last = max((at for at in steps if at is not None and at <= step), default=0)
-    if kept and last < step:
+    if remaining and last < step:
         log.warning(
             "%s: steps %d to %d are missing from the file. The weights include them.", path, last + 1, step
         )

@@ -74,11 +74,11 @@ class LoraAdapters:
 
     def load_base(self, state: Mapping[str, Tensor]) -> None:
         """Loads weights under their plain names, below the adapters."""
-        own = {}
+        renamed = {}
         for name, tensor in state.items():
             layer, _, leaf = name.rpartition(".")
-            own[f"{layer}.base_layer.{leaf}" if layer in self.layers else name] = tensor
-        mismatch = self.gpt.load_state_dict(own, strict=False)
+            renamed[f"{layer}.base_layer.{leaf}" if layer in self.layers else name] = tensor
+        mismatch = self.gpt.load_state_dict(renamed, strict=False)
         if mismatch.unexpected_keys or not all(map(_is_adapter, mismatch.missing_keys)):
             raise SotaqueError(f"These weights belong to another model: {mismatch.unexpected_keys[:3]}.")
 
@@ -103,10 +103,10 @@ class LoraAdapters:
 
     def load_adapters(self, state: Mapping[str, Tensor]) -> None:
         """Restores A and B. Raises SotaqueError for those of another rank."""
-        own = self.adapters()
-        if {n: t.shape for n, t in own.items()} != {n: t.shape for n, t in state.items()}:
+        adapters = self.adapters()
+        if {n: t.shape for n, t in adapters.items()} != {n: t.shape for n, t in state.items()}:
             old = next(t.shape[0] for n, t in state.items() if "lora_A" in n)
-            new = next(t.shape[0] for n, t in own.items() if "lora_A" in n)
+            new = next(t.shape[0] for n, t in adapters.items() if "lora_A" in n)
             raise SotaqueError(
                 f"This run has adapters of rank {old}, and LORA_RANK is {new}. Set LORA_RANK={old} "
                 "to continue, or RESUME=never to start over."

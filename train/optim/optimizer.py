@@ -8,7 +8,6 @@ kernel of fused AdamW can divide the gradients by a number, so clipping is done 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from machine import extras
 from machine.errors import SotaqueError
 from train import defaults
-from train.optim.trainable import TrainableParts
+from train.optim.trainable import StateDict, TrainableParts
 from xtts.eager_optimizer import eager
 from xtts.model.gpt import GPT
 
@@ -52,22 +51,22 @@ class OptimizationConfig:
     trainable: TrainableParts = field(default_factory=TrainableParts)
 
 
-def new_optimizer(name: str, groups: list[dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
+def new_optimizer(name: str, groups: list[dict[str, object]], learning_rate: float) -> torch.optim.Optimizer:
     """The optimizer named OPTIMIZER for `weight_groups`, at its first learning rate. Raises
     SotaqueError if its extra was deleted."""
     kind: Callable[..., torch.optim.Optimizer] = partial(eager(torch.optim.AdamW), fused=True)
     if name == "adamw8bit":
-        found = extras.first("OPTIMIZER")
-        if found is None:
+        offered = extras.first("OPTIMIZER")
+        if offered is None:
             raise SotaqueError(
                 "OPTIMIZER=adamw8bit needs extras/eight_bit, which this copy of Sotaque lacks. Set "
                 "OPTIMIZER=adamw."
             )
-        kind = found.AdamW8bit
+        kind = offered.AdamW8bit
     return kind(groups, lr=learning_rate, betas=ADAM_BETAS, eps=ADAM_EPSILON)
 
 
-def weight_groups(gpt: GPT, weight_decay: float, undecayed: Sequence[Tensor] = ()) -> list[dict[str, Any]]:
+def weight_groups(gpt: GPT, weight_decay: float, undecayed: Sequence[Tensor] = ()) -> list[dict[str, object]]:
     """The parameter groups: weight decay on matrices, none on biases, norms and embeddings, as in
     Coqui's recipe, nor on `undecayed`. Frozen weights are in no group.
     """
@@ -78,13 +77,16 @@ def weight_groups(gpt: GPT, weight_decay: float, undecayed: Sequence[Tensor] = (
         for parameter in module.parameters()
     }
     decayed: list[nn.Parameter] = []
-    kept: list[nn.Parameter] = []
+    undecaying: list[nn.Parameter] = []
     for name, parameter in gpt.named_parameters():
         if not parameter.requires_grad:
             continue
         matrix = parameter.dim() > 1 and id(parameter) not in spared and "latents" not in name
-        (decayed if matrix else kept).append(parameter)
-    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": kept, "weight_decay": 0.0}]
+        (decayed if matrix else undecaying).append(parameter)
+    groups: list[dict[str, object]] = [
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": undecaying, "weight_decay": 0.0},
+    ]
     return [group for group in groups if group["params"]]
 
 
@@ -119,16 +121,16 @@ def step_unless(optimizer: torch.optim.Optimizer, non_finite: Tensor) -> None:
         del optimizer.found_inf  # type: ignore[attr-defined]
 
 
-def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+def load_state(optimizer: torch.optim.Optimizer, state: StateDict) -> None:
     """Restores a saved state. Raises SotaqueError for a state of another OPTIMIZER."""
-    own = "adamw" if isinstance(optimizer, torch.optim.AdamW) else "adamw8bit"
+    name = "adamw" if isinstance(optimizer, torch.optim.AdamW) else "adamw8bit"
     saved = "adamw8bit" if "adamw8bit" in state else "adamw"
-    if saved != own:
+    if saved != name:
         raise SotaqueError(
-            f"The saved state is of OPTIMIZER={saved}, and this run has OPTIMIZER={own}. "
+            f"The saved state is of OPTIMIZER={saved}, and this run has OPTIMIZER={name}. "
             "Set it back to continue, or RESUME=never to start over."
         )
-    if own == "adamw":  # a state saved without the fused kernel continues with it
+    if name == "adamw":  # a state saved without the fused kernel continues with it
         fused = {"fused": optimizer.defaults["fused"]}
         groups = [{**group, **fused} for group in state["param_groups"]]
         state = {**state, "param_groups": groups}

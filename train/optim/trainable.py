@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,31 @@ from xtts.model.gpt import GPT, TEXT_TABLES, from_coqui, to_coqui
 # GRADIENT_CHECKPOINTING=auto: blocks are recomputed if the longest clip alone takes more than this
 # share of the free memory.
 LARGEST_SHARE = 0.7
+
+
+# What torch returns as the state of an optimizer or a scaler.
+StateDict = dict[str, Any]
+
+
+class TrainerState(TypedDict, total=False):
+    """What a resumed run needs in addition to the weights; an older file may lack some."""
+
+    optimizer: StateDict
+    scaler: StateDict
+    # Of `train.optim.optimizer.NonFiniteTally`.
+    non_finite_in_a_row: int
+    num_non_finite: int
+    low_scale_in_a_row: int
+    # Adapters, and the weights below them if they are not the base model's.
+    lora: dict[str, Tensor]
+    lora_ground: dict[str, Tensor] | None
+    # Averages, and the weights that they are averages of.
+    raw: dict[str, Tensor]
+    averages: dict[str, Tensor]
+    # Batches and their `OomBackoff`s; `train.epoch_end.EarlyStopping.state`.
+    batch_seconds: float
+    halvings: list[list[float]]
+    patience: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -99,9 +124,9 @@ class TrainableWeights:
         with self.as_saved():
             return self.lora.alone(), self.lora.alpha
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> TrainerState:
         """The state that `model_state` does not contain; empty if it contains everything."""
-        state: dict[str, Any] = {}
+        state = TrainerState()
         if self.lora:
             state["lora"] = _on_cpu(self.lora.adapters())
             state["lora_ground"] = self._ground
@@ -111,9 +136,9 @@ class TrainableWeights:
             state["averages"] = _on_cpu(self.averages.values)
         return state
 
-    def resume(self, model_state: Mapping[str, Tensor], state: Mapping[str, Any] | None) -> None:
+    def resume(self, model_state: Mapping[str, Tensor], state: TrainerState | None) -> None:
         """Restores saved weights. state: of the trainer, None if only the weights are left."""
-        weights, state = from_coqui(model_state), state or {}
+        weights, state = from_coqui(model_state), state or TrainerState()
         if not self.lora:
             self.gpt.load_state_dict(weights)
         elif not state.get("lora"):
@@ -122,8 +147,8 @@ class TrainableWeights:
             self.lora.load_base(weights)
             self._ground = _on_cpu(self.lora.base())
         else:
-            if state.get("lora_ground"):
-                self._ground = dict(state["lora_ground"])
+            if ground := state.get("lora_ground"):
+                self._ground = dict(ground)
                 self.lora.load_base(self._ground)
             self.lora.load_adapters(state["lora"])
             if self.new_rows:
@@ -209,11 +234,11 @@ def freeze(module: nn.Module, globs: Sequence[str]) -> None:
     """
     named = dict(module.named_parameters())
     for glob in globs:
-        found = [name for name in named if fnmatchcase(name, glob) or fnmatchcase(name, f"{glob}.*")]
-        for name in found:
+        matching = [name for name in named if fnmatchcase(name, glob) or fnmatchcase(name, f"{glob}.*")]
+        for name in matching:
             named[name].requires_grad_(False)
-        if not found or not any(one.requires_grad for one in named.values()):
-            which = "every weight" if found else "no weight"
+        if not matching or not any(weight.requires_grad for weight in named.values()):
+            which = "every weight" if matching else "no weight"
             raise SotaqueError(
                 f"`freeze` in config.json has {glob!r}, which matches {which} of the model. Its "
                 f"parts are {', '.join(sorted({name.split('.')[0] for name in named}))}."
@@ -254,9 +279,9 @@ class NewRows:
                 table[self._ids] = old.lerp(table[self._ids], defaults.NEW_ROWS_RATE)
 
     def _of_new_rows(self, gradient: Tensor) -> Tensor:
-        kept = torch.zeros_like(gradient)
-        kept[self._ids] = gradient[self._ids]
-        return kept
+        masked = torch.zeros_like(gradient)
+        masked[self._ids] = gradient[self._ids]
+        return masked
 
 
 # GRADIENT_CHECKPOINTING: activations that are computed twice
@@ -284,9 +309,9 @@ def recomputes(setting: str, needed_bytes: int, room_bytes: int) -> tuple[bool, 
 
 
 def _recomputed(block: nn.Module) -> None:
-    forward: Callable[..., Any] = block.forward
+    forward: Callable[..., object] = block.forward
 
-    def twice(*args: Any, **kwargs: Any) -> Any:
+    def twice(*args: Any, **kwargs: Any) -> object:
         if not (block.training and torch.is_grad_enabled()):
             return forward(*args, **kwargs)
         return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=True, **kwargs)

@@ -41,14 +41,14 @@ def at_work(cache_dir: Path, device: str, output_dir: Path) -> Iterator[None]:
 def trainings(cache_dir: Path, wish: str = "auto") -> list[str]:
     """The OUTPUT_DIR of each training in progress, as its process names it, that may compute on the
     same device as one with DEVICE=wish; none on a file system without locks."""
-    found = []
+    folders = []
     for path in sorted((cache_dir / _FOLDER).glob("*.lock")):
         if locks.held(path):
             device, _, output_dir = read_text(path).partition(" ")
             if wish == "auto" or device == ("cuda:0" if wish == "cuda" else wish):
-                found.append(output_dir)
+                folders.append(output_dir)
             continue
         with contextlib.suppress(OSError):  # left by a killed training
             if time.time() - path.stat().st_mtime > _STALE_SECONDS:
                 path.unlink()
-    return found
+    return folders

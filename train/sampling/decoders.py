@@ -43,11 +43,26 @@ def minutes_of(clips: Sequence[Clip]) -> float:
     return sum(clip.seconds for clip in clips) / 60
 
 
-def request_for(clips: Sequence[Clip], voice: TunedVoice, **options: Any) -> LearnDecoderRequest:
-    """A request to train on these clips. options: of `LearnDecoderRequest`; `learn` sets the
-    files."""
-    transcribed = tuple(TranscribedClip(one.path, one.text, one.language) for one in clips)
-    return LearnDecoderRequest(transcribed, voice, Path(), **options)
+def request_for(
+    clips: Sequence[Clip],
+    voice: TunedVoice,
+    *,
+    steps: int | None,
+    least_steps: int = 0,
+    budget_seconds: float | None = None,
+    state: Path | None = None,
+) -> LearnDecoderRequest:
+    """A request to train on these clips, as `LearnDecoderRequest`; `learn` sets the files."""
+    transcribed = tuple(TranscribedClip(clip.path, clip.text, clip.language) for clip in clips)
+    return LearnDecoderRequest(
+        transcribed,
+        voice,
+        Path(),
+        steps=steps,
+        least_steps=least_steps,
+        budget_seconds=budget_seconds,
+        state=state,
+    )
 
 
 def learn(
@@ -196,8 +211,8 @@ def _sentence(learned: LearnedDecoder, seconds: float) -> str:
             (learned.less_alike, "sounds less like the reference"),
             (learned.less_natural, "sounds less natural"),
         )
-        said = " and ".join(fault for holds, fault in faults if holds)
-        sentence += f" It {said}, so the base's decoder stays."
+        holding = " and ".join(fault for holds, fault in faults if holds)
+        sentence += f" It {holding}, so the base's decoder stays."
     return sentence
 
 

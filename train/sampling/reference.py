@@ -79,11 +79,11 @@ def kept_reference(settings: TrainSettings, context: RunContext, run: RunFolder)
     path, record = reference_path(run), _record(run)
     reference = speaking_from(settings, context.data, path)
     clips = reference_clips(context.data, reference.speaker)
-    if record is None or not {one.sha256 for one in clips}.issuperset(record.clips):
+    if record is None or not {clip.sha256 for clip in clips}.issuperset(record.clips):
         embed = base_embedder(context)
         chosen, recording = best_recording(clips, embed, context.config.conditioning)
         written = wav.write(path, recording)
-        record = ReferenceRecord(tuple(one.sha256 for one in chosen), written)
+        record = ReferenceRecord(tuple(clip.sha256 for clip in chosen), written)
         write_json(path.with_suffix(".json"), asdict(record))
         seconds = len(recording) / VOCODER_RATE
         log.info("Reference: %d clips of the person, %.1f s (%s)", len(chosen), seconds, path)
@@ -124,50 +124,50 @@ def compared_clips(data: Dataset, speaker: str) -> list[Clip]:
     """The clips that a person's speech is compared with: that of the sample's text, then validation
     clips. Their texts are spoken, so none is in the reference."""
     held_out, spoken = set(data.validation), spoken_clip(data)
-    own = [
+    ranked = [
         (clip is not spoken, index not in held_out, clip.sha256, clip)
         for index, clip in enumerate(data.clips)
         if clip.speaker == speaker
     ]
-    count = min(MOST_COMPARED, max(FEWEST_COMPARED, len(own) // 2), len(own) - 1)
-    return [clip for *_, clip in sorted(own, key=lambda one: one[:3])[:count]]
+    count = min(MOST_COMPARED, max(FEWEST_COMPARED, len(ranked) // 2), len(ranked) - 1)
+    return [clip for *_, clip in sorted(ranked, key=lambda rank: rank[:3])[:count]]
 
 
 def reference_clips(data: Dataset, speaker: str) -> list[Clip]:
     """The clips from which a person's recording is made: those without the sound and the text of a
     compared clip. All of them, if there are no others."""
     compared = compared_clips(data, speaker)
-    own = [clip for clip in data.clips if clip.speaker == speaker]
-    sounds, texts = ({getattr(one, name) for one in compared} for name in ("audio_sha256", "text"))
-    others = [one for one in own if one.audio_sha256 not in sounds]
-    return [one for one in others if one.text not in texts] or others or own
+    clips = [clip for clip in data.clips if clip.speaker == speaker]
+    sounds, texts = ({getattr(clip, name) for clip in compared} for name in ("audio_sha256", "text"))
+    others = [clip for clip in clips if clip.audio_sha256 not in sounds]
+    return [clip for clip in others if clip.text not in texts] or others or clips
 
 
 def best_recording(
-    clips: Sequence[Clip], embed: Embed, wanted: ConditioningParams
+    clips: Sequence[Clip], embed: Embed, params: ConditioningParams
 ) -> tuple[list[Clip], np.ndarray]:
     """The best clips, joined for conditioning: `[samples]` at 24,000 Hz. Clips that cannot be read
     are skipped; raises AudioError if there is no other."""
     heard, error = list[tuple[Clip, np.ndarray]](), None
-    for clip in sorted(clips, key=lambda one: one.sha256)[:MOST_HEARD]:
+    for clip in sorted(clips, key=lambda clip: clip.sha256)[:MOST_HEARD]:
         try:
             heard.append((clip, audio.read(clip.path, VOCODER_RATE).numpy()))
         except AudioError as fault:
             error = fault
     if not heard:
         raise error or AudioError("The person has no clips.")
-    seconds = max(wanted.total_seconds, wanted.speaker_seconds)
+    seconds = max(params.total_seconds, params.speaker_seconds)
     best = best_of([sound for _, sound in heard], embed, seconds)
-    recording = for_conditioning([heard[one][1] for one in best], VOCODER_RATE, wanted)
-    return [heard[one][0] for one in best], recording[: int(seconds * VOCODER_RATE)]
+    recording = for_conditioning([heard[index][1] for index in best], VOCODER_RATE, params)
+    return [heard[index][0] for index in best], recording[: int(seconds * VOCODER_RATE)]
 
 
 def best_of(recordings: Sequence[np.ndarray], embed: Embed, seconds: float) -> list[int]:
     """The indices of the recordings `[samples]` that are most like all others of the person, until
     they fill `seconds`. Clipped ones, and less than 1.5 s of speech, only if there are no others.
     """
-    spoken = [without_silent_ends(one, VOCODER_RATE) for one in recordings]
-    long = [n for n, one in enumerate(spoken) if len(one) >= _LEAST_SECONDS * VOCODER_RATE]
+    spoken = [without_silent_ends(recording, VOCODER_RATE) for recording in recordings]
+    long = [n for n, sound in enumerate(spoken) if len(sound) >= _LEAST_SECONDS * VOCODER_RATE]
     if not long:
         return [max(range(len(recordings)), key=lambda n: len(recordings[n]))]
     clean = [n for n in long if not _is_clipped(recordings[n])] or long

@@ -37,13 +37,13 @@ def keep_speakers(run: RunFolder, context: RunContext, reference: SampleReferenc
         if name == first:
             recording = reference.path.read_bytes()
             return replace_file(path, lambda file: file.write(recording))
-        wanted = context.config.conditioning
-        return wav.write(path, best_recording(by_name[name], embedder(), wanted)[1])
+        params = context.config.conditioning
+        return wav.write(path, best_recording(by_name[name], embedder(), params)[1])
 
     try:
-        known = {one.name: one for one in speakers.rows(run.folder)}
+        before = {row.name: row for row in speakers.rows(run.folder)}
         rows = [
-            _kept(run, known.get(name), f"{number}.wav", name, clips, partial(make, name))
+            _kept(run, before.get(name), f"{number}.wav", name, clips, partial(make, name))
             for number, (name, clips) in enumerate(by_name.items(), start=1)
         ]
         speakers.write(run.folder, rows)
@@ -62,7 +62,7 @@ def clips_by_speaker(data: Dataset, first: str) -> dict[str, list[Clip]]:
 
 def _kept(
     run: RunFolder,
-    known: Speaker | None,
+    row: Speaker | None,
     file: str,
     name: str,
     clips: Sequence[Clip],
@@ -70,7 +70,7 @@ def _kept(
 ) -> Speaker:
     """The speaker's row. Writes their recording unless one of the same clips exists."""
     identity = [clip.sha256 for clip in sorted(clips, key=lambda clip: clip.sha256)[:MOST_HEARD]]
-    if known and known.file == file and list(known.clips) == identity:
-        return known
+    if row and row.file == file and list(row.clips) == identity:
+        return row
     make_folder(run.folder / speakers.FOLDER)
     return Speaker(name, file, write(run.folder / speakers.FOLDER / file), identity)

@@ -11,16 +11,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from machine.storage.atomic import crash_point, write_json
 from machine.storage.hashes import sha256_of
 from machine.storage.reading import read_json
 from train.dataset.dataset import Clip
 from train.sampling.decoders import learn_for_epoch
-from train.sampling.placement import failure_of
 from train.sampling.reference import SampleReference
-from train.sampling.sampler import Sampler
+from train.sampling.sampler import Sampler, failure_of
 from xtts import audio, wav
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
@@ -68,7 +66,7 @@ class SampleSidecar:
     ending: str | None = None
     ending_reason: str = ""
     attempts: int = 1
-    words: list[dict[str, Any]] | None = None
+    words: list[dict[str, str | float]] | None = None
 
 
 def of_epoch(run: RunFolder, epoch: int) -> SampleFiles:
@@ -196,7 +194,7 @@ class Samples:
         return {"learned_decoder": sha256_of(decoder)} if decoder else {}
 
     def _speak(
-        self, epoch: int, checkpoint: Path | None, sha256: str, files: SampleFiles, more: Mapping[str, Any]
+        self, epoch: int, checkpoint: Path | None, sha256: str, files: SampleFiles, more: Mapping[str, object]
     ) -> None:
         """Speaks and writes the WAV, its reference and its sidecar, with `more` fields."""
         person, plan = self.reference, self.sampler.plan

@@ -7,17 +7,21 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from machine import commands, extras
-from machine.text import listed
+from machine.text import listed, table
 from train.settings import TrainSettings
 
 if TYPE_CHECKING:
     from train.dataset.dataset import Dataset
+    from train.dataset.entries import TranscriptEntry
+    from train.dataset.metadata import Transcript
     from train.run_context import RunContext
 
 log = logging.getLogger("train")
+
+_ROWS_SHOWN = 3
 
 SUMMARY = """check the sound and the text of the dataset; train nothing
 --show-text      print how the transcripts are read
@@ -53,7 +57,7 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     from train.run_context import build_context
 
     transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
-    log.info(transcript.shown(settings.dataset_dir))
+    log.info(_as_understood(transcript, settings.dataset_dir))
     # A program that reads JSON gets only the error.
     if not arguments.json and (languages := extras.first("LANGUAGES")):
         languages.report_lacking(settings)
@@ -71,18 +75,50 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
         return _verified(settings, context)
     else:
         likely = not arguments.no_likelihood
-        found = [
-            one
+        suspects = [
+            suspect
             for check in extras.modules("CLIPS")
-            for one in check.look(settings, context, with_likelihood=likely)
+            for suspect in check.look(settings, context, with_likelihood=likely)
         ]
         if arguments.json:
-            findings = _findings(context.data, found, settings.dataset_dir)
+            findings = _findings(context.data, suspects, settings.dataset_dir)
             sys.stdout.write(json.dumps(findings) + "\n")
     return 0
 
 
-def _findings(data: "Dataset", found: Sequence[Any], folder: Path) -> dict[str, Any]:
+def _as_understood(transcript: "Transcript", folder: Path) -> str:
+    """A table of a few rows as understood, from different speakers if possible."""
+    from train.dataset.entries import short, shown_path
+
+    rows = [("file", "text", "speaker", "language")]
+    for entry in _some(transcript.entries):
+        missing = "" if entry.path.is_file() else " (no such file)"
+        name = f"{shown_path(entry.path, folder)}{missing}"
+        rows.append((name, short(entry.text), entry.speaker, entry.language))
+    total = len(transcript.entries)
+    count = f"{len(rows) - 1} of {total} rows" if total > 1 else "1 row"
+    return "\n".join([f"{transcript.source}: {count} as understood", *table(rows)])
+
+
+def _some(entries: Sequence["TranscriptEntry"]) -> list["TranscriptEntry"]:
+    """The first row, then rows of other speakers and languages or, if there are none, rows from the
+    middle and the end."""
+    numbered = reversed(list(enumerate(entries)))
+    first = {(entry.speaker, entry.language): place for place, entry in numbered}
+    spread = (len(entries) // 2, len(entries) - 1, *range(len(entries)))
+    places = dict.fromkeys((*sorted(first.values()), *spread))
+    return [entries[place] for place in sorted(list(places)[:_ROWS_SHOWN])]
+
+
+class Suspect(Protocol):
+    """A suspect clip, as an extra's `CLIPS` reports it (`train.run_context`)."""
+
+    name: str
+    severity: float
+    reasons: Sequence[str]
+
+
+def _findings(data: "Dataset", suspects: Sequence[Suspect], folder: Path) -> dict[str, object]:
     """What `--json` prints: totals, refused clips, and suspect clips with the worst first."""
     from train.dataset.entries import shown_path
 
@@ -91,10 +127,10 @@ def _findings(data: "Dataset", found: Sequence[Any], folder: Path) -> dict[str, 
         "clips": len(data.train),
         "minutes": round(data.minutes(data.train), 2),
         "validation_clips": len(data.validation),
-        "refused": [{"clip": one.name, "seen": one.seen, "allowed": one.allowed} for one in data.refused],
+        "refused": [{"clip": clip.name, "seen": clip.seen, "allowed": clip.allowed} for clip in data.refused],
         "suspects": [
-            {"clip": names[one.name], "severity": round(one.severity, 2), "reasons": one.reasons}
-            for one in found
+            {"clip": names[suspect.name], "severity": round(suspect.severity, 2), "reasons": suspect.reasons}
+            for suspect in suspects
         ],
     }
 
@@ -127,6 +163,6 @@ def _verified(settings: TrainSettings, context: "RunContext") -> int:
     )
     if damaged:
         repair = commands.program("train check --repair")
-        names = listed([one.name for one in damaged])
+        names = listed([clip.name for clip in damaged])
         log.info("Damaged: %s. Repair them with: %s", names, repair)
     return 2 if damaged else 0

@@ -28,9 +28,9 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
 
     with open_evaluator(settings) as (evaluator, samples, base):
         conclude(evaluator, samples, settings, base)
-        known = evaluator.known()
-    if known is None or known.verdict is None:
+        evaluation = evaluator.evaluation()
+    if evaluation is None or evaluation.verdict is None:
         raise RunError("Nothing could be judged. The log above gives the reason.")
     if arguments.json:
-        sys.stdout.write(json.dumps(asdict(known), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(asdict(evaluation), indent=2, ensure_ascii=False) + "\n")
     return 0

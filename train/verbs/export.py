@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
-    """As `train.export.run`, `train.adapter_export.run` or `train.voice_file_export.run`."""
+    """As `train.export.run` or `train.voice_file_export.run`."""
     from train import export
 
     given = arguments
@@ -62,14 +62,11 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
             raise SotaqueError("--onnx writes a folder. Name one with --to, not a .sotaque file.")
         return voice_file_export.run(
             settings,
-            voice_file_export.FileExport(
-                **asked, adapter=given.adapter, with_reference=not given.no_reference, consent=given.consent
-            ),
+            adapter=given.adapter,
+            with_reference=not given.no_reference,
+            consent=given.consent,
+            **asked,
         )
     if given.no_reference or given.consent is not None:
         raise SotaqueError("--no-reference and --consent need a file: --to NAME.sotaque.")
-    if given.adapter:
-        from train import adapter_export
-
-        return adapter_export.run(settings, **asked)
-    return export.run(settings, onnx=given.onnx, **asked)
+    return export.run(settings, onnx=given.onnx, adapter=given.adapter, **asked)

@@ -26,15 +26,15 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
 
     minutes = MINUTES if arguments.minutes is None else arguments.minutes
     with open_evaluator(settings) as (evaluator, samples, _):
-        known = read_evaluation(evaluator.run.evaluation_file)
-        if known is None or known.verdict is None:
+        evaluation = read_evaluation(evaluator.run.evaluation_file)
+        if evaluation is None or evaluation.verdict is None:
             raise RunError(
                 f"{evaluator.run.folder} was not evaluated, so its best weights are unknown. Run "
                 f"`{commands.program('train evaluate')}`, which judges them and trains a decoder."
             )
-        if not conclusion.learn_best_decoder(evaluator, known.verdict, 60 * minutes):
+        if not conclusion.learn_best_decoder(evaluator, evaluation.verdict, 60 * minutes):
             raise RunError(
                 f"{minutes:g} minutes were not enough to train a decoder. Set a longer time with --minutes."
             )
-        samples.speak_best(known.verdict)
+        samples.speak_best(evaluation.verdict)
     return 0

@@ -14,10 +14,10 @@ log = logging.getLogger("train")
 
 def run(settings: TrainSettings, _arguments: argparse.Namespace) -> int:
     """Reads the dataset and computes the features of its clips."""
+    from train.dataset import features
     from train.run_context import build_context
-    from train.setup import build_feature_cache
 
     context = build_context(settings)
     log.info(context.data.report())
-    build_feature_cache(settings, context)
+    features.build(context.data, context.base, context.config, settings.cache_dir, context.device.features)
     return 0

@@ -1,8 +1,8 @@
 """The schema of bundle.json, an exported voice's manifest: provenance, licence, files.
 
 In a voice of kind `adapter`, the weights are a LoRA adapter (`xtts.voices.adapter_file`) of the
-base model that it names; a voice of kind `latents` has those of its base. `train.export` and
-`train.adapter_export` write it, and so does an imported voice file (`xtts.voices.files`).
+base model that it names; a voice of kind `latents` has those of its base. `train.export`
+writes it, and so does an imported voice file (`xtts.voices.files`).
 """
 
 from dataclasses import asdict, dataclass

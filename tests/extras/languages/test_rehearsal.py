@@ -42,7 +42,7 @@ def test_the_base_speaks_its_languages_once_and_a_later_start_what_is_missing(se
     spoken = [found.clips[index] for index in found.drawn]
     assert {clip.language for clip in spoken} == {"en", "pt"}
     assert {clip.speaker for clip in spoken} == {"base as speaker"}
-    assert found.own == context.data.train and found.share == 0.5
+    assert found.always == context.data.train and found.share == 0.5
     few = replace(found, drawn=found.drawn[:1])
     assert 0 < real_share(few) < real_share(found) <= 0.5
     listed = settings.output_dir / FOLDER / "metadata.csv"
@@ -72,7 +72,7 @@ def test_nothing_is_spoken_for_a_dataset_with_clips_of_old_languages(settings, t
     assert rehearsal_of(settings, context, speaks=True).drawn == ()
     drawn = rehearsal_of(replace(settings, rehearsal=0.3), context, speaks=True)
     assert {context.data.clips[index].language for index in drawn.drawn} == {"en"}
-    assert {context.data.clips[index].language for index in drawn.own} == {"el"}
+    assert {context.data.clips[index].language for index in drawn.always} == {"el"}
     mixed_in = replace(settings, rehearsal=0.3, batch_seconds=10)
     batches, _ = build_batches(mixed_in, context, None, World())
     planned = [context.data.clips[index] for group in batches.plan(1) for index in group]

@@ -7,7 +7,8 @@ import pytest
 
 from machine import extras
 from train.dataset.entries import DatasetError
-from train.dataset.metadata import language_of, read_entries, read_transcript
+from train.dataset.metadata import read_entries, read_transcript
+from train.dataset.tables import language_of
 
 HEADER = "audio_file|text|speaker_name\n"
 TEXTS = ("The birch canoe slid on the smooth planks.", "Glue the sheet to the blue background.")

@@ -153,7 +153,7 @@ def test_a_bad_decoder_is_left_out_or_no_worse_than_none(ground, case, draw):
     person = Person(SpeakingRate(rate, 0.0), None, "not measured", None, 0)
     asked = [EvaluationSentence(SynthesisRequest(text, "en"), "own") for text in _sentences()]
     without, with_it = (
-        sentences_of(asked, one.facts, person.beside(ground.embedding), 0.0) for one in (before, after)
+        sentences_of(asked, one.facts, person.compared_with(ground.embedding), 0.0) for one in (before, after)
     )
     gaps = differences(with_it, without)
     assert min(gap.count for gap in gaps.values()) >= SENTENCES // 2

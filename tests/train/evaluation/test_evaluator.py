@@ -15,11 +15,11 @@ from tests.forked import in_child
 from tests.train.evaluation.spoken import CENTRE, PERSON, facts
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.dataset import Clip
-from train.evaluation.conclusion import conclude, seconds_left
-from train.evaluation.evaluator import SHORT_SECONDS, EvaluationPlan, Evaluator
-from train.evaluation.plan import NATURALNESS_OFF, RUN_SENTENCES, EvaluationSentence
-from train.sampling.placement import SamplingPlan
+from train.evaluation.conclusion import conclude, judge_rest, seconds_left
+from train.evaluation.evaluator import SHORT_SECONDS, Evaluator
+from train.evaluation.plan import NATURALNESS_OFF, RUN_SENTENCES, EvaluationPlan, EvaluationSentence
 from train.sampling.reference import SampleReference
+from train.sampling.sampler import SamplingPlan
 from train.settings import TrainSettings
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -295,7 +295,7 @@ def test_where_judging_is_slow_the_end_judges_the_newest_epoch_and_one_blend_of_
 def test_the_next_start_knows_what_judging_took_here_and_not_on_another_device(ground, monkeypatch):
     ground.restart(in_run=True)
     takes(monkeypatch, ground.speaking, 70.0)
-    ground.evaluator.judge_rest(())
+    judge_rest(ground.evaluator, ())
     ground.judge(1, seconds=1000.0)
     ground.restart(in_run=True)
     ground.judge(2, seconds=100.0)
@@ -392,7 +392,7 @@ def test_blend_says_which_shares_are_tried(ground, blend, shares):
 
 def test_what_a_kill_left_out_is_done_at_the_next_start(ground):
     ground.judge(2)
-    ground.evaluator.judge_rest((0.5,))
+    judge_rest(ground.evaluator, (0.5,))
     # Killed after the verdict, before the file that it names was written.
     assert ground.evaluation().verdict.kind == "blend" and not ground.run.best_blend.exists()
     best = ground.run.best_weights()
@@ -412,7 +412,7 @@ def test_what_a_kill_left_out_is_done_at_the_next_start(ground):
 @pytest.mark.parametrize("point", ["after blend", "after replace:best.pt"])
 def test_killed_while_best_pt_is_written(ground, point):
     ground.judge(2)
-    ground.evaluator.judge_rest((0.5,))
+    judge_rest(ground.evaluator, (0.5,))
     assert in_child(lambda: ground.conclude(0.5), crash_at=point) == -9
     assert bool(ground.run.best_weights().fallback) is (point != "after blend")
     ground.restart()
@@ -522,7 +522,7 @@ def test_three_faults_up_to_the_end_of_a_run_end_its_evaluation(ground, caplog):
     ground.save(2)
     ground.speaking.fault = WorkerFailed("hang", "The worker was ended.")
     ground.evaluator.judge(epoch)
-    ground.evaluator.judge_rest((0.5,))
+    judge_rest(ground.evaluator, (0.5,))
     assert caplog.text.count("The evaluation failed: The worker was ended.") == 3
     assert not ground.evaluator.working
 

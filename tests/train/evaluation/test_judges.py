@@ -112,7 +112,7 @@ def test_a_difference_is_taken_sentence_by_sentence():
 def rows(measured: Sequence[SpokenFacts], reference: Sequence[float]) -> list[SpokenSentence]:
     """The sentences, judged against the embedding of one recording of the person."""
     asked = [EvaluationSentence(SynthesisRequest("text", "en"), "built_in")] * len(measured)
-    return judges.sentences_of(asked, measured, PERSON.beside(reference), 0.0)
+    return judges.sentences_of(asked, measured, PERSON.compared_with(reference), 0.0)
 
 
 REFERENCE = PERSON.voice.centre.tolist()

@@ -13,9 +13,10 @@ from tests.forked import in_child
 from tests.train.evaluation.spoken import facts
 from tests.train.evaluation.test_evaluator import GOOD, Ground
 from train.dataset.dataset import Clip
-from train.evaluation import conclusion, report
+from train.evaluation import conclusion
 from train.evaluation.conclusion import SPEAKER_SECONDS
 from train.evaluation.judges import sentences_of
+from train.evaluation.verdict import evaluation_table
 from train.sampling.decoders import minutes_of
 from xtts.voices import learned_decoder, speakers
 from xtts.voices.speakers import Speaker
@@ -129,7 +130,7 @@ def test_for_whom_the_base_is_better_the_verdict_says_so(ground):
     assert ben.verdict == (
         "The best weights are measurably harder to understand and less like the speaker than the base."
     )
-    assert ben.verdict in report.table(ground.evaluation())
+    assert ben.verdict in evaluation_table(ground.evaluation())
 
 
 def clock_of(ground: Several, monkeypatch: pytest.MonkeyPatch, sentence: float) -> None:
@@ -228,7 +229,7 @@ def test_a_sentence_that_failed_is_in_no_figure_of_a_speaker(ground, fault):
         embedding=[-x for x in first.embedding],
     )
     evaluator = ground.evaluator
-    person = evaluator.person.beside(evaluator.reference)
+    person = evaluator.person.compared_with(evaluator.reference)
 
     def figures(facts: Any) -> Any:
         return conclusion.figures_of(sentences_of(evaluator.plan.sentences, facts, person, 0.0))

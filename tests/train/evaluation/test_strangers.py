@@ -73,8 +73,8 @@ def test_the_base_judges_with_its_own_others_where_the_package_is_missing():
     assert len(judged.recordings) == len(judged.texts) == 2 and judged.speaker_judge
     own = [RecordingFacts(2.0, [1.0, 0.0], None)] * 2
     robots = [RecordingFacts(2.0, [0.0, 2.0], None)]
-    assert describe(plan, HeardRecordings(own + robots, [])).voice.zero == 0
-    assert describe(plan, HeardRecordings(own + robots, [[0.6, 0.8]])).voice.zero == 0.6
+    assert describe(plan, HeardRecordings(own + robots, [])).voice.at_zero == 0
+    assert describe(plan, HeardRecordings(own + robots, [[0.6, 0.8]])).voice.at_zero == 0.6
     person = describe(plan, HeardRecordings(own, [[0.6, 0.8]]))
     assert person.word_errors is None
     clips = [replace(clip, word_errors=errors) for clip, errors in zip(own, (0.1, 0.3), strict=True)]

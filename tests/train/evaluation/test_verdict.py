@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from tests.train.evaluation.spoken import PERSON, base, candidate, compared, facts, verdict_of
-from train.evaluation import report
 from train.evaluation.floors import fault_of_decoder
 from train.evaluation.judges import sentences_of
 from train.evaluation.plan import EvaluationSentence
-from train.evaluation.verdict import decide
+from train.evaluation.verdict import candidate_line, decide, evaluation_table
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.evaluation_file import Candidate, Evaluation
 from xtts.voices.verdict import CandidateKind, Verdict
@@ -553,7 +552,7 @@ def test_the_run_s_log_says_each_candidates_remarks():
     known = evaluation_of(base(0, errors=0.1), unclear, slower)
     reason = known.verdict.reason
     assert "epoch 1 comes closest, but it is harder to understand: " in reason
-    lines = report.table(known).splitlines()
+    lines = evaluation_table(known).splitlines()
     said = [line for line in lines if "harder to understand" in line]
     assert [line.partition(":")[0] for line in said] == [
         "epoch 1",
@@ -561,7 +560,7 @@ def test_the_run_s_log_says_each_candidates_remarks():
         "Nothing beat the untrained model",
     ]
     for one in known.candidates[1:]:
-        assert not any(remark in report.line(known, one) for remark in one.remarks)
+        assert not any(remark in candidate_line(known, one) for remark in one.remarks)
 
 
 def evaluation_of(*candidates: Candidate) -> Evaluation:
@@ -644,13 +643,13 @@ def test_the_table_has_naturalness_and_the_figure_of_the_persons_clips():
     judged, verdict = decide([known, good(0, errors=0.1, natural=3.5)])
     own = {"mean": 4.2, "low": 4.1, "high": 4.3, "count": 8}
     found = Evaluation("", "en", {}, "", {}, {"naturalness": own}, {}, judged, verdict)
-    shown = report.table(found)
+    shown = evaluation_table(found)
     head, first = shown.splitlines()[:2]
     assert "naturalness" in head and "3.36 ±0.04" in first
     assert "Naturalness of the person's own clips: 4.20 ±0.10." in shown
-    assert "naturalness 3.49 (base 3.36)" in report.line(found, judged[1])
+    assert "naturalness 3.49 (base 3.36)" in candidate_line(found, judged[1])
     old = replace(found, person={})
-    assert "own clips" not in report.table(old)
+    assert "own clips" not in evaluation_table(old)
 
 
 # What runs have really measured (2026-11-28), with intervals of sixteen sentences

@@ -16,9 +16,8 @@ from machine.errors import SotaqueError
 from tests.train.test_run import Workshop, assert_same_end, losses
 from train import setup, step
 from train.resilience.lost_gpu import lost_gpu
-from train.sampling import placement, sampler
-from train.sampling.placement import SamplingPlan
-from train.sampling.sampler import Sampler
+from train.sampling import sampler
+from train.sampling.sampler import Sampler, SamplingPlan
 from train.step import Learner
 from xtts.inference.compute_config import ComputeConfig
 from xtts.voices.run_folder import RunFolder
@@ -180,7 +179,7 @@ def test_after_a_fault_the_next_sample_is_spoken(workshop, straight, monkeypatch
 
     compute = ComputeConfig("cuda:0", "cuda:0")
     chosen = SamplingPlan("in_process", compute, "passed", beside_gpu=True)
-    monkeypatch.setattr(placement, "plan", lambda *_: chosen)
+    monkeypatch.setattr(sampler, "sampling_plan", lambda *_: chosen)
     monkeypatch.setattr(sampler, "InProcessSpeaker", Fails)
     monkeypatch.setattr(recovery, "poisoned", lambda _device: "")
     run = workshop.run("mel", EPOCHS, SAMPLE_TEXT="One.")
@@ -203,7 +202,7 @@ def test_a_dead_context_while_speaking_ends_the_run_and_the_next_goes_on(
     name = f"dead-{code}"
     with monkeypatch.context() as patched:
         chosen = SamplingPlan("in_process", ComputeConfig(), "a test")
-        patched.setattr(placement, "plan", lambda *_: chosen)
+        patched.setattr(sampler, "sampling_plan", lambda *_: chosen)
         patched.setattr(tasks, "speak", dies)
         run = workshop.run(name, EPOCHS, expect=70, SAMPLE_TEXT="One.")
         told = capfd.readouterr().err

@@ -9,7 +9,7 @@ import torch
 from machine.devices.cuda_errors import DeviceFault
 from machine.devices.health import GpuHealth, Outcome
 from tests.machines import GPUS, SOUND, failing, machine
-from train.sampling.placement import SamplingPlan, after_fault, failure_of, plan, surprising
+from train.sampling.sampler import SamplingPlan, after_fault, failure_of, sampling_plan, surprising
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.torch_backend import DecodingError
@@ -50,7 +50,7 @@ def changed(chosen: SamplingPlan, mode: str = "", **compute: Any) -> SamplingPla
 @pytest.mark.parametrize("state", GPUS)
 def test_where_a_sample_is_spoken(state, wish, training):
     gpu, beside = GPUS[state], training == "cuda:0"
-    found = plan(machine(gpu), wish, training, ASKED)
+    found = sampling_plan(machine(gpu), wish, training, ASKED)
     assert PLACES.keys() == GPUS.keys()
     assert (found.compute.precision, found.compute.guard) == ("bf16", False)
     place, _, change = PLACES[state][not beside].partition("-")
@@ -73,10 +73,10 @@ def test_where_a_sample_is_spoken(state, wish, training):
 
 @pytest.mark.parametrize("wish", ["auto", "cuda"])
 def test_no_gpu_is_told(wish):
-    found = plan(machine(), wish, "cpu", ASKED)
+    found = sampling_plan(machine(), wish, "cpu", ASKED)
     assert (found.mode, found.overlap) == ("cpu_subprocess", False) and "no GPU" in found.reason
     hint = "Write DOCKER_RUNTIME=nvidia into .env."
-    assert plan(machine(hint=hint), wish, "cpu", ASKED).reason.endswith(hint)
+    assert sampling_plan(machine(hint=hint), wish, "cpu", ASKED).reason.endswith(hint)
 
 
 SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
@@ -95,7 +95,7 @@ SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
     ],
 )
 def test_of_two_gpus(first, second, training, device, mode, overlap):
-    found = plan(machine(*filter(None, (first, second))), "auto", training, ASKED)
+    found = sampling_plan(machine(*filter(None, (first, second))), "auto", training, ASKED)
     assert (found.device, found.mode, found.overlap) == (device, mode, overlap)
     assert second or found.compute.mel_device == "cpu"
 
@@ -110,14 +110,14 @@ def test_of_two_gpus(first, second, training, device, mode, overlap):
     ],
 )
 def test_a_gpu_named_by_its_number_speaks(wish, device, mode, overlap):
-    found = plan(machine(SOUND, SECOND), wish, "cuda:0", ASKED)
+    found = sampling_plan(machine(SOUND, SECOND), wish, "cuda:0", ASKED)
     assert (found.device, found.mode, found.overlap) == (device, mode, overlap)
     assert (f"SAMPLE_DEVICE={wish}, but" in found.reason) is (device == "cpu")
 
 
 def test_a_named_gpu_that_failed_is_not_replaced_by_the_one_that_trains():
     bad = replace(GPUS["dead"], index=1)
-    found = plan(machine(SOUND, bad), "cuda:1", "cuda:0", ASKED)
+    found = sampling_plan(machine(SOUND, bad), "cuda:1", "cuda:0", ASKED)
     assert found.device == "cpu" and bad.reason in found.reason
 
 

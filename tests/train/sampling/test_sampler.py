@@ -26,9 +26,8 @@ from train.dataset.dataset import Clip, Dataset
 from train.resilience.stopping import StopRequest
 from train.sampling import sampler as sampling
 from train.sampling import samples as sample_speech
-from train.sampling.placement import SamplingPlan
 from train.sampling.reference import SampleReference, spoken_clip
-from train.sampling.sampler import Sampler, new_speaker, sampler_of
+from train.sampling.sampler import Sampler, SamplingPlan, new_speaker, sampler_of
 from train.sampling.samples import Samples, SampleSidecar, on_demand, sample_is_missing
 from train.settings import TrainSettings, load
 from train.verbs import sample

@@ -1,13 +1,20 @@
-"""The precision of training is a pure function of the GPU's check, tested without a GPU."""
+"""The context of a run: the precision by the GPU's check, the cores of each rank, and kept memory."""
 
+import ctypes
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
+import torch
 
 from machine.devices.health import GpuHealth
-from machine.devices.selection import DeviceError
+from machine.devices.selection import DeviceError, Environment, Place
 from tests.machines import GPUS, SOUND, machine
-from train.precision import choose_precision
+from train import run_context
+from train.distributed import World
+from train.run_context import choose_precision
+from train.settings import TrainSettings
 
 OLD = GpuHealth(0, "GTX 1080", (6, 1), 8 << 30)
 A100 = GpuHealth(0, "A100", (8, 0), 40 << 30)
@@ -57,3 +64,40 @@ def test_fp16_on_a_cpu_is_refused():
     with pytest.raises(DeviceError, match=r"PRECISION=fp16 is for GPUs.*Set PRECISION=auto"):
         choose_precision(machine(bf16=True), "cpu", "fp16")
     assert choose_precision(machine(SOUND), "cuda:0", "fp16").value == "fp16"
+
+
+@pytest.mark.parametrize(("num_threads", "threads"), [(None, 4), (3, 3)])
+def test_the_cores_are_divided_among_the_ranks_of_this_machine(monkeypatch, num_threads, threads):
+    told = list[int]()
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    monkeypatch.setattr(run_context, "keep_freed", lambda: None)
+    here, settings = (Environment(8, False, 8 << 30, False), TrainSettings(num_threads=num_threads))
+    run_context.set_up_runtime(settings, here, Place("cpu", ""), World(3, 4, 1, 2))
+    assert told == [threads]
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is another")
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_a_step_frees_waits_for_the_next_one(kept):
+    """Blocks like gradients are allocated, written and freed repeatedly, then returned."""
+    program = (
+        "import ctypes, resource; from machine.memory import trim_heap\n"
+        f"if {kept}:\n"
+        "    from train.run_context import keep_freed\n"
+        "    keep_freed()\n"
+        "library, size = ctypes.CDLL(None), 24 << 20\n"
+        "library.malloc.restype = ctypes.c_void_p\n"
+        "def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "def step():\n"
+        "    blocks = [ctypes.c_void_p(library.malloc(size)) for _ in range(6)]\n"
+        "    for block in blocks: ctypes.memset(block, 1, size)\n"
+        "    for block in blocks: library.free(block)\n"
+        "for _ in range(3): step()\n"
+        "before = faults(); step(); again = faults() - before\n"
+        "trim_heap()\n"
+        "before = faults(); step(); print(again, faults() - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
+    again, given_back = map(int, done.stdout.split())
+    assert (again < 100) == kept
+    assert given_back > 1000

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from train.evaluation.early_stopping import EarlyStopping
+from train.epoch_end import EarlyStopping
 
 
 def after_losses(epochs: int | None, *losses: float, every: int = 1) -> EarlyStopping:
