@@ -6,8 +6,8 @@ it.
 
 - request: from the POST of /v1/audio/speech to the first byte of its answer, the second time.
 - clip: reading the dataset, computing its features, and one training step.
-- epoch: from the last step to the verdict: checkpoint, sample, judging (after the last epoch,
-  because judging takes longer than so short an epoch).
+- epoch: its checkpoint, its sample, its judging, and the end of the run: the verdict, and before it
+  the judging that takes too long for so short an epoch.
 """
 
 import argparse
@@ -32,13 +32,14 @@ GOALS = {"request": (35, 15), "clip": (24, 10), "epoch": (40, 20)}
 SPANS = {
     "clip": (
         ("train.dataset.dataset", "read"),
-        ("train.setup", "build_feature_cache"),
+        ("train.dataset.features", "build"),
         ("train.step", "train_step"),
     ),
     "epoch": (
         ("train.epoch_end", "EpochEnd.save"),
-        ("train.epoch_end", "EpochEnd.speak_saved"),
-        ("train.evaluation.conclusion", "conclude"),
+        ("train.epoch_end", "EpochEnd.sample"),
+        ("train.epoch_end", "EpochEnd.judge"),
+        ("train.epoch_end", "EpochEnd.conclude"),
     ),
 }
 # Written into a folder where every process finds it as its sitecustomize.
@@ -46,6 +47,7 @@ TRACER = '''
 import atexit, os, sys, threading, time
 ROOT, FOLDER = os.environ["JOURNEYS_ROOT"], os.environ["JOURNEYS_FOLDER"]
 PACKAGES = ("machine", "xtts", "train", "api", "extras")
+METER = "machine"  # The thread that reads the machine's usage every few seconds, in any journey.
 out = open(os.path.join(FOLDER, str(os.getpid())), "w", buffering=1)
 homes, seen, spans = {}, set(), dict()
 for one in os.environ["JOURNEYS_SPANS"].split(","):
@@ -63,10 +65,11 @@ def home(path):
 
 
 def note(kind, name):
-    moment = round(time.time(), 3)
-    if (kind, name, moment) not in seen:
-        seen.add((kind, name, moment))
-        out.write(f"{kind}\\t{name}\\t{moment}\\n")
+    now = time.time()
+    moment = kind, name, round(now, 3)
+    if moment not in seen and threading.current_thread().name != METER:
+        seen.add(moment)
+        out.write(f"{kind}\\t{name}\\t{now:.6f}\\n")
 
 
 def profile(frame, event, argument):
@@ -86,7 +89,8 @@ def profile(frame, event, argument):
     if not module or code.co_name == "<module>":
         return
     if (module, code.co_qualname) in spans:
-        out.write(f"{event}\\t{module}:{code.co_qualname}\\t{time.time():.4f}\\n")
+        seen.clear()  # what was noted just before the span is noted in it, too
+        out.write(f"{event}\\t{module}:{code.co_qualname}\\t{time.time():.6f}\\n")
     if event == "call":
         note("module", module)
 
