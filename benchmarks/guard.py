@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """The share of codes at which the best heads follow the text, the least of three sentences."""
     torch.set_num_threads(arguments.threads)
     voice = load_voice(VoiceSpec(arguments.bundle), ComputeConfig(precision="fp32"))
-    said = [spoken(voice.backend(), voice.own, text) for text in TEXTS]
+    said = [spoken(voice.backend(), voice.own_voice, text) for text in TEXTS]
     marks = {
         f"layer {layer} head {head}": round(
             min(following(rows[layer, head], tokens) for rows, tokens in said), 3

@@ -191,7 +191,7 @@ def judged_sentences(
 ) -> list[list[JudgedSentence]]:
     """Each sentence with each seed. Raises SotaqueError."""
     loaded = load_voice(voice, ComputeConfig(precision=PRECISION))
-    if loaded.own is None:
+    if loaded.own_voice is None:
         raise SotaqueError(f"{voice.folder} has no recording; name some with --reference.")
     return [[judged_sentence(judges, person, loaded, line, seed) for seed in range(seeds)] for line in lines]
 

@@ -27,10 +27,10 @@ class Base:
 
     def __init__(self, folder: Path, recipe: BaseRecipe) -> None:
         self.config, self.folder, self.recipe = ModelConfig.read(folder), folder, recipe
-        ours, theirs = recipe.gpt, self.config.gpt
+        planned, existing = recipe.gpt, self.config.gpt
         same = ("width", "heads", "text_ids", "audio_ids", "max_text_tokens", "max_audio_tokens")
-        other = [name for name in same if getattr(ours, name) != getattr(theirs, name)]
-        if theirs.layers > ours.layers:
+        other = [name for name in same if getattr(planned, name) != getattr(existing, name)]
+        if existing.layers > planned.layers:
             other.append("layers")
         if other:
             raise SotaqueError(
@@ -85,12 +85,12 @@ def translate(state: dict[str, Tensor], pairs: Tensor) -> None:
     with it, and its bias takes its share of their probability."""
     count = len(pairs)
     shares = pairs + _RARE
-    own, theirs = shares.sum(1) / shares.sum(), shares.sum(0) / shares.sum()
+    new_shares, old_shares = shares.sum(1) / shares.sum(), shares.sum(0) / shares.sum()
     shares = shares / shares.sum(1, keepdim=True)
     for name in ("mel_embedding.weight", "mel_head.weight"):
         rows = state[name].clone()
         rows[:count] = shares @ rows[:count]
         state[name] = rows
     bias = state["mel_head.bias"].clone()
-    bias[:count] = shares @ (bias[:count] - theirs.log()) + own.log()
+    bias[:count] = shares @ (bias[:count] - old_shares.log()) + new_shares.log()
     state["mel_head.bias"] = bias

@@ -21,14 +21,14 @@ LEFT_OUT = ("optimizer", "muon", "own", "theirs")
 def pack(work: Path, to: Path) -> None:
     """Writes the snapshots in `work` to `to/carried.N`, each at most 15 MB."""
     to.mkdir(parents=True, exist_ok=True)
-    found: dict[str, Any] = {}
+    snapshots: dict[str, Any] = {}
     for name in STAGES:
         path = work / f"{name}.pt"
         if path.is_file():
             content = torch.load(path, map_location="cpu", weights_only=True)
-            found[name] = {key: _halved(part) for key, part in content.items() if key not in LEFT_OUT}
+            snapshots[name] = {key: _halved(part) for key, part in content.items() if key not in LEFT_OUT}
     file = io.BytesIO()
-    torch.save(found, file)
+    torch.save(snapshots, file)
     whole = file.getbuffer()
     for number, start in enumerate(range(0, len(whole), PART_BYTES)):
         (to / f"carried.{number}").write_bytes(whole[start : start + PART_BYTES])

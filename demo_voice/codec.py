@@ -62,11 +62,11 @@ class Excerpts:
         codes = codes + speech.code_starts[clips][:, None]
         frames = codes[..., None] * FRAMES_PER_CODE + torch.arange(FRAMES_PER_CODE, device=device)
         cut = self.mels.codec[frames.flatten(1)].float().transpose(1, 2)
-        wanted = cut - self.means[speech.persons[clips]][:, :, None]
+        target = cut - self.means[speech.persons[clips]][:, :, None]
         heard = filtered(stretched(cut, generator), generator)
         pitches = self.pitches[codes].float()
         pitches[: count // 2] = torch.nan  # `stretched` moves the harmonics
-        return heard, wanted, speech.phones[codes].long(), pitches
+        return heard, target, speech.phones[codes].long(), pitches
 
 
 def learn(at: Workplace, speech: Speech) -> None:
@@ -90,7 +90,7 @@ def learn(at: Workplace, speech: Speech) -> None:
     clock = stages.Clock(at.seconds)
 
     def step_of(step: int) -> Sequence[Tensor]:
-        heard, wanted, phones, pitches = examples.segments(step, stage.batch)
+        heard, target, phones, pitches = examples.segments(step, stage.batch)
         early = step < at.recipe.autoencoder_steps
         # The decoder is new: until it has learned, it would destroy the base's encoder.
         dvae.codebook.train(not (early and at.base))
@@ -104,7 +104,7 @@ def learn(at: Workplace, speech: Speech) -> None:
             quantised, _, commitment = dvae.codebook(latents)
         with stages.low_precision(at.device):
             decoded = dvae.decoder(quantised.transpose(1, 2)).float()
-        distance = F.l1_loss(decoded, wanted)
+        distance = F.l1_loss(decoded, target)
         wrong, off = reader.losses(quantised, phones, pitches)
         loss = distance + COMMITMENT * commitment + PHONE_WEIGHT * wrong + PITCH_WEIGHT * off
         stages.descend(loss, [optimizer])
@@ -156,11 +156,11 @@ class Reader(nn.Module):
         none."""
         codes = quantised.transpose(1, 2)
         logits = self.read(codes).transpose(1, 2).float()
-        known = (phones != 255).flatten()
+        is_phone = (phones != 255).flatten()
         lost = F.cross_entropy(
             logits.reshape(-1, PHONE_IDS), phones.flatten().clamp(max=PHONE_IDS - 1), reduction="none"
         )
-        wrong = (lost * known).sum() / known.sum().clamp(min=1)
+        wrong = (lost * is_phone).sum() / is_phone.sum().clamp(min=1)
         voiced = ~pitches.isnan()
         away = (self.melody(codes).transpose(1, 2).float() - pitches.nan_to_num()).abs()
         return wrong, (away * voiced).sum() / voiced.sum().clamp(min=1)
@@ -190,7 +190,7 @@ def _start_codebook(dvae: Any, examples: Excerpts, at: Workplace) -> None:
     """k-means (Lloyd's, 15 rounds) on the autoencoder's latents."""
     width, count = dvae.codebook.dim, dvae.codebook.n_embed
     drawn = [examples.segments(-1 - index, at.recipe.codec.batch)[0] for index in range(16)]
-    points = torch.cat([dvae.encoder(one).transpose(1, 2).reshape(-1, width) for one in drawn])
+    points = torch.cat([dvae.encoder(mels).transpose(1, 2).reshape(-1, width) for mels in drawn])
     generator = torch.Generator().manual_seed(1)
     centres = points[torch.randint(len(points), (count,), generator=generator)].clone()
     for _ in range(15):
@@ -239,8 +239,8 @@ def load(at: Workplace) -> tuple[Any, Tensor]:
 @torch.inference_mode()
 def encode(dvae: Any, mels: Mels) -> Tensor:
     """The codes of all clips, int64 `[codes]`."""
-    speech, found = mels.speech, torch.zeros(len(mels.codec) // FRAMES_PER_CODE, dtype=torch.long)
-    found = found.to(speech.device)
+    speech, all_codes = mels.speech, torch.zeros(len(mels.codec) // FRAMES_PER_CODE, dtype=torch.long)
+    all_codes = all_codes.to(speech.device)
     for clips in speech.codes.argsort().split(256):
         longest = int(speech.codes[clips].max())
         frames = torch.arange(longest * FRAMES_PER_CODE, device=speech.device)
@@ -253,8 +253,8 @@ def encode(dvae: Any, mels: Mels) -> Tensor:
         codes = dvae.get_codebook_indices(cut.transpose(1, 2))
         where = speech.code_starts[clips][:, None] + torch.arange(longest, device=speech.device)
         real = torch.arange(longest, device=speech.device) < speech.codes[clips][:, None]
-        found[where[real]] = codes[:, :longest][real]
-    return found
+        all_codes[where[real]] = codes[:, :longest][real]
+    return all_codes
 
 
 def stretched(mels: Tensor, generator: torch.Generator) -> Tensor:

@@ -83,8 +83,8 @@ def learn(at: Workplace, speech: Speech) -> None:
         taught = F.cosine_similarity(heads.teacher(embedding), targets[rows]).mean()
         away = F.l1_loss(heads.spectrum(embedding), spectra)
         height = pitches[rows]
-        known = ~height.isnan()
-        off = ((heads.pitch(embedding) - height.nan_to_num()).abs() * known).sum() / known.sum()
+        voiced = ~height.isnan()
+        off = ((heads.pitch(embedding) - height.nan_to_num()).abs() * voiced).sum() / voiced.sum()
         loss = (
             PERSON_WEIGHT * person
             + TEACHER_WEIGHT * (1 - taught)
@@ -112,9 +112,9 @@ def some_clips(speech: Speech) -> Tensor:
 def teacher_embeddings(path: Path, speech: Speech, clips: Tensor) -> Tensor:
     """GE2E's embeddings `[clips, 256]`, kept in a file because they take minutes."""
     if path.is_file():
-        kept = torch.load(path, weights_only=True)
-        if torch.equal(kept["clips"], clips.cpu()):
-            embeddings: Tensor = kept["embeddings"]
+        cached = torch.load(path, weights_only=True)
+        if torch.equal(cached["clips"], clips.cpu()):
+            embeddings: Tensor = cached["embeddings"]
             return embeddings
     weights = speaker_judge.weights_file()
     if weights is None:
@@ -176,11 +176,11 @@ def embeddings(encoder: SpeakerEncoder, speech: Speech, every: int = 1, seconds:
     resample = resampler(SPEAKER_RATE).to(speech.device)
     net: Any = encoder.net
     chosen = torch.arange(0, len(speech), every, device=speech.device)
-    found = torch.zeros(len(chosen), net.proj_dim, device=speech.device)
+    vectors = torch.zeros(len(chosen), net.proj_dim, device=speech.device)
     # Clips of similar length, so that none ends in padding.
     for rows in speech.counts[chosen].argsort().split(64):
         clips = chosen[rows]
         length = min(int(speech.counts[clips].min()), int(seconds * RATE))
         waves = speech.excerpts(clips, torch.zeros_like(clips), length)
-        found[rows] = net(speaker_mel(resample(waves)), l2_norm=True).float()
-    return found
+        vectors[rows] = net(speaker_mel(resample(waves)), l2_norm=True).float()
+    return vectors

@@ -60,8 +60,10 @@ def write(
         state |= {prefix + name: tensor for name, tensor in module.state_dict().items()}
     state["mel_stats"] = mel_stats
     torch.save({"model": _halved(state)}, folder / "model.pth")
-    kept = {name: tensor for name, tensor in dvae.state_dict().items() if not name.startswith(_LEFT_OUT)}
-    torch.save(_halved(kept), folder / "dvae.pth")
+    dvae_state = {
+        name: tensor for name, tensor in dvae.state_dict().items() if not name.startswith(_LEFT_OUT)
+    }
+    torch.save(_halved(dvae_state), folder / "dvae.pth")
     torch.save(mel_stats.cpu(), folder / "mel_stats.pth")
     if discriminators is not None:
         write_discriminators(folder, discriminators)

@@ -73,7 +73,7 @@ class Lessons:
     def __init__(self, speech: Speech, mels: Mels, codes: Tensor, taught: Sequence[str]) -> None:
         self.speech, self.mels, self.codes = speech, mels, codes
         ids = [torch.tensor(token_ids(clip.text)) for clip in speech.clips]
-        self.text_lengths = torch.tensor([len(one) for one in ids], device=speech.device)
+        self.text_lengths = torch.tensor([len(row) for row in ids], device=speech.device)
         self.text = nn.utils.rnn.pad_sequence(ids, batch_first=True).to(speech.device)
         persons, allowed = speech.persons.tolist(), set(taught)
         heard = [
@@ -89,10 +89,10 @@ class Lessons:
         rest = rest[speech.codes.cpu()[rest].argsort()]
         numbers = speech.persons.cpu()[rest]
         # The clips of each person, the shortest first.
-        self.own = [rest[numbers == one] for one in numbers.unique()]
-        names = [speech.names[int(one)] for one in numbers.unique()]
+        self.clips_of = [rest[numbers == person] for person in numbers.unique()]
+        names = [speech.names[int(person)] for person in numbers.unique()]
         codes = speech.codes.cpu()
-        self._lengths, self._of_person = codes[rest], [codes[own] for own in self.own]
+        self._lengths, self._of_person = codes[rest], [codes[clips] for clips in self.clips_of]
         self._shortest = torch.stack([lengths[0] for lengths in self._of_person])
         self._longest = torch.stack([lengths[-1] for lengths in self._of_person])
         self._chances = torch.tensor([CHANCE_OF_VARIANT if "@" in name else 1.0 for name in names])
@@ -107,15 +107,15 @@ class Lessons:
         )
         clips, owners = [], []
         for number, person in enumerate(people.tolist()):
-            own, lengths = self.own[person], self._of_person[person]
-            rows = min(ROWS_PER_REFERENCE, len(own))
+            candidates, lengths = self.clips_of[person], self._of_person[person]
+            rows = min(ROWS_PER_REFERENCE, len(candidates))
             # The clips of about the target's length, so that a batch has little padding.
             middle = int(torch.searchsorted(lengths, target))
-            first = min(max(0, middle - rows // 2), len(own) - rows)
+            first = min(max(0, middle - rows // 2), len(candidates) - rows)
             near = lengths[first : first + rows] <= LONGER * target
-            clips.append(own[first : first + rows][near])
+            clips.append(candidates[first : first + rows][near])
             owners += [number] * int(near.sum())
-        firsts = torch.stack([own[0] for own in clips]).to(self.speech.device)
+        firsts = torch.stack([group[0] for group in clips]).to(self.speech.device)
         return self._rows(
             torch.cat(clips).to(self.speech.device),
             self.speech.others(firsts, generator),
@@ -137,8 +137,8 @@ class Lessons:
         places = speech.code_starts[clips][:, None] + torch.minimum(along, lengths[:, None] - 1)
         frames = places[..., None] * FRAMES_PER_CODE + torch.arange(FRAMES_PER_CODE, device=device)
         mels = self.mels.codec[frames].flatten(2)
-        wanted = int(torch.randint(*REFERENCE_CODES, (1,), generator=generator))
-        heard_lengths = speech.codes[heard].clamp(max=wanted)
+        most_codes = int(torch.randint(*REFERENCE_CODES, (1,), generator=generator))
+        heard_lengths = speech.codes[heard].clamp(max=most_codes)
         room = speech.codes[heard] - heard_lengths + 1
         first = (torch.rand(len(heard), generator=generator).to(device) * room).long()
         begin = (speech.code_starts[heard] + first) * FRAMES_PER_CODE
@@ -183,8 +183,8 @@ def grid(rows: Rows, recipe: BaseRecipe) -> Grid:
     texts, codes = rows.text_lengths[:, None], rows.code_lengths[:, None]
     at, start = along.expand(len(starts), -1), starts[:, None]
     is_text, is_audio = at < start, (at >= start) & (at < ends[:, None])
-    said = rows.text.gather(1, (at - 1).clamp(0, rows.text.shape[1] - 1))
-    text = torch.where(at == 0, shape.text_start, torch.where(at <= texts, said, shape.text_stop))
+    ids = rows.text.gather(1, (at - 1).clamp(0, rows.text.shape[1] - 1))
+    text = torch.where(at == 0, shape.text_start, torch.where(at <= texts, ids, shape.text_stop))
     place = (at - start).clamp(min=0)
     code = rows.codes.gather(1, (place - 1).clamp(0, rows.codes.shape[1] - 1))
     audio = torch.where(place == 0, shape.audio_start, torch.where(place <= codes, code, shape.audio_stop))
@@ -222,7 +222,7 @@ class Pupil(nn.Module):
         the references `[references, 32, width]`."""
         gpt = self.gpt
         lengths = rows.reference_lengths
-        clips = VarlenLayout.of(lengths.tolist()).moved(lambda one: one.to(lengths.device))
+        clips = VarlenLayout.of(lengths.tolist()).moved(lambda tensor: tensor.to(lengths.device))
         heard = training.heard(gpt, rows.references, clips)
         text = gpt.text_embedding(laid.text) + gpt.text_pos_embedding(
             laid.text_positions.clamp(max=gpt.shape.text_positions - 1)
@@ -262,11 +262,11 @@ def pitch_loss(predicted: Tensor, pitches: Tensor) -> Tensor:
     """L1 of log2 pitch in voiced frames, and cross-entropy of voicing. predicted:
     `[codes, 8]`; pitches: `[codes, 4]`, 0 where unvoiced, NaN where unknown."""
     height, voiced = predicted.chunk(2, 1)
-    known, wanted = ~pitches.isnan(), pitches.nan_to_num()
-    sounds = (wanted > 0) & known
-    wrong = ((height - (wanted - MIDDLE_PITCH)).abs() * sounds).sum() / sounds.sum().clamp(min=1)
-    unsure = F.binary_cross_entropy_with_logits(voiced, (wanted > 0).float(), reduction="none")
-    return wrong + 0.5 * (unsure * known).sum() / known.sum().clamp(min=1)
+    measured, target = ~pitches.isnan(), pitches.nan_to_num()
+    sounds = (target > 0) & measured
+    wrong = ((height - (target - MIDDLE_PITCH)).abs() * sounds).sum() / sounds.sum().clamp(min=1)
+    unsure = F.binary_cross_entropy_with_logits(voiced, (target > 0).float(), reduction="none")
+    return wrong + 0.5 * (unsure * measured).sum() / measured.sum().clamp(min=1)
 
 
 def mean_spectra(rows: Rows) -> Tensor:
@@ -294,21 +294,21 @@ def learn(at: Workplace, speech: Speech) -> None:
         guided = step < guided_steps
         with stages.low_precision(at.device):
             guide.watch(guided)
-            found = pupil.losses(rows, laid)
-            found["guide"] = guide.loss(laid) if guided else torch.zeros((), device=at.device)
+            losses = pupil.losses(rows, laid)
+            losses["guide"] = guide.loss(laid) if guided else torch.zeros((), device=at.device)
             steady = calm.loss()
         fade = max(0.0, 1.0 - step / guided_steps) if guided else 0.0
         total = (
-            found["audio"]
-            + TEXT_WEIGHT * found["text"]
-            + MEL_WEIGHT * found["mel"]
-            + PITCH_WEIGHT * found["pitch"]
-            + VOICE_WEIGHT * found["voice"]
-            + GUIDE_WEIGHT * fade * found["guide"]
+            losses["audio"]
+            + TEXT_WEIGHT * losses["text"]
+            + MEL_WEIGHT * losses["mel"]
+            + PITCH_WEIGHT * losses["pitch"]
+            + VOICE_WEIGHT * losses["voice"]
+            + GUIDE_WEIGHT * fade * losses["guide"]
             + CALM_WEIGHT * steady
         )
         stages.descend(total, list(optimizers.values()), pupil)
-        return [found[name] for name in LOGGED]
+        return [losses[name] for name in LOGGED]
 
     def report(means: Sequence[float]) -> str:
         seen = ", ".join(f"{name} {mean:.3f}" for name, mean in zip(LOGGED, means, strict=True))
@@ -322,8 +322,8 @@ def first_gpt(at: Workplace, lessons: Lessons) -> GPT:
     """The GPT before its first step: random, or the base's."""
     if at.base is None:
         return new_gpt(at.recipe.gpt, at.recipe.seed)
-    theirs = codec.encode(at.base.codec().to(at.device), lessons.mels)
-    return at.base.gpt(paired(lessons.codes, theirs, at.recipe.dvae.num_codes))
+    old_codes = codec.encode(at.base.codec().to(at.device), lessons.mels)
+    return at.base.gpt(paired(lessons.codes, old_codes, at.recipe.dvae.num_codes))
 
 
 def new_lessons(at: Workplace, speech: Speech) -> Lessons:
@@ -395,10 +395,10 @@ class Guide:
         for attention in self.watched:
             attention.__class__ = WatchedAttention
 
-    def watch(self, wanted: bool) -> None:
+    def watch(self, enabled: bool) -> None:
         """Sets whether the next forward keeps the attention, which takes time and memory."""
         for attention in self.watched:
-            attention.watched = wanted
+            attention.watched = enabled
 
     def loss(self, laid: Grid) -> Tensor:
         """Minus the log of the attention near the diagonal, as the mean over audio inputs."""

@@ -47,12 +47,12 @@ def texts(recipe: BaseRecipe) -> list[str]:
     short = sentences(Grammar(words, f"text/{recipe.seed}"), judged_texts())
     lengthy = sentences(LongGrammar(words, f"long/{recipe.seed}"), judged_texts())
     draw = random.Random(f"texts/{recipe.seed}")
-    found = list(itertools.islice(short, count - long - joined))
-    found += itertools.islice(lengthy, long)
+    chosen = list(itertools.islice(short, count - long - joined))
+    chosen += itertools.islice(lengthy, long)
     for _ in range(joined):
-        found.append(" ".join(itertools.islice(short, draw.choice((2, 2, 3)))))
-    draw.shuffle(found)
-    return found
+        chosen.append(" ".join(itertools.islice(short, draw.choice((2, 2, 3)))))
+    draw.shuffle(chosen)
+    return chosen
 
 
 def write_texts(recipe: BaseRecipe, work: Path) -> None:
@@ -61,14 +61,14 @@ def write_texts(recipe: BaseRecipe, work: Path) -> None:
     if path.is_file():
         return
     reader = _reader()
-    said, ids = [], []
+    spoken, ids = [], []
     for text in texts(recipe):
         phones = " ".join(reader.phonemize(text))
         if phones:
-            said.append(text)
+            spoken.append(text)
             ids.append(np.array(reader.ids(phones), np.uint8))
-    lengths = np.array([len(one) for one in ids], np.int32)
-    np.savez_compressed(path, texts=np.array("\n".join(said)), ids=np.concatenate(ids), lengths=lengths)
+    lengths = np.array([len(row) for row in ids], np.int32)
+    np.savez_compressed(path, texts=np.array("\n".join(spoken)), ids=np.concatenate(ids), lengths=lengths)
 
 
 def speak_all(
@@ -81,21 +81,21 @@ def speak_all(
     """
     folder = work / "speech"
     folder.mkdir(exist_ok=True)
-    with np.load(work / "texts.npz") as kept:
-        count = min(recipe.sentences, len(kept["lengths"]))
+    with np.load(work / "texts.npz") as stored:
+        count = min(recipe.sentences, len(stored["lengths"]))
     with ProcessPoolExecutor(processes) as pool:
         jobs = range(-(-count // CLIPS_PER_SHARD))
         list(pool.map(_speak, itertools.repeat(recipe), itertools.repeat(work), jobs))
         if styles:
             shards = range(-(-recipe.kokoro_sentences // KOKORO_CLIPS_PER_SHARD))
-            same = (itertools.repeat(one) for one in (recipe, work, styles))
+            same = (itertools.repeat(argument) for argument in (recipe, work, styles))
             list(pool.map(_speak_as_kokoro, *same, shards))
     if recordings:
         phrases = real_people.read(recordings)
         for number, some in enumerate(_batched(phrases, CLIPS_PER_SHARD)):
-            said = [(phrase.words, phrase.person) for phrase in some]
+            labels = [(phrase.words, phrase.person) for phrase in some]
             spoken = [real_people.spoken(phrase) for phrase in some]
-            write_shard(folder / f"shard_r{number:04d}.npz", spoken, said)
+            write_shard(folder / f"shard_r{number:04d}.npz", spoken, labels)
 
 
 def _batched(phrases: Iterable[Phrase], count: int) -> Iterator[list[Phrase]]:
@@ -108,16 +108,16 @@ def _speak_as_kokoro(recipe: BaseRecipe, work: Path, styles: Path, shard: int) -
     path = work / "speech" / f"shard_k{shard:04d}.npz"
     if path.is_file():
         return
-    said = _kokoro_texts(recipe)
+    sentences = _kokoro_texts(recipe)
     first = shard * KOKORO_CLIPS_PER_SHARD
-    numbers = range(first, min(first + KOKORO_CLIPS_PER_SHARD, len(said)))
+    numbers = range(first, min(first + KOKORO_CLIPS_PER_SHARD, len(sentences)))
     # A factor without a common divisor, so that each shard has many persons.
     persons = [kokoro.mix(number * 67 % kokoro.PERSONS) for number in numbers]
-    british = [said[n] for n, who in zip(numbers, persons, strict=True) if who.british]
+    british = [sentences[n] for n, who in zip(numbers, persons, strict=True) if who.british]
     phones = dict(zip(british, kokoro.british_phones(british), strict=True))
     rows = []
     for number, who in zip(numbers, persons, strict=True):
-        text = said[number]
+        text = sentences[number]
         read = phones[text] if who.british else " ".join(_reader().phonemize(text))
         rows.append((_kokoro(styles).speak(read, who, _KOKORO_SEEDS + number), (text, who.name)))
     write_shard(path, [spoken for spoken, _ in rows], [words for _, words in rows])
@@ -140,13 +140,13 @@ def _speak(recipe: BaseRecipe, work: Path, shard: int) -> None:
     path = work / "speech" / f"shard_{shard:05d}.npz"
     if path.is_file():
         return
-    said, all_ids = _texts(work)
+    sentences, all_ids = _texts(work)
     first = shard * CLIPS_PER_SHARD
     spoken, names = [], []
-    for number in range(first, min(first + CLIPS_PER_SHARD, recipe.sentences, len(said))):
+    for number in range(first, min(first + CLIPS_PER_SHARD, recipe.sentences, len(sentences))):
         who = hibari.person(number % recipe.persons)
         spoken.append(_voice().speak(all_ids[number], who, number))
-        names.append((said[number], who.name))
+        names.append((sentences[number], who.name))
     write_shard(path, spoken, names)
 
 
@@ -165,9 +165,9 @@ def _reader() -> Any:
 
 @cache
 def _texts(work: Path) -> tuple[list[str], list[np.ndarray]]:
-    with np.load(work / "texts.npz") as kept:
-        said, lengths = str(kept["texts"]).split("\n"), kept["lengths"]
-        return said, np.split(kept["ids"], np.cumsum(lengths)[:-1])
+    with np.load(work / "texts.npz") as stored:
+        sentences, lengths = str(stored["texts"]).split("\n"), stored["lengths"]
+        return sentences, np.split(stored["ids"], np.cumsum(lengths)[:-1])
 
 
 def reference() -> np.ndarray:
@@ -179,8 +179,8 @@ def demo_clips(folder: Path, styles: Path) -> None:
     """Writes the demo dataset's recordings, which a British style of Kokoro speaks."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = (DEMO_DATASET / "metadata.csv").read_text(encoding="utf-8").splitlines()
-    names, said = zip(*(row.split("|") for row in rows), strict=True)
-    phones = kokoro.british_phones(list(said))
+    names, sentences = zip(*(row.split("|") for row in rows), strict=True)
+    phones = kokoro.british_phones(list(sentences))
     for number, (name, read) in enumerate(zip(names, phones, strict=True)):
         spoken = _kokoro(styles).speak(read, DEMO_PERSON, _DEMO_SEEDS + number)
         soundfile.write(folder / f"{name}.flac", spoken.wave, hibari.RATE)

@@ -34,19 +34,19 @@ class Clip:
     codes: int
 
 
-def write_shard(path: Path, spoken: Sequence[Spoken], said: Sequence[tuple[str, str]]) -> None:
+def write_shard(path: Path, spoken: Sequence[Spoken], labels: Sequence[tuple[str, str]]) -> None:
     """Writes clips and their (text, person)."""
     clips = [
-        (text, who, len(one.wave), len(one.pitch)) for (text, who), one in zip(said, spoken, strict=True)
+        (text, who, len(clip.wave), len(clip.pitch)) for (text, who), clip in zip(labels, spoken, strict=True)
     ]
     waiting = path.with_suffix(".part")
     with waiting.open("wb") as file:  # given the name, numpy would append .npz
         np.savez(
             file,
             allow_pickle=False,
-            wave=np.concatenate([one.wave for one in spoken]),
-            pitch=np.concatenate([one.pitch for one in spoken]),
-            phones=np.concatenate([one.phones for one in spoken]),
+            wave=np.concatenate([clip.wave for clip in spoken]),
+            pitch=np.concatenate([clip.pitch for clip in spoken]),
+            phones=np.concatenate([clip.phones for clip in spoken]),
             clips=np.array(json.dumps(clips)),
         )
     waiting.replace(path)
@@ -102,7 +102,7 @@ class Speech:
     def of_person(self) -> list[Tensor]:
         """The clips of each person."""
         order = self.persons.cpu()
-        return [torch.nonzero(order == one).flatten().to(self.device) for one in range(len(self.names))]
+        return [torch.nonzero(order == person).flatten().to(self.device) for person in range(len(self.names))]
 
     def others(self, clips: Tensor, generator: torch.Generator) -> Tensor:
         """For each clip, another clip of the same person; the same one if there is no other."""
@@ -117,7 +117,7 @@ class Speech:
     def _by_person(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """All clips ordered by person, each person's first place and number of clips, and each
         clip's rank among its person's."""
-        sizes = torch.tensor([len(own) for own in self.of_person], device=self.device)
+        sizes = torch.tensor([len(clips) for clips in self.of_person], device=self.device)
         order, starts = torch.cat(self.of_person), sizes.cumsum(0) - sizes
         ranks = torch.empty_like(order)
         ranks[order] = torch.arange(len(order), device=self.device) - starts[self.persons[order]]
@@ -139,7 +139,7 @@ class Mels:
         )
         order = speech.counts.argsort()
         resample = resampler(CODE_RATE).to(speech.device)
-        one = torch.ones(MEL_BANDS) if mel_stats is None else mel_stats
+        stats = torch.ones(MEL_BANDS) if mel_stats is None else mel_stats
         for clips in order.split(_AT_ONCE):
             longest = int(speech.codes[clips].max())
             length = longest * SAMPLES_PER_CODE * RATE // CODE_RATE + RATE // 100
@@ -149,9 +149,9 @@ class Mels:
             frames = torch.arange(longest * FRAMES_PER_CODE, device=speech.device)
             real = frames < (speech.codes[clips] * FRAMES_PER_CODE)[:, None]
             places = (speech.code_starts[clips] * FRAMES_PER_CODE)[:, None] + frames
-            for kept, mel in ((self.codec, dvae_mel), (self.heard, conditioning_mel)):
-                found = mel(wave, one)[:, :, : len(frames)].transpose(1, 2)
-                kept[places[real]] = found[real].half()
+            for store, mel in ((self.codec, dvae_mel), (self.heard, conditioning_mel)):
+                rows = mel(wave, stats)[:, :, : len(frames)].transpose(1, 2)
+                store[places[real]] = rows[real].half()
 
     def scales(self) -> Tensor:
         """`mel_stats` `[80]`: each band's standard deviation. Coqui's front-end divides by it but
@@ -161,8 +161,8 @@ class Mels:
     def scale(self, mel_stats: Tensor) -> None:
         """Divides all frames by `mel_stats`."""
         divisor = mel_stats.to(self.codec.device).half()
-        for kept in (self.codec, self.heard):
-            for part in kept.split(1_000_000):
+        for store in (self.codec, self.heard):
+            for part in store.split(1_000_000):
                 part.div_(divisor)
 
     def of_person(self) -> Tensor:

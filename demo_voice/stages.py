@@ -93,7 +93,7 @@ def learn(
     """
     optimizers = [part for part in parts.values() if isinstance(part, Optimizer)]
     step, clock.before = resumed(path, parts)
-    clock.started = saved = said = time.monotonic()
+    clock.started = saved = reported = time.monotonic()
     logged: deque[Sequence[Tensor]] = deque(maxlen=50)
     first = step
     while clock.share < 1.0 or step == first:
@@ -103,10 +103,10 @@ def learn(
         logged.append([figure.detach() for figure in step_of(step)])
         step += 1
         now, last = time.monotonic(), clock.share >= 1.0
-        if now - said > SECONDS_BETWEEN_LINES or last:
+        if now - reported > SECONDS_BETWEEN_LINES or last:
             means = [float(torch.stack(list(column)).mean()) for column in zip(*logged, strict=True)]
             print(f"{path.stem}: step {step}, {clock.share:.0%}, {report(means)}", flush=True)
-            said = now
+            reported = now
         if now - saved > SECONDS_BETWEEN_SNAPSHOTS or last:
             save(path, parts, step, clock.passed)
             saved = now

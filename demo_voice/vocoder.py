@@ -120,34 +120,39 @@ def learn(at: Workplace, speech: Speech, lessons: Lessons) -> None:
     quiet_steps = at.recipe.quiet_steps // (4 if at.base else 1)
     decoder: Any = net.waveform_decoder
     new_optimizer = partial(torch.optim.AdamW, lr=stage.learning_rate, betas=(0.8, 0.99), fused=True)
-    own, theirs = new_optimizer(net.parameters()), new_optimizer(critics.parameters())
+    net_optimizer, critics_optimizer = new_optimizer(net.parameters()), new_optimizer(critics.parameters())
     low = partial(stages.low_precision, at.device)
     zero = torch.zeros((), device=at.device)
 
     def step_of(step: int) -> Sequence[Tensor]:
-        latents, speaker, pitches, wanted, highest = segments.at_step(step, stage.batch)
+        latents, speaker, pitches, target, highest = segments.at_step(step, stage.batch)
         with low():
             sound, off, unsure = _spoken(net, decoder, latents, speaker, pitches)
-        end = min(sound.shape[1], wanted.shape[1]) - MARGIN
-        sound, wanted = (below(wave[:, :end], highest)[:, MARGIN:] for wave in (sound, wanted))
-        distance = spectral_distance(sound, wanted)
+        end = min(sound.shape[1], target.shape[1]) - MARGIN
+        sound, target = (below(wave[:, :end], highest)[:, MARGIN:] for wave in (sound, target))
+        distance = spectral_distance(sound, target)
         loss = MEL_WEIGHT * distance + PITCH_WEIGHT * off + VOICING_WEIGHT * unsure
         doubted = unlike = zero
         if step >= quiet_steps:
             with low():
-                doubted = discriminator_loss(critics, wanted, sound.detach())
-            stages.descend(doubted, [theirs], critics)
+                doubted = discriminator_loss(critics, target, sound.detach())
+            stages.descend(doubted, [critics_optimizer], critics)
             with low():
-                fooled, unlike = generator_losses(critics, wanted, sound)
+                fooled, unlike = generator_losses(critics, target, sound)
             loss = loss + fooled + MATCH_WEIGHT * unlike
-        stages.descend(loss, [own], net)
+        stages.descend(loss, [net_optimizer], net)
         return distance, doubted, unlike, off
 
     def report(means: Sequence[float]) -> str:
         names = ("mel", "critics", "features", "pitch")
         return ", ".join(f"{name} {mean:.4f}" for name, mean in zip(names, means, strict=True))
 
-    parts: dict[str, stages.Stateful] = {"net": net, "critics": critics, "own": own, "theirs": theirs}
+    parts: dict[str, stages.Stateful] = {
+        "net": net,
+        "critics": critics,
+        "own": net_optimizer,
+        "theirs": critics_optimizer,
+    }
     stages.learn(at.folder / "vocoder.pt", stage, stages.Clock(at.seconds), parts, step_of, report)
 
 
@@ -158,11 +163,11 @@ def _spoken(
     the predicted ones: L1 in octaves, and the cross-entropy of voicing."""
     steps = net.latent_steps(latents)
     height, voicing = decoder.predicted_pitch(steps, speaker)
-    wanted, voiced = pitch_at_steps(pitches, steps.shape[2])
-    off = ((height.float() - wanted).abs() * voiced).sum() / voiced.sum().clamp(min=1)
+    target, voiced = pitch_at_steps(pitches, steps.shape[2])
+    off = ((height.float() - target).abs() * voiced).sum() / voiced.sum().clamp(min=1)
     unsure = F.binary_cross_entropy_with_logits(voicing.float(), voiced)
     # The phase at a segment's start is arbitrary.
-    return net.computed(decoder.excited_at(steps, (wanted, voiced)), speaker), off, unsure
+    return net.computed(decoder.excited_at(steps, (target, voiced)), speaker), off, unsure
 
 
 def first(at: Workplace, segments: "Segments") -> Vocoder:

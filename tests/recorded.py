@@ -156,7 +156,7 @@ def _among_others(voice: Any, lines: list[str], temperature: float | None) -> It
     while waiting or not batcher.empty:
         while waiting and batcher.free:
             name, ask = waiting.pop(0)
-            batcher.enter(name, voice.own, ask)
+            batcher.enter(name, voice.own_voice, ask)
         for output in batcher.step():
             said[output.name] += [np.asarray(chunk) for chunk in output.chunks]
             if output.speech.paused:

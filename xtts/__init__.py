@@ -111,7 +111,7 @@ def load_voice(
     )
     where, _ = loading.compute_config(files, device, precision, low_memory=low_memory)
     voice = loading.load_voice(files, where)
-    if voice.own is None:
+    if voice.own_voice is None:
         raise BundleError(
             f"{name} does not include a recording. Pass reference=, a recording of the speaker "
             "with 3 to 30 s of clear speech."

@@ -51,14 +51,14 @@ def parser_of_all() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     for verb, name in modules().items():
         module: Any = importlib.import_module(name)
-        own = verbs.add_parser(
+        verb_parser = verbs.add_parser(
             verb,
             help=module.SUMMARY,
             epilog=getattr(module, "EPILOG", None),
             usage=f"%(prog)s {getattr(module, 'USAGE', '')}[options]",
         )
-        module.add_arguments(own)
-        own.set_defaults(run_verb=module.run, parser=own)
+        module.add_arguments(verb_parser)
+        verb_parser.set_defaults(run_verb=module.run, parser=verb_parser)
     return parser
 
 

@@ -48,23 +48,23 @@ def _files_of(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     try:
-        found = sorted(one for one in path.iterdir() if is_recording(one))
+        recordings = sorted(file for file in path.iterdir() if is_recording(file))
     except OSError as error:
         raise ArgumentError(f"reference is {path}, which cannot be read: {error}") from None
-    if not found:
+    if not recordings:
         raise ArgumentError(
             f"reference is the folder {shown(str(path))}, which contains no recording: no file in "
             f"it ends in {', '.join(SOUND_ENDINGS)}."
         )
-    return found
+    return recordings
 
 
-def for_conditioning(recordings: Sequence[Array], rate: int, wanted: ConditioningParams) -> Array:
+def for_conditioning(recordings: Sequence[Array], rate: int, conditioning: ConditioningParams) -> Array:
     """Joins recordings `[samples]` so that the latents and the speaker embedding use each of
     them."""
-    heard = min(wanted.total_seconds, wanted.speaker_seconds)
-    turn = turn_seconds(len(recordings), wanted.chunk_seconds, heard)
-    return joined(recordings, rate, turn, max(wanted.total_seconds, wanted.speaker_seconds))
+    heard = min(conditioning.total_seconds, conditioning.speaker_seconds)
+    turn = turn_seconds(len(recordings), conditioning.chunk_seconds, heard)
+    return joined(recordings, rate, turn, max(conditioning.total_seconds, conditioning.speaker_seconds))
 
 
 def turn_seconds(count: int, chunk_seconds: float, heard_seconds: float) -> float:
@@ -79,8 +79,8 @@ def joined(recordings: Sequence[Array], rate: int, turn: float, most_seconds: fl
     `most_seconds`, without long silence at their ends. A single recording is returned unchanged."""
     if len(recordings) == 1:
         return recordings[0]
-    spoken = [without_silent_ends(one, rate) for one in recordings]
-    turns = _turns([len(one) for one in spoken], int(turn * rate), int(most_seconds * rate))
+    spoken = [without_silent_ends(recording, rate) for recording in recordings]
+    turns = _turns([len(part) for part in spoken], int(turn * rate), int(most_seconds * rate))
     parts = [_faded(spoken[which][start:end], rate) for which, start, end in turns]
     return np.concatenate(parts)
 

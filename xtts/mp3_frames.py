@@ -97,11 +97,11 @@ def _next(data: Any, at: int, kind: bytes | None) -> tuple[int, FrameHeader] | N
     """The next frame of this kind; with kind None, the next that is followed by one of its kind."""
     last = min(len(data) - 4, at + _MOST_JUNK)
     while at <= last:
-        found = frame_header(data, at)
-        if found and kind in (None, found.kind):
-            after = frame_header(data, at + found.bytes)
-            if kind is not None or (after and after.kind == found.kind):
-                return at, found
+        header = frame_header(data, at)
+        if header and kind in (None, header.kind):
+            after = frame_header(data, at + header.bytes)
+            if kind is not None or (after and after.kind == header.kind):
+                return at, header
         at = data.find(b"\xff", at + 1)
         if at < 0:
             return None

@@ -148,7 +148,7 @@ class _Sndfile(Sound):
         if isinstance(source, Path):
             data = _FileBytes(stack.enter_context(source.open("rb")))
         mended = _mended(data)
-        streams = [_Pieces(data, b"", *one) for one in _ogg_streams(data)]
+        streams = [_Pieces(data, b"", *stream) for stream in _ogg_streams(data)]
         self._later, self._stack = streams[1:], stack
 
         def file() -> Any:
@@ -166,13 +166,13 @@ class _Sndfile(Sound):
         self.rate, self.channels = self._file.samplerate, self._file.channels
 
     def read(self, frames: int) -> Array:
-        found: Array = self._file.read(frames, dtype="float32", always_2d=True)
-        while not len(found) and self._later:
+        block: Array = self._file.read(frames, dtype="float32", always_2d=True)
+        while not len(block) and self._later:
             self._file = self._stack.enter_context(soundfile.SoundFile(self._later.pop(0)))
             if (self.rate, self.channels) != (self._file.samplerate, self._file.channels):
                 raise ValueError(_CHANGES)
-            found = self._file.read(frames, dtype="float32", always_2d=True)
-        return found
+            block = self._file.read(frames, dtype="float32", always_2d=True)
+        return block
 
 
 class _Av(Sound):
@@ -216,13 +216,13 @@ class _Av(Sound):
             if frame is None:
                 return self._held
             self._held = self._plain(frame)
-        found, self._held = self._held[:frames], self._held[frames:]
-        return found
+        block, self._held = self._held[:frames], self._held[frames:]
+        return block
 
     def _plain(self, frame: Any) -> Array:
         if (self.rate, self.channels) != (frame.sample_rate, frame.layout.nb_channels):
             raise ValueError(_CHANGES)
-        parts = [one.to_ndarray().reshape(-1, self.channels) for one in self._to_float.resample(frame)]
+        parts = [part.to_ndarray().reshape(-1, self.channels) for part in self._to_float.resample(frame)]
         return np.concatenate(parts) if parts else np.zeros((0, self.channels), np.float32)
 
 
@@ -247,10 +247,10 @@ class _FileBytes:
             self._from, self._held = start, self._file.read(max(stop - start, _HELD_BYTES))
         return self._held[start - self._from : stop - self._from]
 
-    def find(self, wanted: bytes, start: int) -> int:
+    def find(self, byte: bytes, start: int) -> int:
         """The next position of a byte; -1 if there is none."""
         while part := self[start : start + _HELD_BYTES // 2]:
-            if (at := part.find(wanted)) >= 0:
+            if (at := part.find(byte)) >= 0:
                 return start + int(at)
             start += len(part)
         return -1

@@ -114,7 +114,7 @@ class Voice:
             None,
             {"ids": np.asarray(ids, np.int64)[None], "speed": np.array([who.pace / who.joint], np.float32)},
         )
-        harmonic, turn, noise, free, phase, f0 = (one[0] for one in outputs[:6])
+        harmonic, turn, noise, free, phase, f0 = (output[0] for output in outputs[:6])
         lasting = outputs[6].reshape(-1)
         gain = _ripples(who.ripples, len(harmonic))
         f0 = _moved(f0, who)

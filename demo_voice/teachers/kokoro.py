@@ -171,7 +171,7 @@ def british_phones(texts: list[str]) -> list[str]:
 
 def _in_misaki(phones: str) -> str:
     pattern = "|".join(re.escape(key) for key in sorted(_BRITISH_PHONES, key=len, reverse=True))
-    return re.sub(pattern, lambda found: _BRITISH_PHONES[found[0]], phones.strip())
+    return re.sub(pattern, lambda match: _BRITISH_PHONES[match[0]], phones.strip())
 
 
 def in_float(path: Path) -> Any:
@@ -181,7 +181,7 @@ def in_float(path: Path) -> Any:
 
     model = onnx.load(str(path))
     graph = model.graph
-    known = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    initializers = {initializer.name: numpy_helper.to_array(initializer) for initializer in graph.initializer}
     kinds = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
     for name, value in (("one_float", 1.0), ("zero_float", 0.0)):
         graph.initializer.append(numpy_helper.from_array(np.array(value, np.float32), name))
@@ -194,8 +194,8 @@ def in_float(path: Path) -> Any:
         elif node.op_type in kinds:
             weight = f"{node.input[1]}_float"
             if weight not in made:
-                zero = known[node.input[3]].astype(np.float32).reshape(-1)[0]
-                value = known[node.input[1]].astype(np.float32) - zero
+                zero = initializers[node.input[3]].astype(np.float32).reshape(-1)[0]
+                value = initializers[node.input[1]].astype(np.float32) - zero
                 graph.initializer.append(numpy_helper.from_array(value, weight))
                 made.add(weight)
             new = helper.make_node(kinds[node.op_type], [node.input[0], weight], node.output)

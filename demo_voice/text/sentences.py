@@ -81,9 +81,9 @@ class Grammar:
         return options[int(len(options) * self.draw.random() ** 1.4)]
 
     def _noun(self) -> str:
-        own = (words.THINGS, words.PEOPLE, words.PLACES)
+        lists = (words.THINGS, words.PEOPLE, words.PLACES)
         if self.draw.random() < 0.5:
-            return self._one(self.draw.choice(own))
+            return self._one(self.draw.choice(lists))
         return self._common(self.lexicon.nouns)
 
     def _subject(self) -> str:
@@ -200,8 +200,8 @@ class Grammar:
         return first + join + second
 
     def _said(self) -> str:
-        said = self._one(["said", "thinks", "knew", "told us", "hopes", "was sure", "is afraid"])
-        return f"{self._subject()} {said} that {self._past()}"
+        verb = self._one(["said", "thinks", "knew", "told us", "hopes", "was sure", "is afraid"])
+        return f"{self._subject()} {verb} that {self._past()}"
 
     def _short(self) -> str:
         made = self._one(["thing", "time", "number", "answer"])
@@ -340,13 +340,13 @@ def phrases(lexicon: Lexicon, fewest: int, most: int) -> list[str]:
     for piece in cut:
         for word in split(piece):
             counts[word] = counts.get(word, 0) + 1
-    kept = [
+    common = [
         piece
         for piece in dict.fromkeys(cut)
         if fewest <= len(split(piece)) <= most
         and all(counts[word] >= LEAST_COUNT and is_known(word) for word in split(piece))
     ]
-    return [piece[0].upper() + piece[1:] + "." for piece in kept]
+    return [piece[0].upper() + piece[1:] + "." for piece in common]
 
 
 def sentences(grammar: Grammar, unseen: Collection[str]) -> Iterator[str]:

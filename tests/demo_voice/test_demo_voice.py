@@ -209,5 +209,5 @@ def test_a_batch_shares_references_among_clips_of_one_person(made):
     # The clips of each person have similar lengths: little padding.
     assert rows.code_lengths.float().mean() > 0.8 * rows.codes.shape[1]
     kept = {clips.clips[index].text for index in lessons.kept_back.tolist()}
-    taught = {clips.clips[index].text for own in lessons.own for index in own.tolist()}
+    taught = {clips.clips[index].text for some in lessons.clips_of for index in some.tolist()}
     assert kept and not kept & taught

@@ -36,7 +36,7 @@ from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
 voice = load_voice(VoiceSpec("demo"), ComputeConfig(threads=1))
 voice.prepare()
-assert voice.own
+assert voice.own_voice
 """
 
 

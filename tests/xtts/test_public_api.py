@@ -134,10 +134,10 @@ def test_several_recordings_are_one_speaker(tmp_path):
     base, paths = tiny_base(tmp_path / "base"), [tmp_path / f"{n}.wav" for n in range(3)]
     for number, path in enumerate(paths):
         soundfile.write(path, a_sound(5.0, 22_050, seed=number, pitch=90 + 40 * number), 22_050)
-    of = [xtts.load_voice(base, reference=one).own for one in (paths[0], paths[:1], paths)]
+    of = [xtts.load_voice(base, reference=one).own_voice for one in (paths[0], paths[:1], paths)]
     alone, listed, several = (one.latents for one in of)
     assert np.array_equal(alone, listed) and not np.array_equal(alone, several)
-    folder = xtts.load_voice(base, reference=tmp_path).own
+    folder = xtts.load_voice(base, reference=tmp_path).own_voice
     assert np.array_equal(folder.latents, several) and np.array_equal(folder.speaker, of[2].speaker)
     with pytest.raises(SotaqueError, match="contains no recording"):
         xtts.load_voice(base, reference=base)
@@ -177,7 +177,7 @@ def test_junk_is_refused_with_a_sentence_or_loaded(argument):
     @example("cuda:99")
     def load(junk: Any) -> None:
         with contextlib.suppress(SotaqueError):
-            assert xtts.load_voice(**{argument: junk}).own is not None
+            assert xtts.load_voice(**{argument: junk}).own_voice is not None
 
     load()
 

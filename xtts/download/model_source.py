@@ -79,8 +79,8 @@ def _bring(source: ModelSource, names: Sequence[str]) -> None:
     if left:
         needed = sum(xtts_v2.XTTS_V2[name].bytes for name in left)
         parts = [part_of(source.folder / name) for name in left]
-        kept = sum(part.stat().st_size for part in parts if part.is_file())
-        require_space(source.folder, max(0, needed - kept), "XTTS-v2's files")
+        downloaded = sum(part.stat().st_size for part in parts if part.is_file())
+        require_space(source.folder, max(0, needed - downloaded), "XTTS-v2's files")
         log.info(
             "Downloading XTTS-v2 (%.1f MB) from %s into %s. Licence: %s, %s",
             needed / 1e6,

@@ -27,7 +27,7 @@ _ROW, _REACH = 320, 8
 
 def missing() -> str | None:
     """Why naturalness cannot be judged on this machine; None if it can."""
-    if all(importlib.util.find_spec(one) is not None for one in PACKAGES):
+    if all(importlib.util.find_spec(package) is not None for package in PACKAGES):
         return None
     command = commands.install_extra("naturalness")
     return f"distillmos is not installed; install it with: {command}"
@@ -74,9 +74,9 @@ class NaturalnessJudge:
         if rows + 3 * _REACH > num_rows:
             return self._model.cnn(F.pad(heard, (0, WINDOW - len(heard)))[None])
         padded = F.pad(heard, (0, (rows + 2 * _REACH) * _ROW - len(heard)))
-        own = self._model.cnn(padded[None])[..., : rows + _REACH]
+        features = self._model.cnn(padded[None])[..., : rows + _REACH]
         # The rows of silence are equal, except for those near the ends of a window.
         usual = self._silence[..., 2 * _REACH : 2 * _REACH + 1]
         last = self._silence[..., -_REACH:]
         between = usual.expand(-1, -1, num_rows - rows - 2 * _REACH)
-        return torch.cat((own, between, last), dim=-1)
+        return torch.cat((features, between, last), dim=-1)

@@ -31,8 +31,8 @@ def pitch(waveform: Tensor, rate: int) -> Pitch | None:
     if len(waveform) < LEAST_SECONDS * rate:
         return None
     count = int(len(waveform) / rate / FRAME_SECONDS)
-    found = pitch_course(waveform, rate, count, FRAME_SECONDS)
-    voiced = found[found > 0]
+    course = pitch_course(waveform, rate, count, FRAME_SECONDS)
+    voiced = course[course > 0]
     if not len(voiced):
         return None
     semitones = 12 * (voiced - voiced.median())
@@ -52,10 +52,10 @@ def pitch_course(waveform: Tensor, rate: int, count: int, seconds: float) -> Ten
     frames = padded[places.clamp(max=len(padded) - 1)]
     frames = frames - frames.mean(1, keepdim=True)
     power = torch.fft.rfft(frames, 2 * WINDOW).abs().square()
-    found = torch.fft.irfft(power)[:, : WINDOW // 2]
-    energy = found[:, :1].clamp(min=1e-6)
+    correlation = torch.fft.irfft(power)[:, : WINDOW // 2]
+    energy = correlation[:, :1].clamp(min=1e-6)
     # Fewer samples overlap at a longer lag.
-    peaks = found / (1 - torch.arange(found.shape[1]) / WINDOW) / energy
+    peaks = correlation / (1 - torch.arange(correlation.shape[1]) / WINDOW) / energy
     shortest, longest = COURSE_RATE // HIGHEST_HZ, COURSE_RATE // LOWEST_HZ
     lags = torch.arange(shortest, longest)
     best = (peaks[:, shortest:longest] - OCTAVE_COST * torch.log2(lags)).argmax(1) + shortest

@@ -238,7 +238,7 @@ class FasterWhisper(Recogniser):
             condition_on_previous_text=False,
             max_new_tokens=_MOST_TOKENS,
         )
-        return " ".join(one.text.strip() for one in segments).strip()
+        return " ".join(segment.text.strip() for segment in segments).strip()
 
 
 @contextmanager

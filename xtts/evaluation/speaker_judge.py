@@ -73,8 +73,8 @@ class SpeakerJudge:
 
 
 def _load(module: "nn.Module", saved: "dict[str, Tensor]", prefix: str) -> None:
-    own = {name: saved[prefix + name] for name in module.state_dict()}
-    module.load_state_dict(own)
+    weights = {name: saved[prefix + name] for name in module.state_dict()}
+    module.load_state_dict(weights)
     module.eval().requires_grad_(False)
 
 
@@ -95,8 +95,8 @@ def without_pauses(samples: "Tensor") -> "Tensor":
     levels = 10 * windows.square().mean(1).clamp(min=1e-12).log10()
     speech = (levels > levels.quantile(0.95) - _QUIET).float()[None]
     smooth = F.avg_pool1d(speech, _SMOOTHED, 1, _SMOOTHED // 2, count_include_pad=True) >= 0.5
-    kept = F.max_pool1d(smooth.float(), _KEPT, 1, _KEPT // 2)[0] > 0
-    return windows[kept].flatten() if bool(kept.any()) else samples
+    audible = F.max_pool1d(smooth.float(), _KEPT, 1, _KEPT // 2)[0] > 0
+    return windows[audible].flatten() if bool(audible.any()) else samples
 
 
 def mel(samples: "Tensor") -> "Tensor":

@@ -26,8 +26,10 @@ def spectral_distance(sound: Tensor, recording: Tensor) -> Tensor:
     distances = []
     for size, bands in RESOLUTIONS:
         filters = _filters(size, bands).to(sound.device)
-        one, other = ((filters @ magnitudes(wave, size)).clamp(min=1e-3).log() for wave in (sound, recording))
-        distances.append(F.l1_loss(one, other))
+        of_sound, of_recording = (
+            (filters @ magnitudes(wave, size)).clamp(min=1e-3).log() for wave in (sound, recording)
+        )
+        distances.append(F.l1_loss(of_sound, of_recording))
     return torch.stack(distances).mean()
 
 

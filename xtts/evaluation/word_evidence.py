@@ -62,10 +62,10 @@ def log_likelihoods(
 ) -> list[Tensor]:
     """log p(codes | text) in nats for each of several texts, in one pass. Rows are right-padded,
     which causal attention ignores."""
-    wanted = torch.cat((codes, codes.new_tensor([gpt.shape.audio_stop])))
-    count = len(wanted) if stopped else len(codes)
+    targets = torch.cat((codes, codes.new_tensor([gpt.shape.audio_stop])))
+    count = len(targets) if stopped else len(codes)
     return [
-        -F.cross_entropy(logits[:count], wanted[:count], reduction="sum")
+        -F.cross_entropy(logits[:count], targets[:count], reduction="sum")
         for logits in code_logits(gpt, latents, texts, codes)
     ]
 

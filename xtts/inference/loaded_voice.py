@@ -82,7 +82,7 @@ class LoadedVoice(ABC):
         return {}
 
     @cached_property
-    def own(self) -> Voice | None:
+    def own_voice(self) -> Voice | None:
         """The latents of its own recording, computed on first use; None without a recording.
 
         Raises AudioError, VoiceError or OnnxError.
@@ -113,8 +113,8 @@ class LoadedVoice(ABC):
         if self.latents_folder is not None:
             # Fine-tuning does not change the heads.
             facts, base = Facts(self.latents_folder, "alignment heads 1"), self._base_weights()
-            if (kept := facts.get(base)) is not None:
-                return tuple((layer, head) for layer, head in kept)
+            if (stored := facts.get(base)) is not None:
+                return tuple((layer, head) for layer, head in stored)
         try:
             heads = alignment_heads.measured(self.backend(), self._speaker())
         except NotFinite as error:
@@ -134,7 +134,7 @@ class LoadedVoice(ABC):
 
     def prepare(self) -> None:
         """Computes now what would otherwise delay the first word."""
-        _ = self.weights, self.own
+        _ = self.weights, self.own_voice
         if self.guarded:
             _ = self.heads
 
@@ -144,7 +144,7 @@ class LoadedVoice(ABC):
             "licence": self.licence,
             "languages": list(self.languages),
             "sha256": self.weights,
-            "own_voice": self.own is not None,
+            "own_voice": self.own_voice is not None,
             "own_name": self.files.own_name,
             "speakers": {name: str(path) for name, path in self.files.speakers.items()},
             "precision": self.model.kind,
@@ -183,15 +183,15 @@ class LoadedVoice(ABC):
 
         Raises TextError for an unknown name, AudioError, VoiceError or OnnxError.
         """
-        known = speakers.find(name, self.files.own_name, self.files.speakers)
-        if known is None:
+        match = speakers.find(name, self.files.own_name, self.files.speakers)
+        if match is None:
             raise unknown_voice(name, self.files.speakers)
-        if known == "":
+        if match == "":
             return self._speaker()
-        if known not in self._known_speakers:
-            recording = self.files.speakers[known]
-            self._known_speakers[known] = self.voice_of(recording, self.latents_folder)
-        return self._known_speakers[known]
+        if match not in self._known_speakers:
+            recording = self.files.speakers[match]
+            self._known_speakers[match] = self.voice_of(recording, self.latents_folder)
+        return self._known_speakers[match]
 
     def placeholder_voice(self) -> Voice:
         """A voice of zeros, with which a service tests a model that has no recording."""
@@ -200,7 +200,7 @@ class LoadedVoice(ABC):
         return Voice(self._zeros(1, NUM_LATENTS, config.gpt.width), self._zeros(1, width, 1))
 
     def _speaker(self) -> Voice:
-        return self.own or self.placeholder_voice()
+        return self.own_voice or self.placeholder_voice()
 
     @abstractmethod
     def backend(self, count: int | None = None, *, beside_another: bool = False) -> Backend:
@@ -208,8 +208,8 @@ class LoadedVoice(ABC):
         memory is short. beside_another: whether another voice is already open on that device."""
 
     @abstractmethod
-    def voice_of(self, recording: Reference, kept: Path | None) -> Voice:
-        """The latents of a recording, or of several. kept: the folder that caches latents, or None.
+    def voice_of(self, recording: Reference, cache: Path | None) -> Voice:
+        """The latents of a recording, or of several. cache: the folder that caches latents, or None.
 
         Raises AudioError or VoiceError.
         """

@@ -61,10 +61,10 @@ _MOST_WORD_IDS = 16
 NOBODY_ELSE: Mapping[str, Voice] = {}
 
 
-def unknown_voice(wanted: str, known: Iterable[str]) -> TextError:
+def unknown_voice(name: str, voices: Iterable[str]) -> TextError:
     """The error for a text that changes to an unknown voice."""
-    names = ", ".join(sorted(filter(None, known))) or "no other voice"
-    return TextError(f"The text asks for the voice {shown(wanted)}; there is {names}.")
+    names = ", ".join(sorted(filter(None, voices))) or "no other voice"
+    return TextError(f"The text asks for the voice {shown(name)}; there is {names}.")
 
 
 class Backend(Protocol):
@@ -260,7 +260,7 @@ class Speech:
             stopped = best.stopped
             self._guarded.forget_sound()
             self._new_sound()
-            sound = [*self._sound(best.kept), *self._last_sound()]
+            sound = [*self._sound(best.spoken_latents), *self._last_sound()]
         self.cut_pieces += not stopped and not self._guarded.cut_off
         if (held := self._guarded.end()) is not None:
             sound.append(self._fade.push(held))

@@ -54,9 +54,9 @@ class SynthesisRequest:
             temperature = arguments.number("temperature", self.temperature, TEMPERATURE)
             object.__setattr__(self, "temperature", temperature)
 
-    def rules(self, own: SamplingParams) -> SamplingParams:
-        """The sampling parameters; `own` are the model's."""
-        rules = self.sampling or own
+    def rules(self, defaults: SamplingParams) -> SamplingParams:
+        """The sampling parameters; `defaults` are the model's."""
+        rules = self.sampling or defaults
         if self.temperature is None:
             return rules
         return replace(rules, temperature=self.temperature, greedy=self.temperature == 0)

@@ -72,21 +72,21 @@ class Choice:
     reason: str
 
     def __str__(self) -> str:
-        known = []
+        parts = []
         if (similarity := self.figures.similarity) is not None:
-            known.append(f"voice {similarity:.2f}")
+            parts.append(f"voice {similarity:.2f}")
         if (errors := self.figures.word_errors) is not None:
             words = {0: "no word", 1: "1 word"}.get(errors, f"{errors} words")
-            known.append(f"{words} missed")
-        note = f" ({', '.join(known)})" if known else ""
+            parts.append(f"{words} missed")
+        note = f" ({', '.join(parts)})" if parts else ""
         return f"take {self.number + 1} of {self.count}{note}"
 
 
 # The criteria after the similarity, each with its figure, of which the least is best.
 _CRITERIA: tuple[tuple[str, Callable[[Figures], int | None]], ...] = (
-    ("word errors", lambda one: one.word_errors),
-    ("endings", lambda one: one.faulty),
-    ("attempts", lambda one: one.attempts),
+    ("word errors", lambda figures: figures.word_errors),
+    ("endings", lambda figures: figures.faulty),
+    ("attempts", lambda figures: figures.attempts),
 )
 
 
@@ -96,21 +96,23 @@ def choose(takes: Sequence[Figures]) -> Choice:
     left, reason = _similar(takes), "similarity"
     for name, figure in _CRITERIA:
         figures = {number: figure(takes[number]) for number in left}
-        known = [value for value in figures.values() if value is not None]
-        if len(left) > 1 and len(known) == len(left):
-            left, reason = [number for number in left if figures[number] == min(known)], name
+        values = [value for value in figures.values() if value is not None]
+        if len(left) > 1 and len(values) == len(left):
+            left, reason = [number for number in left if figures[number] == min(values)], name
     return Choice(left[0], len(takes), takes[left[0]], reason if len(left) == 1 else "seed")
 
 
 def _similar(takes: Sequence[Figures]) -> list[int]:
     """The numbers of the takes within three quarters of the best similarity."""
-    known = [one.similarity for one in takes if one.similarity is not None]
-    if not known:
+    similarities = [figures.similarity for figures in takes if figures.similarity is not None]
+    if not similarities:
         return list(range(len(takes)))
     # Also below 0, where no take sounds like the recording.
-    least = max(known) - _GATE * abs(max(known))
+    least = max(similarities) - _GATE * abs(max(similarities))
     return [
-        number for number, one in enumerate(takes) if one.similarity is not None and one.similarity >= least
+        number
+        for number, figures in enumerate(takes)
+        if figures.similarity is not None and figures.similarity >= least
     ]
 
 
@@ -207,8 +209,8 @@ class TakeJudge:
                 Figures(
                     compare(take.waveform) if compare else None,
                     missed,
-                    sum(one.faulty for one in take.pieces),
-                    sum(one.attempts for one in take.pieces),
+                    sum(piece.faulty for piece in take.pieces),
+                    sum(piece.attempts for piece in take.pieces),
                 )
                 for take, missed in zip(takes, errors, strict=True)
             ]
@@ -230,9 +232,9 @@ class TakeJudge:
 
     def _recording(self, speaker: str) -> "Reference | None":
         files = self._voice.files
-        if not (known := speakers.find(speaker, files.own_name, files.speakers)):
+        if not (name := speakers.find(speaker, files.own_name, files.speakers)):
             return files.other_reference or files.reference
-        path: Path = files.speakers[known]
+        path: Path = files.speakers[name]
         return path if path.suffix == ".wav" else None
 
     def _word_errors(self, request: SynthesisRequest, takes: Sequence[Take]) -> Sequence[int | None]:
@@ -249,7 +251,7 @@ class TakeJudge:
 
         def errors(take: Take) -> int:
             # Piece by piece, because Whisper hears at most 30 s.
-            heard = " ".join(ears.hear(_resampled(one, recogniser.RATE)) for one in take.sounds)
+            heard = " ".join(ears.hear(_resampled(sound, recogniser.RATE)) for sound in take.sounds)
             return recogniser.num_errors(words, recogniser.heard_words(tokenizer, heard, language))
 
         try:
@@ -261,7 +263,7 @@ class TakeJudge:
 
 
 def _own(voice: LoadedVoice) -> Voice:
-    return voice.own or voice.placeholder_voice()
+    return voice.own_voice or voice.placeholder_voice()
 
 
 @functools.cache

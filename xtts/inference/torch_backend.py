@@ -151,10 +151,10 @@ class DecodeStep:
 
     def _layers_with(self, adapters: Adapters) -> list[_Layer]:
         """The layers with these adapters, cached while the same utterances decode together."""
-        known, layers = self._adapted
-        if adapters != known:
+        cached, layers = self._adapted
+        if adapters != cached:
             layers = [
-                _adapted(layer, {row: one.matrices[number] for row, one in adapters.items()})
+                _adapted(layer, {row: adapter.matrices[number] for row, adapter in adapters.items()})
                 for number, layer in enumerate(self._layers)
             ]
             self._adapted = adapters, layers
@@ -162,7 +162,10 @@ class DecodeStep:
 
 
 def _adapted(layer: _Layer, rows: Mapping[int, Mapping[str, LowRank]]) -> _Layer:
-    pairs = {name: [(row, own[name]) for row, own in rows.items() if name in own] for name in MATRICES}
+    pairs = {
+        name: [(row, matrices[name]) for row, matrices in rows.items() if name in matrices]
+        for name in MATRICES
+    }
     norm_1, attend, attended, norm_2, widen, narrow = layer
     return (
         norm_1,
@@ -251,7 +254,11 @@ class DecodingSlots:
 
         An utterance whose logits are not finite ends with an `error`; the others continue.
         """
-        speaking = {slot: one for slot, one in enumerate(self.utterances) if one is not None and not one.done}
+        speaking = {
+            slot: utterance
+            for slot, utterance in enumerate(self.utterances)
+            if utterance is not None and not utterance.done
+        }
         if speaking:
             latents, logits = self._computed(speaking)
             _choose(
@@ -270,9 +277,11 @@ class DecodingSlots:
         codes = torch.cat([speaking[row].code if row in speaking else placeholder for row in rows])
         places = [len(speaking[row].codes) if row in speaking else 0 for row in rows]
         positions = torch.tensor(places).to(device, non_blocking=True)
-        adapters = {row: one.adapter for row, one in speaking.items() if one.adapter is not None}
+        adapters = {
+            row: utterance.adapter for row, utterance in speaking.items() if utterance.adapter is not None
+        }
         if self._graphs is not None:
-            logs = {row: one.queries for row, one in speaking.items()}
+            logs = {row: utterance.queries for row, utterance in speaking.items()}
             return self._graphs.step(codes, positions, adapters, logs)
         caches = [speaking[row].cache if row in speaking else None for row in rows]
         alone = caches[0] if len(caches) == 1 else None
@@ -406,15 +415,15 @@ def prefill(step: DecodeStep, latents: Tensor, text: Tensor, utterance: TorchUtt
 
 
 def decode(
-    gpt: GPT, latents: Tensor, wanted: Sequence[tuple[Tensor, TorchUtterance]], count: int = 1
+    gpt: GPT, latents: Tensor, pairs: Sequence[tuple[Tensor, TorchUtterance]], count: int = 1
 ) -> list[TorchUtterance]:
     """Decodes texts `[n]` to their ends, `count` at once, without guard or sound.
 
     The result of an utterance does not depend on the others, as long as `count` is the same. Raises
     DecodingError if the output is not finite.
     """
-    layers = {layer for _, utterance in wanted for layer in utterance.queries.layers}
-    slots, waiting = DecodingSlots(gpt, count, layers), list(wanted)
+    layers = {layer for _, utterance in pairs for layer in utterance.queries.layers}
+    slots, waiting = DecodingSlots(gpt, count, layers), list(pairs)
     while waiting or slots.free < count:
         while waiting and slots.free:
             slots.enter(latents, *waiting.pop(0))
@@ -424,7 +433,7 @@ def decode(
                 slots.leave(slot)
                 if utterance.error is not None:
                     raise DecodingError(str(utterance.error))
-    return [utterance for _, utterance in wanted]
+    return [utterance for _, utterance in pairs]
 
 
 def _choose(utterances: Sequence[TorchUtterance], latents: Sequence[Tensor] | Tensor, logits: Tensor) -> None:
@@ -432,9 +441,9 @@ def _choose(utterances: Sequence[TorchUtterance], latents: Sequence[Tensor] | Te
     at once, because each read waits for the GPU."""
     codes = sample(
         logits,
-        torch.stack([one.seen for one in utterances]),
-        [one.rules for one in utterances],
-        [one.random for one in utterances],
+        torch.stack([utterance.seen for utterance in utterances]),
+        [utterance.rules for utterance in utterances],
+        [utterance.random for utterance in utterances],
     )
     for row, number in enumerate(codes.tolist()):
         utterances[row].choose(latents[row], codes[row : row + 1], number)
@@ -457,10 +466,10 @@ def sample(
     finite = torch.isfinite(logits).all(-1)
     # Drawing from NaN would trigger a device-side assert, which destroys the CUDA context.
     penalised, chances = drawn_from(logits.nan_to_num(0.0, 0.0, 0.0), seen, rules)
-    drawn = [torch.multinomial(row, 1, generator=own) for row, own in zip(chances, generators)]
+    drawn = [torch.multinomial(row, 1, generator=generator) for row, generator in zip(chances, generators)]
     codes = torch.cat(drawn)
-    if any(one.greedy for one in rules):
-        greedy = torch.tensor([one.greedy for one in rules]).to(codes.device, non_blocking=True)
+    if any(rule.greedy for rule in rules):
+        greedy = torch.tensor([rule.greedy for rule in rules]).to(codes.device, non_blocking=True)
         codes = torch.where(greedy, penalised.argmax(-1), codes)
     return torch.where(finite, codes, NO_CODE)
 
@@ -472,11 +481,11 @@ def drawn_from(logits: Tensor, seen: Tensor, rules: Sequence[SamplingParams]) ->
     apply the temperature, then top-k, then the smallest set with a sum of `top_p`.
     """
     ids = logits.shape[-1]
-    tops = [one.top_k if 0 < one.top_k < ids else ids for one in rules]
+    tops = [rule.top_k if 0 < rule.top_k < ids else ids for rule in rules]
     figures = [
-        [one.repetition_penalty for one in rules],
-        [max(one.temperature, 1e-5) for one in rules],
-        [1 - one.top_p if one.top_p < 1.0 else -1.0 for one in rules],
+        [rule.repetition_penalty for rule in rules],
+        [max(rule.temperature, 1e-5) for rule in rules],
+        [1 - rule.top_p if rule.top_p < 1.0 else -1.0 for rule in rules],
         tops,
     ]
     parameters = torch.tensor(figures).to(logits.device, non_blocking=True)[:, :, None]

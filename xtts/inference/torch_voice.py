@@ -72,7 +72,7 @@ class LoadedTorchVoice(LoadedVoice):
             )
         return TorchBackend(self.model, fitting, {layer for layer, _ in heads})
 
-    def voice_of(self, recording: Reference, kept: Path | None) -> Voice:
+    def voice_of(self, recording: Reference, cache: Path | None) -> Voice:
         """As in `LoadedVoice`, with the decoder of the speaker, if one was trained. recording: may
         also be the folder of an adapter of these weights; then its recording, decoder and adapter
         are used.
@@ -80,8 +80,8 @@ class LoadedTorchVoice(LoadedVoice):
         Raises BundleError for an adapter that is damaged, or of another base.
         """
         if isinstance(recording, Path) and recording.is_dir():
-            return self._voice_of_adapter(recording, kept)
-        heard = replace(self._heard(recording, kept), adapter=self.adapter)
+            return self._voice_of_adapter(recording, cache)
+        heard = replace(self._heard(recording, cache), adapter=self.adapter)
         decoders = self.files.speaker_decoders
         if isinstance(recording, Path) and (tensors := decoders.get(recording)) is not None:
             if tensors not in self._vocoders:  # several speakers may share one
@@ -89,28 +89,28 @@ class LoadedTorchVoice(LoadedVoice):
             return replace(heard, vocoder=self._vocoders[tensors])
         return heard
 
-    def _heard(self, recording: Reference, kept: Path | None) -> Voice:
-        weights = "" if kept is None else self.weights
-        return latents_file.latents_of_recording(self.model, weights, recording, kept)
+    def _heard(self, recording: Reference, cache: Path | None) -> Voice:
+        weights = "" if cache is None else self.weights
+        return latents_file.latents_of_recording(self.model, weights, recording, cache)
 
-    def _voice_of_adapter(self, folder: Path, kept: Path | None) -> Voice:
-        found = bundle.verify(folder)
-        if found.kind not in bundle.OF_A_BASE:
+    def _voice_of_adapter(self, folder: Path, cache: Path | None) -> Voice:
+        header = bundle.verify(folder)
+        if header.kind not in bundle.OF_A_BASE:
             raise BundleError(f"{folder} is a complete voice, not an adapter of another one.")
-        if found.base["sha256"] != self.weights:
+        if header.base["sha256"] != self.weights:
             raise BundleError(
-                f"{folder.name} is an adapter of {found.base['name']} with SHA-256 "
-                f"{found.base['sha256'][:12]}…, but the loaded weights have SHA-256 "
+                f"{folder.name} is an adapter of {header.base['name']} with SHA-256 "
+                f"{header.base['sha256'][:12]}…, but the loaded weights have SHA-256 "
                 f"{self.weights[:12]}…. Load the base of the adapter."
             )
-        if bundle.OWN_LATENTS in found.files:
+        if bundle.OWN_LATENTS in header.files:
             heard = self._stored(folder / bundle.OWN_LATENTS)
         else:
-            heard = self._heard(folder / "reference.wav", kept)
+            heard = self._heard(folder / "reference.wav", cache)
         vocoder, adapter = None, None
-        if bundle.DECODER in found.files:
+        if bundle.DECODER in header.files:
             vocoder = self._new_vocoder(folder / bundle.DECODER)
-        if found.kind == bundle.ADAPTER:
+        if header.kind == bundle.ADAPTER:
             adapter = read_adapter(self.model, folder / adapter_file.NAME)
         return replace(heard, vocoder=vocoder, adapter=adapter)
 
@@ -134,12 +134,12 @@ class LoadedTorchVoice(LoadedVoice):
 
     def _own_latents(self) -> Voice | None:
         if self.files.other_reference is None and self.files.latents is not None:
-            own = self._stored(self.files.latents)
+            voice = self._stored(self.files.latents)
         elif (reference := self.files.other_reference or self.files.reference) is not None:
-            own = self._heard(reference, self.latents_folder)
+            voice = self._heard(reference, self.latents_folder)
         else:
             return None
-        return replace(own, vocoder=self.decoder, adapter=self.adapter)
+        return replace(voice, vocoder=self.decoder, adapter=self.adapter)
 
 
 def read_adapter(model: Model, path: Path) -> Adapter:
@@ -159,7 +159,7 @@ def load_torch_voice(
     """
     same = None
     if files.state is not None or files.adapter is not None:
-        same = next((one.model for one in others if _fits(files, one)), None)
+        same = next((voice.model for voice in others if _fits(files, voice)), None)
     model = same or load_model(
         files.folder, where.device, where.mel_device, precision=where.precision, low_memory=where.low_memory
     )
@@ -179,17 +179,17 @@ def _fits(files: VoiceFiles, other: LoadedVoice) -> bool:
     return other.files.weights == files.weights
 
 
-def slots_on(gpt: GPT, wanted: int, *, beside_another: bool) -> int:
-    """The number of slots for a GPT: `wanted` on a CPU, where slots allocate memory as they speak;
+def slots_on(gpt: GPT, most: int, *, beside_another: bool) -> int:
+    """The number of slots for a GPT: `most` on a CPU, where slots allocate memory as they speak;
     on a GPU at most as many as fit into its free memory, but at least 1. A slot of XTTS-v2 takes
     257 MB in float32. beside_another: whether another voice of the same service is already loaded
     there; otherwise there must be room for the weights of a second one and as many slots."""
     weight, shape = gpt.mel_head.weight, gpt.shape
     if weight.device.type != "cuda":
-        return wanted
+        return most
     room = torch.cuda.mem_get_info(weight.device)[0] - OTHERS_BYTES
     room += torch.cuda.memory_reserved(weight.device) - torch.cuda.memory_allocated(weight.device)
     slot = 2 * shape.layers * shape.width * slot_positions(shape) * gpt.gpt.cache_type.itemsize
     if not beside_another:
         room = (room - sum(parameter.nbytes for parameter in gpt.parameters())) // 2
-    return max(1, min(wanted, room // slot))
+    return max(1, min(most, room // slot))

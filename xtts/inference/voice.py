@@ -32,12 +32,12 @@ def read_reference(config: ModelConfig, reference: Reference) -> Tensor:
     Raises AudioError, and VoiceError as `voice_from_reference`. Decodes at most ten minutes,
     because a small FLAC file can contain hours.
     """
-    wanted = config.conditioning
-    seconds = max(wanted.total_seconds, wanted.speaker_seconds)
+    params = config.conditioning
+    seconds = max(params.total_seconds, params.speaker_seconds)
     if isinstance(reference, Path):
         return _spoken(reference, seconds, "The reference")
     recordings = [_spoken(path, seconds, f"The reference {path}").numpy() for path in reference]
-    return torch.from_numpy(joined_reference.for_conditioning(recordings, CODE_RATE, wanted))
+    return torch.from_numpy(joined_reference.for_conditioning(recordings, CODE_RATE, params))
 
 
 def _spoken(path: Path, seconds: float, what: str) -> Tensor:
@@ -54,8 +54,8 @@ def _speech_start_seconds(path: Path) -> float:
     # `audio.read` refuses non-finite samples.
     with np.errstate(invalid="ignore", over="ignore"):
         for number, (block, rate) in enumerate(audio.blocks(path, _BLOCK_SECONDS), start=1):
-            found, rest = speech_span.levels_in_parts(rest, block, rate)
-            levels.append(found)
+            block_levels, rest = speech_span.levels_in_parts(rest, block, rate)
+            levels.append(block_levels)
             seen = number * _BLOCK_SECONDS
             loudest = max(float(part.max(initial=speech_span.FLOOR_DB)) for part in levels)
             if seen >= _MOST_SILENCE_SECONDS or (seen >= _LOOKED_AT_SECONDS and loudest > _LOUD_DB):
@@ -64,25 +64,25 @@ def _speech_start_seconds(path: Path) -> float:
 
 
 @torch.inference_mode()
-def voice_from_reference(model: Model, waveform: Tensor, known: Tensor | None = None) -> Voice:
+def voice_from_reference(model: Model, waveform: Tensor, embedding: Tensor | None = None) -> Voice:
     """A voice from one recording `[samples]` at 22,050 Hz, as `Xtts.get_conditioning_latents`.
 
-    known: the recording's speaker embedding [1, 512, 1], if it was computed before; training does
+    embedding: the recording's speaker embedding [1, 512, 1], if it was computed before; training does
     not change it. Raises VoiceError for less than 0.33 s, silence or non-finite values: NaN would
     reach the sampling, and on a GPU destroy the CUDA context.
     """
     _check(waveform)
     with model.listening():
-        whose = speaker(model, waveform) if known is None else known
+        whose = speaker(model, waveform) if embedding is None else embedding
         return Voice(conditioning(model, waveform), whose)
 
 
 @torch.inference_mode()
 def conditioning(model: Model, waveform: Tensor) -> Tensor:
     """Latents `[1, 32, width]`: the mean over chunks of the recording's first seconds."""
-    wanted = model.config.conditioning
-    waveform = waveform[: int(wanted.total_seconds * CODE_RATE)]
-    chunks = waveform.split(int(wanted.chunk_seconds * CODE_RATE))
+    params = model.config.conditioning
+    waveform = waveform[: int(params.total_seconds * CODE_RATE)]
+    chunks = waveform.split(int(params.chunk_seconds * CODE_RATE))
     latents = [
         model.gpt.conditioning_latents(conditioning_mel(chunk[None], model.mel_stats).to(model.device))
         for chunk in chunks

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     from xtts.voices.served_voice import ServedVoiceSettings
 
     settings, _ = load(ServedVoiceSettings)
-    found = unpacking.import_voice(
+    imported = unpacking.import_voice(
         arguments.file,
         settings.voices_dir,
         name=arguments.name,
@@ -45,16 +45,16 @@ def run(arguments: argparse.Namespace) -> int:
         tos_agreed=settings.coqui_tos_agreed,
     )
     if arguments.json:
-        about = {"schema": 1, "exit_code": 0, "name": found.name, "kind": found.kind}
+        about = {"schema": 1, "exit_code": 0, "name": imported.name, "kind": imported.kind}
         print(json.dumps(about, indent=2, ensure_ascii=False))
         return 0
-    print(f"Imported {arguments.file} as {found.folder}: {found.kind}, licence {found.licence}.")
-    if (consent := found.consent) is not None:
+    print(f"Imported {arguments.file} as {imported.folder}: {imported.kind}, licence {imported.licence}.")
+    if (consent := imported.consent) is not None:
         print(
             f"Consent, as its maker states it (nobody has verified it): {consent.who}, "
             f"{consent.when}: {consent.what}"
         )
-    words = f'xtts speak --voice {shlex.quote(str(found.folder))} --text "Good morning."'
+    words = f'xtts speak --voice {shlex.quote(str(imported.folder))} --text "Good morning."'
     print(f"It speaks with:\n  {commands.program(words)}")
     print("A service with this VOICES_DIR lists it as a voice.")
     return 0

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--language", default="en", type=tag_of, help="language of the text (default: en)")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "said", nargs="?", metavar="TEXT", help="the text to speak; - or nothing reads it from stdin"
+        "spoken", nargs="?", metavar="TEXT", help="the text to speak; - or nothing reads it from stdin"
     )
     what.add_argument("--text", help="the same")
     what.add_argument("--lines", type=Path, help="a file with one sentence per line; --out is then a folder")
@@ -149,7 +149,7 @@ def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int
     voice = voice_arguments.loaded_voice(arguments, files)
     # Errors in a text or recording are reported before anything is computed.
     read = read or _read(asked, voice.model.tokenizer, files)
-    if voice.own is None:
+    if voice.own_voice is None:
         raise SotaqueError(
             f"--voice {arguments.voice} does not include a speaker. Add --reference FILE.wav, 3 to "
             "30 s of clear speech, or --latents FILE.safetensors for an ONNX voice."
@@ -183,7 +183,7 @@ def _spoken(
 
 def _text(arguments: argparse.Namespace) -> str | None:
     """The text from the options or stdin; None for --lines."""
-    text: str | None = arguments.said if arguments.text is None else arguments.text
+    text: str | None = arguments.spoken if arguments.text is None else arguments.text
     if arguments.lines is not None or text not in (None, STREAM):
         return text
     if text is None:
@@ -288,21 +288,21 @@ def _read(
     from xtts.text.errors import TextError
     from xtts.voices import speakers
 
-    found, refusals = list["SynthesisRequest"](), list[str]()
+    requests, refusals = list["SynthesisRequest"](), list[str]()
     for line, ask in asked:
         try:
             pieces = ask.read(tokenizer)
             for name in {piece.voice for piece in pieces} - {""}:
                 if speakers.find(name, files.own_name, files.speakers) is None:
                     raise unknown_voice(name, files.speakers)
-            found.append(replace(ask, pieces=pieces))
+            requests.append(replace(ask, pieces=pieces))
         except TextError as error:
             refusals.append(f"{line.where}{error}")
     if refusals:
         more = len(refusals) - _MOST_REFUSALS
         rest = [f"{more} more lines are refused."] if more > 0 else []
         raise TextError("\n".join([*refusals[:_MOST_REFUSALS], *rest]))
-    return found
+    return requests
 
 
 @dataclass(frozen=True)

@@ -57,13 +57,13 @@ def require_consent(
     weights = published.XTTS_V2["model.pth"]
     base = provenance.get("base")
     made_from = base if isinstance(base, dict) else {}
-    found = made_from.get("name") == "xtts_v2" or made_from.get("sha256") == weights.sha256
+    is_published = made_from.get("name") == "xtts_v2" or made_from.get("sha256") == weights.sha256
     licences = [str(provenance.get("licence", ""))]
     with contextlib.suppress(OSError):
-        found = found or (folder / "model.pth").stat().st_size == weights.bytes
+        is_published = is_published or (folder / "model.pth").stat().st_size == weights.bytes
     with contextlib.suppress(ConfigError):
         licences.append(ModelConfig.read(folder).licence)
-    if found or any(short_name(one) == CPML for one in licences):
+    if is_published or any(short_name(licence) == CPML for licence in licences):
         raise BundleError(f"{subject} is Coqui's XTTS-v2 or was made from it. {_ASK}")
 
 
@@ -86,8 +86,8 @@ def base_of(
     the user has set COQUI_TOS_AGREED=1. Raises BundleError, or FilesError if XTTS-v2 is missing;
     nothing is downloaded.
     """
-    known = provenance.get("base")
-    base = known if isinstance(known, dict) else {}
+    recorded = provenance.get("base")
+    base = recorded if isinstance(recorded, dict) else {}
     name = str(base.get("name"))
     located = Path(folder) if folder else base_named(name, Path(xtts_v2))
     # Asked again, because the speaking user may not be the one who agreed before the training.

@@ -116,7 +116,7 @@ class Candidate:
     @property
     def old_language_failed(self) -> int:
         """The number of `old_sentences` that failed."""
-        return sum(one.outcome != "finished" for one in self.old_sentences)
+        return sum(sentence.outcome != "finished" for sentence in self.old_sentences)
 
     @property
     def name(self) -> str:
@@ -133,7 +133,7 @@ class Candidate:
     @property
     def finished(self) -> set[int]:
         """The indices of the finished sentences."""
-        return {n for n, one in enumerate(self.sentences) if one.outcome == "finished"}
+        return {n for n, sentence in enumerate(self.sentences) if sentence.outcome == "finished"}
 
     def mean(self, judge: str) -> float:
         """A judge's figure; 0 if the judge is missing."""
@@ -210,9 +210,9 @@ class Evaluation:
 
     def find(self, kind: CandidateKind, epoch: int, share: float | None = None) -> Candidate | None:
         """The candidate of that kind, epoch and, for a blend, share; None if it does not exist."""
-        for one in self.candidates:
-            if (one.kind, one.epoch) == (kind, epoch) and share in (None, one.share):
-                return one
+        for candidate in self.candidates:
+            if (candidate.kind, candidate.epoch) == (kind, epoch) and share in (None, candidate.share):
+                return candidate
         return None
 
     @property
@@ -220,9 +220,9 @@ class Evaluation:
         """The candidate that the verdict names."""
         return self.with_id(self.verdict.candidate) if self.verdict else None
 
-    def with_id(self, wanted: str) -> Candidate | None:
+    def with_id(self, candidate_id: str) -> Candidate | None:
         """The candidate with this id; None if it does not exist."""
-        return next((one for one in self.candidates if one.id == wanted), None)
+        return next((candidate for candidate in self.candidates if candidate.id == candidate_id), None)
 
 
 def write_evaluation(path: Path, evaluation: Evaluation) -> Written:

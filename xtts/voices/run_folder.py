@@ -183,10 +183,10 @@ class RunFolder:
         if absent := self.absent(epoch):
             return absent
         path, state = self.manifest_path(epoch), self.state_path(epoch)
-        found = self._look(path, self.checkpoint_path(epoch), state)
-        if isinstance(found, Verified) and found.epoch != epoch:
+        result = self._look(path, self.checkpoint_path(epoch), state)
+        if isinstance(result, Verified) and result.epoch != epoch:
             return f"{path} is the manifest of another epoch."
-        return found
+        return result
 
     def verified(self, epoch: int) -> Verified | None:
         """The epoch, if its files are complete; else None."""
@@ -220,9 +220,9 @@ class RunFolder:
             return self._unjudged()
         if verdict.kind == "base":
             return BestWeights("base", 0, 0.0, None, "", verdict.summary)
-        found = self.look_at_best(verdict)
-        if isinstance(found, Verified):
-            return _best_weights(found, verdict.summary)
+        result = self.look_at_best(verdict)
+        if isinstance(result, Verified):
+            return _best_weights(result, verdict.summary)
         epoch = self.verified(verdict.epoch)
         same = epoch is not None and epoch.sha256 == verdict.checkpoint_sha256
         best = _best_weights(epoch, verdict.summary) if epoch and same else self._unjudged()
@@ -232,7 +232,7 @@ class RunFolder:
             note = f"The best, epoch {verdict.epoch} at {verdict.share:.0%}, is written at the end "
             note += f"of the run, which is not over yet. {best.weights.name} is used until then."
             return replace(best, fallback=note)
-        note = f"{found} {best.weights.name} is used instead."
+        note = f"{result} {best.weights.name} is used instead."
         advice = f"Try `{commands.program('train evaluate')}` to repair it."
         return replace(best, fallback=f"{note} {advice}")
 
@@ -314,8 +314,8 @@ class RunFolder:
         if fault := fault_of(manifest.files, self.checkpoints):
             return fault
         sha256 = manifest.files[checkpoint.name].sha256
-        kept = state if state and state.name in manifest.files else None
-        return Verified(manifest.epoch, manifest.step, checkpoint, sha256, kept, manifest)
+        saved_state = state if state and state.name in manifest.files else None
+        return Verified(manifest.epoch, manifest.step, checkpoint, sha256, saved_state, manifest)
 
     def _numbers(self, pattern: re.Pattern[str]) -> list[int]:
         try:
@@ -359,7 +359,7 @@ def newest_reference(run: RunFolder) -> Path | None:
     if best.is_file():
         return best
     for folder in (run.samples, run.samples_on_demand):
-        others = sorted(folder.glob("epoch_*_reference.wav"), key=lambda one: one.stat().st_mtime)
+        others = sorted(folder.glob("epoch_*_reference.wav"), key=lambda path: path.stat().st_mtime)
         if others:
             return others[-1]
     return None
@@ -416,13 +416,13 @@ def _missing(path: Path) -> str:
     return f"{sentence} Name an existing checkpoint file."
 
 
-def _fault_before_loading(path: Path, beside: Path) -> str | None:
-    if not beside.is_file():
+def _fault_before_loading(path: Path, manifest_path: Path) -> str | None:
+    if not manifest_path.is_file():
         return zip_fault(path)
     try:
-        manifest = read_manifest(beside)
+        manifest = read_manifest(manifest_path)
     except ManifestError as error:
         return str(error)
     if path.name not in manifest.files:
-        return f"{beside} does not name {path.name}; it belongs to another file."
+        return f"{manifest_path} does not name {path.name}; it belongs to another file."
     return fault_of({path.name: manifest.files[path.name]}, path.parent)

@@ -46,12 +46,12 @@ class Speaker:
 
 def write(folder: Path, speakers: Sequence[Speaker]) -> Written:
     """Writes speakers.json into `folder`/speakers, after the files that it names."""
-    return write_json(folder / FOLDER / FILE, {"speakers": [asdict(one) for one in speakers]})
+    return write_json(folder / FOLDER / FILE, {"speakers": [asdict(speaker) for speaker in speakers]})
 
 
 def read(folder: Path) -> dict[str, Path]:
     """Name -> file of each speaker of a voice, the default first; as `rows`."""
-    return {one.name: folder / FOLDER / one.file for one in rows(folder)}
+    return {speaker.name: folder / FOLDER / speaker.file for speaker in rows(folder)}
 
 
 def rows(folder: Path) -> list[Speaker]:
@@ -59,8 +59,8 @@ def rows(folder: Path) -> list[Speaker]:
     cannot be used, which is logged; the voice still works without them."""
     path = folder / FOLDER / FILE
     try:
-        found = TypeAdapter(dict[str, list[Speaker]]).validate_json(path.read_bytes())["speakers"]
-        fault = fault_of({one.file: one.written for one in found}, path.parent)
+        speakers = TypeAdapter(dict[str, list[Speaker]]).validate_json(path.read_bytes())["speakers"]
+        fault = fault_of({speaker.file: speaker.written for speaker in speakers}, path.parent)
     except FileNotFoundError:
         return []
     except (OSError, ValidationError, KeyError) as error:
@@ -68,7 +68,7 @@ def rows(folder: Path) -> list[Speaker]:
     if fault:
         log.warning("%s cannot be used and is ignored: %s", path, fault)
         return []
-    return found
+    return speakers
 
 
 def decoder_of(recording: Path) -> Path:
@@ -77,33 +77,33 @@ def decoder_of(recording: Path) -> Path:
 
 
 def write_all(
-    known: Mapping[str, Path], to: Path, suffix: str, make: Callable[[Path, Path], Written]
+    speakers: Mapping[str, Path], to: Path, suffix: str, make: Callable[[Path, Path], Written]
 ) -> dict[str, Written]:
     """Writes the speakers of one voice into the folder `to` of another. Returns the written files.
 
     make: converts a speaker's file to a file with this suffix.
     """
-    if not known:
+    if not speakers:
         return {}
     (to / FOLDER).mkdir()
     made = [
         Speaker(name, (file := f"{number}{suffix}"), make(path, to / FOLDER / file))
-        for number, (name, path) in enumerate(known.items(), start=1)
+        for number, (name, path) in enumerate(speakers.items(), start=1)
     ]
     listed = write(to, made)
-    return {f"{FOLDER}/{one.file}": one.written for one in made} | {f"{FOLDER}/{FILE}": listed}
+    return {f"{FOLDER}/{speaker.file}": speaker.written for speaker in made} | {f"{FOLDER}/{FILE}": listed}
 
 
-def find(wanted: str, own: str, known: Iterable[str]) -> str | None:
-    """The speaker among `known` with the name `wanted`, in any case. `default`, or a style alone,
-    refers to the person of `own`. Returns "" for `own` itself, None for an unknown speaker."""
-    person, mark, style = plain(wanted).partition(STYLE_MARK)
+def find(name: str, own_name: str, names: Iterable[str]) -> str | None:
+    """The speaker of `names` that is called `name`, in any case. `default`, or a style alone,
+    refers to the person of `own_name`. Returns "" for `own_name` itself, None for an unknown speaker."""
+    person, mark, style = plain(name).partition(STYLE_MARK)
     if person in ("", OWN):
-        person = plain(own).partition(STYLE_MARK)[0]
+        person = plain(own_name).partition(STYLE_MARK)[0]
     full = f"{person}{mark}{style}"
-    if full in (plain(own), OWN):
+    if full in (plain(own_name), OWN):
         return ""
-    return next((one for one in known if plain(one) == full), None)
+    return next((other for other in names if plain(other) == full), None)
 
 
 def plain(name: str) -> str:

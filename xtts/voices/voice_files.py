@@ -82,17 +82,17 @@ class VoiceSpec:
         """Makes a specification from a user's arguments in Python or on the command line.
         reference: files and folders; paths: further fields. Raises ArgumentError for an invalid
         path or boolean."""
-        known: dict[str, Any] = {
-            key: arguments.path(key, one) for key, one in paths.items() if one is not None
+        given: dict[str, Any] = {
+            key: arguments.path(key, value) for key, value in paths.items() if value is not None
         }
         if reference is not None:
             named: Any = reference if isinstance(reference, list | tuple) else [reference]
-            known["reference"] = reference_of([arguments.path("reference", one) for one in named])
+            given["reference"] = reference_of([arguments.path("reference", recording) for recording in named])
         return VoiceSpec(
             str(arguments.path("name", name)),
             tos_agreed=arguments.switch("tos_agreed", tos_agreed),
             speaker=arguments.text("speaker", speaker),
-            **known,
+            **given,
         )
 
     @property
@@ -173,8 +173,8 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
     if is_voice_file(spec.path) and spec.path.is_file():
         spec = replace(spec, name=str(unpacking.cached(spec.path)))
     files = _find(spec)
-    own = None if spec.reference else files.latents
-    files = replace(files, other_reference=spec.reference, latents=spec.latents or own)
+    own_latents = None if spec.reference else files.latents
+    files = replace(files, other_reference=spec.reference, latents=spec.latents or own_latents)
     return _with_speakers(files, spec)
 
 
@@ -208,36 +208,36 @@ def _check_published(folder: Path, spec: VoiceSpec) -> None:
 def _with_speakers(files: VoiceFiles, spec: VoiceSpec) -> VoiceFiles:
     """Adds the named speakers of the voice, and selects the requested one."""
     folder = spec.path.parent.parent if spec.path.is_file() else spec.path
-    known = speakers.read(folder)
-    own = "" if spec.reference or spec.latents else next(iter(known), "")
-    decoders = _speaker_decoders(folder, files, known)
-    files = replace(files, speakers=known, own_name=own, speaker_decoders=decoders)
-    if not spec.speaker or (name := speakers.find(spec.speaker, own, known)) == "":
+    named = speakers.read(folder)
+    own_name = "" if spec.reference or spec.latents else next(iter(named), "")
+    decoders = _speaker_decoders(folder, files, named)
+    files = replace(files, speakers=named, own_name=own_name, speaker_decoders=decoders)
+    if not spec.speaker or (name := speakers.find(spec.speaker, own_name, named)) == "":
         return files
     if name is None:
-        names = ", ".join(known) or "no named speaker"
+        names = ", ".join(named) or "no named speaker"
         raise BundleError(f"{spec.name} lacks the speaker {shown(spec.speaker)}; it has {names}.")
-    path = known[name]
+    path = named[name]
     if path.suffix == ".safetensors":
         return replace(files, latents=path, own_name=name)
     # The decoder of the first speaker is not used for others.
     return replace(files, reference=path, other_reference=path, decoder=decoders.get(path), own_name=name)
 
 
-def _speaker_decoders(folder: Path, files: VoiceFiles, known: "Mapping[str, Path]") -> dict[Path, Path]:
+def _speaker_decoders(folder: Path, files: VoiceFiles, named: "Mapping[str, Path]") -> dict[Path, Path]:
     """The speakers' decoders: in a run those that were trained for these weights, in an exported
     voice those in its folder."""
-    recordings = [path for path in known.values() if path.suffix == ".wav"]
+    recordings = [path for path in named.values() if path.suffix == ".wav"]
     if not recordings:
         return {}
     first, *others = recordings
     if (folder / "checkpoints").is_dir():
         run, checkpoint = RunFolder(folder), files.weights if files.state is not None else None
-        own = learned_decoder.learned_for(run, checkpoint)
+        own_decoder = learned_decoder.learned_for(run, checkpoint)
         learned = {
             path: learned_decoder.learned_for(run, checkpoint, speakers.decoder_of(path)) for path in others
         }
-        return {path: tensors for path, tensors in {first: own, **learned}.items() if tensors}
+        return {path: tensors for path, tensors in {first: own_decoder, **learned}.items() if tensors}
     base = _existing(folder / speakers.FOLDER / speakers.BASE_DECODER)
     brought = {path: _existing(speakers.decoder_of(path)) or base for path in others}
     return {path: tensors for path, tensors in brought.items() if tensors}
@@ -257,15 +257,14 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
     folder = base_of(run.folder, provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed)
     # A decoder that the run trained for its base is only used with the run's recordings.
     other = spec.reference
-    own = other is None or (isinstance(other, Path) and other.parent == run.samples)
-    own = own and spec.base_decoder
+    of_run = other is None or (isinstance(other, Path) and other.parent == run.samples)
     return VoiceFiles(
         folder,
         folder / "model.pth",
         newest_reference(run),
         None,
         pronunciations=_pronunciation_lists(spec, run.folder),
-        decoder=learned_decoder.learned_for(run, None) if own else None,
+        decoder=learned_decoder.learned_for(run, None) if of_run and spec.base_decoder else None,
         provenance=provenance,
     )
 
@@ -285,11 +284,11 @@ def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
             return _of_base(folder, header, spec)
     if header is None and other is None:
         _check_published(folder, spec)
-    own = None if other is not None else _existing(folder / "reference.wav")
+    reference = None if other is not None else _existing(folder / "reference.wav")
     return VoiceFiles(
         folder,
         folder / "model.pth",
-        own,
+        reference,
         header.licence if header else None,
         pronunciations=_pronunciation_lists(spec, folder),
         onnx=other is not None,
@@ -300,14 +299,14 @@ def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
 def _of_base(folder: Path, header: bundle.Bundle, spec: VoiceSpec) -> VoiceFiles:
     provenance = {"base": header.base, "licence": header.licence}
     base = base_of(folder, provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed)
-    own = spec.reference is None and bundle.DECODER in header.files
+    use_decoder = spec.reference is None and bundle.DECODER in header.files
     return VoiceFiles(
         base,
         base / "model.pth",
         _existing(folder / "reference.wav"),
         header.licence,
         pronunciations=_pronunciation_lists(spec, folder),
-        decoder=folder / bundle.DECODER if own else None,
+        decoder=folder / bundle.DECODER if use_decoder else None,
         adapter=folder / adapter_file.NAME if header.kind == bundle.ADAPTER else None,
         latents=_existing(folder / bundle.OWN_LATENTS),
     )
@@ -340,8 +339,8 @@ def _pronunciation_lists(spec: VoiceSpec, folder: Path) -> tuple[Path, ...]:
     general = Path(spec.pronunciations).expanduser() if spec.pronunciations else None
     if general is not None and not general.is_file():
         raise BundleError(f"PRONUNCIATIONS names {general}, which does not exist.")
-    own = _existing(folder / PRONUNCIATIONS)
-    return tuple(path for path in (general, own) if path is not None)
+    of_voice = _existing(folder / PRONUNCIATIONS)
+    return tuple(path for path in (general, of_voice) if path is not None)
 
 
 def _existing(path: Path) -> Path | None:

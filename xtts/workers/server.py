@@ -161,7 +161,7 @@ class SpeechServer:
     def _voice_of(self, key: str, recording: str | None) -> "Generator[Future[Voice], Voice, Voice | None]":
         """The voice of a recording; without a recording, the open voice's own, if any."""
         if recording is None:
-            return self._standing[key].own
+            return self._standing[key].own_voice
         if (voice := self._voices.get((key, recording))) is not None:
             self._voices.move_to_end((key, recording))
             return voice
@@ -256,7 +256,7 @@ class SpeechServer:
                 codes=speech.codes,
                 seconds=seconds,
                 cut_pieces=speech.cut_pieces,
-                timed=words.known and bool(ended),
+                timed=words.has_times and bool(ended),
                 pieces=[piece.as_dict() for piece in speech.pieces],
             )
 

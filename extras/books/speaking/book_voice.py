@@ -88,12 +88,12 @@ class BookVoice:
     def speaker(self, name: str) -> Voice:
         """The latents of a speaker. Raises TextError, and BookError for a voice without latents."""
         if not name:
-            if self.voice.own is None:
+            if self.voice.own_voice is None:
                 raise BookError(
                     "This voice does not include a speaker. Add --reference FILE.wav, 3 to 30 s of "
                     "clear speech, or --latents FILE.safetensors for an ONNX voice."
                 )
-            return self.voice.own
+            return self.voice.own_voice
         return self.voice.speaker(name)
 
     def speaker_identity(self, name: str) -> str:

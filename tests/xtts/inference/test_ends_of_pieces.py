@@ -104,7 +104,7 @@ def streamed(voice: LoadedVoice, texts: Sequence[str]) -> list[Sound]:
 
 def among_others(voice: LoadedVoice, texts: Sequence[str]) -> list[Sound]:
     asked = {str(number): SynthesisRequest(text, "en") for number, text in enumerate(texts)}
-    return list(sounds_of(batcher_of(voice, 4), voice.own, asked).values())
+    return list(sounds_of(batcher_of(voice, 4), voice.own_voice, asked).values())
 
 
 DRIVERS = [

@@ -82,7 +82,7 @@ def test_a_batch_says_what_each_take_says_alone(voice, monkeypatch, slots):
     together = speak_takes(voice, request, 3)
     for number, take in enumerate(together):
         batcher = ContinuousBatcher(backend(slots), voice.guard)
-        alone = sounds_of(batcher, voice.own, {"a": request_of(request, number)})["a"]
+        alone = sounds_of(batcher, voice.own_voice, {"a": request_of(request, number)})["a"]
         assert np.array_equal(take.waveform, alone)
         assert len(take.sounds) == len(take.pieces) == 2
     assert not np.array_equal(together[0].waveform, together[1].waveform)

@@ -38,12 +38,12 @@ def test_it_speaks_with_its_base_and_otherwise_than_the_base(base, anna):
     files = find_voice(VoiceSpec(str(anna)))
     assert (files.folder, files.weights) == (base, base / "model.pth")
     voice, plain = load_voice(files), load_voice(VoiceSpec(str(base), reference=files.reference))
-    assert torch.equal(voice.own.latents, plain.own.latents)
+    assert torch.equal(voice.own_voice.latents, plain.own_voice.latents)
     assert not np.array_equal(voice.synthesize(ASK), plain.synthesize(ASK))
     # It also speaks with another recording, as the weights of a checkpoint do.
     other = load_voice(VoiceSpec(str(anna), reference=base / "reference.wav"))
-    assert other.own.adapter is not None
-    assert not torch.equal(other.own.latents, voice.own.latents)
+    assert other.own_voice.adapter is not None
+    assert not torch.equal(other.own_voice.latents, voice.own_voice.latents)
 
 
 def test_beside_its_base_it_takes_no_second_model(base, anna):
@@ -52,14 +52,14 @@ def test_beside_its_base_it_takes_no_second_model(base, anna):
     assert voice.model.gpt is standing.model.gpt
     assert voice.model.vocoder is standing.model.vocoder
     assert np.array_equal(voice.synthesize(ASK), load_voice(VoiceSpec(str(anna))).synthesize(ASK))
-    assert standing.own.adapter is None
+    assert standing.own_voice.adapter is None
 
 
 def test_in_the_base_s_batch_each_is_what_it_is_alone(base, anna, tmp_path):
     """As the service speaks: the folder of an adapter takes the place of a recording."""
     standing = load_voice(VoiceSpec(str(base)))
     folders = [anna, exported_adapter(tmp_path / "ben", base, seed=2)]
-    voices = {one.name: standing.voice_of(one, None) for one in folders} | {"": standing.own}
+    voices = {one.name: standing.voice_of(one, None) for one in folders} | {"": standing.own_voice}
     batcher = batcher_of(standing, 4)
     for name, voice in voices.items():
         batcher.enter(name, voice, ASK)
@@ -84,12 +84,12 @@ def test_a_learned_decoder_comes_along(base, tmp_path):
     bundle.write(folder, replace(told, files={**told.files, bundle.DECODER: written}))
     voice, standing = load_voice(VoiceSpec(str(folder))), load_voice(VoiceSpec(str(base)))
     wanted = learned_decoder.read_tensors(path)
-    for vocoder in (voice.own.vocoder, standing.voice_of(folder, None).vocoder):
+    for vocoder in (voice.own_voice.vocoder, standing.voice_of(folder, None).vocoder):
         own = dict(vocoder.named_parameters())["waveform_decoder.conv_pre.bias"]
         tensor = wanted["hifigan_decoder.waveform_decoder.conv_pre.bias"]
         assert torch.equal(own, tensor.to(own.dtype))
     other = load_voice(VoiceSpec(str(folder), reference=base / "reference.wav"))
-    assert other.own.vocoder is None
+    assert other.own_voice.vocoder is None
 
 
 def test_an_adapter_of_another_base_is_refused_by_its_name(base, anna, tmp_path):
@@ -101,7 +101,7 @@ def test_an_adapter_of_another_base_is_refused_by_its_name(base, anna, tmp_path)
     with pytest.raises(BundleError, match=r"anna was made from .* Name the folder of the"):
         find_voice(VoiceSpec(str(anna), base=str(other)))
     moved = VoiceSpec(str(ben), base=str(other.rename(tmp_path / "moved")))
-    assert load_voice(moved).own is not None
+    assert load_voice(moved).own_voice is not None
     with pytest.raises(BundleError, match=r"bundle\.json cannot be read"):
         standing.voice_of(tmp_path / "moved", None)
 

@@ -43,12 +43,12 @@ def test_the_first_request_finds_the_vocoder_warm(folder, widths, low_memory):
     """Code is compiled for each width, 1.5 s at full size: not during a request."""
     standing = load_voice(VoiceSpec(str(folder)), ComputeConfig(low_memory=low_memory, threads=1), {})
     standing.prepare()
-    assert standing.own is not None
+    assert standing.own_voice is not None
     made, model = set(widths), standing.model
     assert set(model.vocoder.widths) < made
     widths.clear()
     ask = SynthesisRequest("hello there", "en", max_codes=60)
-    sounds_of(batcher_of(standing, 1), standing.own, {"one": ask})
+    sounds_of(batcher_of(standing, 1), standing.own_voice, {"one": ask})
     assert widths and set(widths) <= made
 
 
@@ -101,4 +101,4 @@ def test_an_opened_voice_does_not_keep_its_checkpoint_mapped(folder):
     voice = load_voice(files)
     del files
     gc.collect()
-    assert voice.own is not None and str(path) not in Path("/proc/self/maps").read_text()
+    assert voice.own_voice is not None and str(path) not in Path("/proc/self/maps").read_text()

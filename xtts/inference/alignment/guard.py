@@ -132,7 +132,7 @@ def near(rows: Array, path: Array) -> Array:
     two adjacent ones."""
     padded = np.pad(rows, ((0, 0), (1, 1)))
     codes = np.arange(len(rows))
-    shares: Array = sum(padded[codes, path + beside] for beside in (0, 1, 2))
+    shares: Array = sum(padded[codes, path + offset] for offset in (0, 1, 2))
     return shares
 
 
@@ -234,8 +234,8 @@ def judge(
     code_array = np.asarray(codes)
     if alignment is None or alignment.last_spoken < 0:
         return _by_length(code_array, stopped=stopped, tokens=tokens)
-    known = None if loud is None or len(code_array) < 2 else np.asarray(loud)[: len(code_array)]
-    return _by_path(code_array, alignment, known, stopped=stopped)
+    loudness = None if loud is None or len(code_array) < 2 else np.asarray(loud)[: len(code_array)]
+    return _by_path(code_array, alignment, loudness, stopped=stopped)
 
 
 def _by_path(codes: Array, path: Alignment, loud: Array | None, *, stopped: bool) -> EndingVerdict:

@@ -108,7 +108,7 @@ class Utterance(ABC):
             self.seen[code] = True
 
     @property
-    def kept(self) -> Sequence[Latents]:
+    def spoken_latents(self) -> Sequence[Latents]:
         """The latents up to the end of the last word."""
         return self.latents[: self.verdict.keep]
 
@@ -312,7 +312,7 @@ class GuardedPiece:
         keep = best.verdict.keep
         end = (len(best.codes) if keep is None else keep) * CODE_SECONDS * VOCODER_RATE
         cut_off = keep is not None and self._given <= end / self._speed
-        latents = best.kept if cut_off else best.latents
+        latents = best.spoken_latents if cut_off else best.latents
         return SpokenPiece(
             self.ids,
             best.verdict.ending,
@@ -434,7 +434,7 @@ class SpokenWords:
         self._began = self._seconds = self._last = 0.0
         self._held: TimedWord | None = None
         # False as soon as a piece lacks a path through attention.
-        self.known = True
+        self.has_times = True
 
     def sounded(self, seconds: float) -> None:
         """Adds the length of more sound, including pauses."""
@@ -445,8 +445,8 @@ class SpokenWords:
         piece, self._number = self._pieces[self._number], self._number + 1
         began, self._began = self._began + piece.before, self._seconds
         if spoken.times is None:
-            self.known = False
-        if not self.known or spoken.times is None:
+            self.has_times = False
+        if not self.has_times or spoken.times is None:
             return []
         words = [self._held] if self._held else []
         # A word that was not reached or was cut off ends with the sound.
@@ -481,7 +481,7 @@ def words_of_speech(
         speed: The speed of the speech.
     """
     words, timed = SpokenWords(pieces, speed), list[TimedWord]()
-    for piece, one in zip(pieces, spoken, strict=True):
-        words.sounded(piece.before + one.seconds + piece.after)
-        timed += words.ended(one)
-    return timed if words.known and spoken else None
+    for piece, spoken_piece in zip(pieces, spoken, strict=True):
+        words.sounded(piece.before + spoken_piece.seconds + piece.after)
+        timed += words.ended(spoken_piece)
+    return timed if words.has_times and spoken else None

@@ -70,8 +70,8 @@ def choose(spoken: Sequence[Spoken]) -> tuple[Head, ...]:
     best = max(marks.values())
     if best < FOLLOWS:
         return ()
-    kept = [head for head, mark in marks.items() if mark >= max(FOLLOWS, NEARLY * best)]
-    return tuple(sorted(kept, key=lambda head: -marks[head])[:MOST_HEADS])
+    chosen = [head for head, mark in marks.items() if mark >= max(FOLLOWS, NEARLY * best)]
+    return tuple(sorted(chosen, key=lambda head: -marks[head])[:MOST_HEADS])
 
 
 def following(rows: Array, spoken: Sequence[bool]) -> float:
@@ -91,7 +91,7 @@ def following(rows: Array, spoken: Sequence[bool]) -> float:
 
 def _evenness(rows: Sequence[Array]) -> float:
     """The smallest correlation between a head's mean position and time."""
-    gazes = [one @ np.arange(one.shape[1]) for one in rows]
+    gazes = [attention @ np.arange(attention.shape[1]) for attention in rows]
     moving = [np.std(gaze) > 1e-6 and len(gaze) > 1 for gaze in gazes]
     if not all(moving):
         return -1.0

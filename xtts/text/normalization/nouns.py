@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Noun:
-    """A counted noun: its forms after 1, 2, 5 and a fraction. Forms that a language lacks repeat
-    the plural. gender: m, f or n, with which the numeral agrees."""
+    """A counted noun: its forms after 1, 2, 5 and a fraction, named as CLDR names plural categories.
+    Forms that a language lacks repeat the plural. gender: m, f or n, with which the numeral agrees."""
 
     one: str
     few: str

@@ -141,4 +141,7 @@ def roman_in_figures(text: str, language: str) -> str:
 def roman_value(numeral: str) -> int:
     """The value of a Roman numeral below 40."""
     values = [_VALUES[digit] for digit in numeral]
-    return sum(-one if one < then else one for one, then in zip(values, [*values[1:], 0], strict=True))
+    return sum(
+        -value if value < following else value
+        for value, following in zip(values, [*values[1:], 0], strict=True)
+    )

@@ -93,7 +93,7 @@ class CheckedVoice:
         return content
 
     def _check_names(self) -> None:
-        present = {one.filename for one in self._zip.infolist()} - {form.NAME}
+        present = {member.filename for member in self._zip.infolist()} - {form.NAME}
         if missing := self.manifest.members.keys() - present:
             raise VoiceFileError(f"{self.path} lacks {min(missing)}, which its manifest names.")
         if more := present - self.manifest.members.keys():
@@ -152,12 +152,14 @@ class CheckedVoice:
             return
         kind = TypeAdapter(dict[str, list[speakers.Speaker]])
         try:
-            found = kind.validate_json(self.read(name)).get("speakers", [])
+            listed = kind.validate_json(self.read(name)).get("speakers", [])
         except ValidationError as error:
             raise self._damaged(name, error) from error
-        for one in found:
-            if f"{speakers.FOLDER}/{one.file}" not in self.manifest.members:
-                raise VoiceFileError(f"{self.path}: {name} names {shown(one.file)}, which the file lacks.")
+        for speaker in listed:
+            if f"{speakers.FOLDER}/{speaker.file}" not in self.manifest.members:
+                raise VoiceFileError(
+                    f"{self.path}: {name} names {shown(speaker.file)}, which the file lacks."
+                )
 
     def _damaged(self, name: str, error: Exception) -> VoiceFileError:
         return VoiceFileError(f"{self.path}: {name} is damaged ({first_line(error)}).")
@@ -199,8 +201,8 @@ def refuse_large_directory(path: Path) -> None:
 
 def _check_directory(path: Path, members: list[zipfile.ZipInfo], size: int) -> None:
     """Raises VoiceFileError for what no voice file has, before anything is read."""
-    names = [one.filename for one in members]
-    total = sum(one.file_size for one in members)
+    names = [member.filename for member in members]
+    total = sum(member.file_size for member in members)
     fault = None
     if len(members) > form.MOST_MEMBERS:
         fault = f"it has {len(members):,} members; at most {form.MOST_MEMBERS} are allowed"

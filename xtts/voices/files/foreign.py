@@ -42,13 +42,13 @@ def foreign_voice(path: Path) -> ForeignVoice | None:
     except _BROKEN:
         return None
     with archive:
-        names = [one.filename for one in archive.infolist()]
+        names = [member.filename for member in archive.infolist()]
         recordings = [name for name in names if _RECORDING.fullmatch(name)]
         if names.count(_MANIFEST) != 1 or not recordings:
             return None
         name = _name_in(_bounded(archive, _MANIFEST, _MOST_MANIFEST_BYTES), path)
-        found = [_bounded(archive, one, _MOST_WAV_BYTES) for one in recordings[:_SAMPLES]]
-    seconds, wav = max((_seconds(one, path), one) for one in found)
+        sounds = [_bounded(archive, recording, _MOST_WAV_BYTES) for recording in recordings[:_SAMPLES]]
+    seconds, wav = max((_seconds(sound, path), sound) for sound in sounds)
     if not 0 < seconds <= _MOST_SECONDS:
         raise VoiceFileError(f"{path} has a recording of {seconds:,.0f} s, which is too long.")
     return ForeignVoice(name, wav)
@@ -69,11 +69,11 @@ def _bounded(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
 
 def _name_in(content: bytes, path: Path) -> str:
     try:
-        found: Any = json.loads(content)
+        manifest: Any = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise VoiceFileError(f"{path}: {_MANIFEST} is damaged ({first_line(error)}).") from error
-    profile = found.get("profile") if isinstance(found, dict) else None
-    for place in (profile, found):
+    profile = manifest.get("profile") if isinstance(manifest, dict) else None
+    for place in (profile, manifest):
         if isinstance(place, dict) and isinstance(place.get("name"), str) and place["name"].strip():
             return str(place["name"])
     return path.name.partition(".")[0]

@@ -174,14 +174,14 @@ def parsed(content: bytes, path: Path) -> Manifest:
     from pydantic_core import from_json
 
     try:
-        found = from_json(content)
+        decoded = from_json(content)
     except ValueError as error:
         raise VoiceFileError(f"{path}: {NAME} is damaged ({first_line(error)}).") from error
-    if not isinstance(found, dict) or next(iter(found), "") != "format":
+    if not isinstance(decoded, dict) or next(iter(decoded), "") != "format":
         raise VoiceFileError(f"{path}: {NAME} does not begin with the version of the format.")
-    if found["format"] != FORMAT or isinstance(found["format"], bool):
+    if decoded["format"] != FORMAT or isinstance(decoded["format"], bool):
         raise VoiceFileError(
-            f"{path} has the format {str(found['format'])[:40]!r}; this version reads {FORMAT}. "
+            f"{path} has the format {str(decoded['format'])[:40]!r}; this version reads {FORMAT}. "
             "Use the version of Sotaque that wrote it."
         )
     try:

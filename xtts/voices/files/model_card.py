@@ -52,8 +52,8 @@ def _front_matter(made: Manifest) -> list[str]:
         licence = [f"license: {made.licence.lower()}"]
     base = [f"base_model: {published.REPOSITORY}"] if is_published else []
     library = "coqui" if is_published else "sotaque"
-    spoken = dict.fromkeys(short_code(one) for one in made.languages)
-    languages = [f"- {_word(one)}" for one in spoken]
+    spoken = dict.fromkeys(short_code(language) for language in made.languages)
+    languages = [f"- {_word(code)}" for code in spoken]
     return [
         *licence,
         *base,
@@ -73,11 +73,11 @@ def _figures(evaluation: Mapping[str, Any]) -> list[str]:
     if isinstance(reason := evaluation.get("reason"), str) and reason:
         rows.append(f"Why these weights: {_line(reason)}")
     judges = evaluation.get("judges")
-    for name, one in judges.items() if isinstance(judges, dict) else ():
-        if isinstance(one, dict) and isinstance(one.get("best"), int | float):
-            base = one.get("base")
+    for name, figures in judges.items() if isinstance(judges, dict) else ():
+        if isinstance(figures, dict) and isinstance(figures.get("best"), int | float):
+            base = figures.get("base")
             than = f" (base {base:.3g})" if isinstance(base, int | float) else ""
-            rows.append(f"{_line(str(name))}: {one['best']:.3g}{than}")
+            rows.append(f"{_line(str(name))}: {figures['best']:.3g}{than}")
     return rows
 
 
@@ -88,4 +88,4 @@ def _line(text: str) -> str:
 
 def _word(text: str) -> str:
     """A value of the front matter, which must not begin another key."""
-    return "".join(one if one.isalnum() or one in "-._" else "-" for one in text)
+    return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in text)

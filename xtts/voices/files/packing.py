@@ -67,7 +67,7 @@ def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifes
             "They cannot be left out."
         )
     loaded = load_voice(files)
-    if (own := loaded.own) is None:
+    if (voice := loaded.own_voice) is None:
         raise SotaqueError(
             f"{folder} holds no recording of the person, which a voice needs. Run "
             f"`{commands.program('train sample')}`, and export it again."
@@ -103,7 +103,7 @@ def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifes
     members |= _kept_files(folder, manifest.kind, packing.with_reference)
     make_folder(to.parent)
     with tempfile.NamedTemporaryFile(dir=to.parent, prefix=".", suffix=".sotaque-part") as whole:
-        _write_tensors(Path(whole.name), folder, manifest, own)
+        _write_tensors(Path(whole.name), folder, manifest, voice)
         members[form.TENSORS] = Path(whole.name)
         return archive.write(to, manifest, members)
 
@@ -130,8 +130,8 @@ def _kept_files(folder: Path, kind: Kind, with_reference: bool) -> dict[str, Pat
     if with_reference:
         names.append(form.REFERENCE)
     if kind == "weights":
-        own = sorted((folder / speakers.FOLDER).glob("*")) if with_reference else []
-        names += ["config.json", "vocab.json", *(f"{speakers.FOLDER}/{one.name}" for one in own)]
+        recordings = sorted((folder / speakers.FOLDER).glob("*")) if with_reference else []
+        names += ["config.json", "vocab.json", *(f"{speakers.FOLDER}/{file.name}" for file in recordings)]
     return {
         name: folder / name
         for name in names
@@ -139,20 +139,20 @@ def _kept_files(folder: Path, kind: Kind, with_reference: bool) -> dict[str, Pat
     }
 
 
-def _write_tensors(path: Path, folder: Path, manifest: Manifest, own: "Voice") -> None:
+def _write_tensors(path: Path, folder: Path, manifest: Manifest, voice: "Voice") -> None:
     from safetensors.torch import save_file
 
     from xtts.model.loading import read_tensors
 
-    metadata, found = manifest.metadata, dict[str, "Tensor"]()
+    metadata, saved = manifest.metadata, dict[str, "Tensor"]()
     if manifest.kind == "weights":
-        found = {name: one.contiguous() for name, one in read_tensors(folder / "model.pth").items()}
+        saved = {name: tensor.contiguous() for name, tensor in read_tensors(folder / "model.pth").items()}
     if manifest.kind == "adapter":
-        header, found = adapter_file.read(folder / adapter_file.NAME)
+        header, saved = adapter_file.read(folder / adapter_file.NAME)
         base = {"name": manifest.base.name, "sha256": manifest.base.sha256}
         metadata[adapter_file.KEY] = adapter_file.text_of(header, base)
     if manifest.kind != "weights" and (folder / bundle.DECODER).is_file():
-        found |= learned_decoder.read_tensors(folder / bundle.DECODER)
-    latents = {tensors.LATENTS: own.latents, tensors.SPEAKER: own.speaker}
-    found |= {name: one.detach().float().cpu().contiguous() for name, one in latents.items()}
-    save_file(found, path, metadata=metadata)
+        saved |= learned_decoder.read_tensors(folder / bundle.DECODER)
+    latents = {tensors.LATENTS: voice.latents, tensors.SPEAKER: voice.speaker}
+    saved |= {name: tensor.detach().float().cpu().contiguous() for name, tensor in latents.items()}
+    save_file(saved, path, metadata=metadata)

@@ -62,23 +62,23 @@ def header_of(file: IO[bytes], size: int) -> TensorsHeader:
         raise ValueError(f"Its header has {length:,} bytes, which cannot be right.")
     content = file.read(length)
     try:
-        found = TypeAdapter(dict[str, dict[str, object]]).validate_json(content)
-        metadata = TypeAdapter(dict[str, str]).validate_python(found.pop(_METADATA, {}))
-        rows = TypeAdapter(dict[str, _Tensor]).validate_python(found)
+        entries = TypeAdapter(dict[str, dict[str, object]]).validate_json(content)
+        metadata = TypeAdapter(dict[str, str]).validate_python(entries.pop(_METADATA, {}))
+        rows = TypeAdapter(dict[str, _Tensor]).validate_python(entries)
     except ValidationError as error:
         raise ValueError(f"Its header is damaged ({first_line(error)}).") from error
     end = 0
-    for name, one in sorted(rows.items(), key=lambda row: row[1].data_offsets):
-        begin, after = one.data_offsets
-        num_bytes = math.prod(one.shape) * _BITS.get(one.dtype, 0) // 8
-        if one.dtype not in _BITS or min(one.shape, default=0) < 0:
-            raise ValueError(f"The tensor {name[:60]!a} is {one.dtype[:20]} {list(one.shape)[:8]}.")
+    for name, tensor in sorted(rows.items(), key=lambda row: row[1].data_offsets):
+        begin, after = tensor.data_offsets
+        num_bytes = math.prod(tensor.shape) * _BITS.get(tensor.dtype, 0) // 8
+        if tensor.dtype not in _BITS or min(tensor.shape, default=0) < 0:
+            raise ValueError(f"The tensor {name[:60]!a} is {tensor.dtype[:20]} {list(tensor.shape)[:8]}.")
         if begin != end or after - begin != num_bytes:
             raise ValueError(f"The tensor {name[:60]!a} is not where its header says.")
         end = after
     if 8 + length + end != size:
         raise ValueError(f"Its tensors end at byte {8 + length + end:,} of {size:,}.")
-    return TensorsHeader({name: (one.dtype, one.shape) for name, one in rows.items()}, metadata)
+    return TensorsHeader({name: (tensor.dtype, tensor.shape) for name, tensor in rows.items()}, metadata)
 
 
 def check_kind(header: TensorsHeader, kind: Literal["latents", "adapter", "weights"]) -> None:

@@ -116,9 +116,9 @@ def cached(path: Path) -> Path:
 @contextmanager
 def _placed(voices_dir: Path, name: str, replaces: bool, others: Iterable[str]) -> Iterator[Path]:
     """The folder for an imported voice, which nobody else takes during the block."""
-    found, imported = folder_name(name), voices_dir / FOLDER
-    if found.lower().endswith(".wav"):  # requests leave this ending out
-        found = found[:-4].rstrip(" .") or "voice"
+    folder, imported = folder_name(name), voices_dir / FOLDER
+    if folder.lower().endswith(".wav"):  # requests leave this ending out
+        folder = folder[:-4].rstrip(" .") or "voice"
     make_folder(voices_dir)
     make_folder(imported)
     # Not the lock of VOICES_DIR: weights take minutes, and uploads and deletions wait for it.
@@ -126,10 +126,10 @@ def _placed(voices_dir: Path, name: str, replaces: bool, others: Iterable[str]) 
         for left in imported.glob(".*.sotaque-part"):  # of killed imports: this one has the lock
             if not left.name.endswith(".old.sotaque-part"):
                 shutil.rmtree(left, ignore_errors=True)
-        taken = {plain_name(one) for one in (*_taken(voices_dir), *others)}
-        if not (replaces and (imported / found).is_dir()):
-            found = _free(found, taken)
-        yield imported / found
+        taken = {plain_name(other) for other in (*_taken(voices_dir), *others)}
+        if not (replaces and (imported / folder).is_dir()):
+            folder = _free(folder, taken)
+        yield imported / folder
 
 
 def _base_for(base: str | Path | None, xtts_v2: Path, *, tos_agreed: bool) -> tuple[str, Path]:
@@ -170,7 +170,7 @@ def _write_recording(wav: bytes, to: Path, base_name: str, base: Path) -> str:
 def folder_name(name: str) -> str:
     """A voice's name as that of a folder: without separators, control characters and a leading
     dot."""
-    printable = "".join(one if one.isprintable() and one not in "/\\" else " " for one in name)
+    printable = "".join(letter if letter.isprintable() and letter not in "/\\" else " " for letter in name)
     short = " ".join(printable.split()).lstrip(". ")
     while len(short.encode()) > 2 * _MOST_NAME or len(short) > _MOST_NAME:
         short = short[:-1].rstrip()
@@ -181,7 +181,7 @@ def _taken(voices_dir: Path) -> Iterable[str]:
     """The names of imported voices, of adapters and of uploaded voices."""
     for folder in (voices_dir / FOLDER, voices_dir / _ADAPTERS):
         if folder.is_dir():
-            yield from (one.name for one in folder.iterdir() if not one.name.startswith("."))
+            yield from (entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     for path in voices_dir.glob("*.json"):
         yield path.stem  # a request names an uploaded voice by its id, too
         yield str(read_json(path).get("name", ""))
@@ -189,14 +189,16 @@ def _taken(voices_dir: Path) -> Iterable[str]:
 
 def _free(name: str, taken: set[str]) -> str:
     numbered = (f"{name}-{number}" for number in itertools.count(2))
-    return next(one for one in itertools.chain((name,), numbered) if plain_name(one) not in taken)
+    return next(
+        candidate for candidate in itertools.chain((name,), numbered) if plain_name(candidate) not in taken
+    )
 
 
 def _unpack(voice: CheckedVoice, to: Path, base: str) -> None:
     """Writes the folder of a checked voice. base: replaces the base's name."""
     made = voice.manifest
     # The tensors are written twice: as they are in the file, then as the model reads them.
-    num_bytes = 2 * sum(one.bytes for one in made.members.values())
+    num_bytes = 2 * sum(member.bytes for member in made.members.values())
     with whole_folder(to, num_bytes) as part:
         files = {name: _copied(voice, name, part / name) for name in made.members if name != form.TENSORS}
         files |= _write_tensors(voice, part)
@@ -230,11 +232,11 @@ def _write_tensors(voice: CheckedVoice, part: Path) -> dict[str, Written]:
     """Writes the latents, and the adapter and decoder or the model, each as the loader reads it."""
     whole = part / form.TENSORS
     _copied(voice, form.TENSORS, whole)
-    own = {tensors.LATENTS, tensors.SPEAKER}
+    latent_names = {tensors.LATENTS, tensors.SPEAKER}
     with safe_open(whole, framework="np") as file:
-        names = set(file.keys()) - own
-        latents = {name: file.get_tensor(name) for name in own}
-        if not all(np.isfinite(one).all() for one in latents.values()):
+        names = set(file.keys()) - latent_names
+        latents = {name: file.get_tensor(name) for name in latent_names}
+        if not all(np.isfinite(array).all() for array in latents.values()):
             raise VoiceFileError(f"{voice.path}: the latents hold non-finite values.")
         files = {bundle.OWN_LATENTS: _saved(part / bundle.OWN_LATENTS, latents)}
         if voice.manifest.kind != "weights":

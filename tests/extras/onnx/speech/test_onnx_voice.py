@@ -92,7 +92,7 @@ def opened(folder: Path, latents_folder: Path | None = None) -> LoadedVoice:
 def test_without_a_recording_nobody_speaks(onnx_folder):
     """The service tests its device like this (`xtts.workers.server`)."""
     standing = opened(onnx_folder)
-    assert standing.own is None and len(standing.weights) == 64
+    assert standing.own_voice is None and len(standing.weights) == 64
     batcher = batcher_of(standing, 1)
     batcher.enter("micro", standing.placeholder_voice(), SynthesisRequest("a", "en", max_codes=4))
     said = [part for _ in range(5) if batcher.busy for part in batcher.step()]

@@ -73,7 +73,7 @@ def good(torchs: LoadedVoice) -> list[int]:
     (piece,) = voice.model.tokenizer.split(TEXT, "en")
     generator = torch.Generator().manual_seed(1)
     state = torch_backend.TorchUtterance(voice.model.gpt, voice.model.config.decoding, generator)
-    torch_backend.decode(voice.model.gpt, voice.own.latents, [(torch.tensor(piece.ids), state)])
+    torch_backend.decode(voice.model.gpt, voice.own_voice.latents, [(torch.tensor(piece.ids), state)])
     return state.codes
 
 
@@ -88,7 +88,7 @@ def streamed(voice: LoadedVoice) -> SpokenPiece:
 
 def eight_at_once(voice: LoadedVoice) -> list[SpokenPiece]:
     asked = {str(number): SynthesisRequest(TEXT, "en", seed=number) for number in range(8)}
-    said = said_in(batcher_of(voice, 8), voice.own, asked)
+    said = said_in(batcher_of(voice, 8), voice.own_voice, asked)
     return [one.speech.pieces[0] for one in said if one.speech.done]
 
 
@@ -118,7 +118,7 @@ def sounds(voice: LoadedVoice, *, guarded: bool, speed: float) -> dict[str, np.n
     asked = {
         f"among others {number}": replace(ask, seed=number, whole=number % 2 == 0) for number in range(4)
     }
-    return found | sounds_of(batcher_of(voice, 4), voice.own, asked)
+    return found | sounds_of(batcher_of(voice, 4), voice.own_voice, asked)
 
 
 @pytest.mark.parametrize("kind", ["torch", "fp32", "int8"])

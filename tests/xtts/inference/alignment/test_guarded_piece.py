@@ -104,7 +104,7 @@ def test_sound_behind_the_last_word_of_a_whole_answer_is_cut_off(speed):
     assert not judged(piece, BABBLE, stopped=False)
     found, keep = piece.end(), piece.best.verdict.keep
     assert len(found) == round(keep * CODE_SECONDS * 24_000 / speed) and found[-1] == 0.0
-    assert len(piece.best.kept) == keep < len(BABBLE)
+    assert len(piece.best.spoken_latents) == keep < len(BABBLE)
     told = guard.pieces[0]
     assert (told.cut_off, told.faulty) == (True, False)
     assert told.seconds == pytest.approx(keep * CODE_SECONDS / speed)

@@ -55,7 +55,7 @@ def patch(monkeypatch) -> Iterator[Callable[[Patch], None]]:
 
 def test_the_heads_of_config_json_are_those_that_a_measurement_finds(voice):
     assert voice.heads == voice.model.config.alignment_heads
-    measured = heads.measured(voice.backend(), voice.own)
+    measured = heads.measured(voice.backend(), voice.own_voice)
     assert set(measured) == set(voice.heads) and 1 <= len(measured) <= 3
 
 
@@ -133,7 +133,7 @@ def test_the_batcher_says_and_tells_the_same(voice, patch, plain):
         "two": SynthesisRequest("Good morning.", "en", seed=3, whole=True),
     }
     patch(lambda number, logits: logits[STOP].fill_(1e4) if number == 16 else None)
-    done = [said for said in said_in(batcher_of(voice, 2), voice.own, asked) if said.speech.done]
+    done = [said for said in said_in(batcher_of(voice, 2), voice.own_voice, asked) if said.speech.done]
     assert sorted(said.speech.pieces[0].attempts for said in done) == [1, 2]
     for said in done:
         (piece,), ask = said.speech.pieces, asked[said.name]
@@ -150,7 +150,7 @@ def test_attention_is_what_the_whole_row_gives(voice):
     ids = torch.tensor(model.tokenizer.split(ASK.text, "en")[0].ids)
     generator = torch.Generator().manual_seed(1)
     said = torch_backend.TorchUtterance(model.gpt, model.config.decoding, generator, None, (head,))
-    torch_backend.decode(model.gpt, voice.own.latents, [(ids, said)])
+    torch_backend.decode(model.gpt, voice.own_voice.latents, [(ids, said)])
     seen: dict[int, tuple[Tensor, Tensor]] = {}
 
     class Watching(AttentionLayout):
@@ -159,7 +159,7 @@ def test_attention_is_what_the_whole_row_gives(voice):
             return torch.nn.functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
 
     with torch.inference_mode():
-        prefix = model.gpt.prefix(voice.own.latents, ids)
+        prefix = model.gpt.prefix(voice.own_voice.latents, ids)
         codes = torch.tensor([model.config.gpt.audio_start, *said.codes])
         inputs = [model.gpt.audio_input(code[None], at) for at, code in enumerate(codes)]
         model.gpt.gpt(torch.cat((prefix, *inputs), 1), Watching())

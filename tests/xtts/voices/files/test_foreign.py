@@ -73,8 +73,8 @@ def test_it_speaks_as_its_recording_does_with_the_base_that_is_named(tmp_path):
     (tmp_path / "other.wav").write_bytes(wav(1.0))
     voice = load_voice(VoiceSpec(str(found.folder)))
     same = load_voice(VoiceSpec(str(base), reference=tmp_path / "other.wav"))
-    assert voice.own is not None and same.own is not None
-    assert voice.own.latents.equal(same.own.latents)
+    assert voice.own_voice is not None and same.own_voice is not None
+    assert voice.own_voice.latents.equal(same.own_voice.latents)
     other = unpacking.import_voice(path, tmp_path / "voices", xtts_v2="x", tos_agreed=False)
     assert other.name == "Anna B.-2" and bundle.read(other.folder).base["name"] == "demo"
     assert bundle.read(other.folder).licence.startswith("MIT") and (DEMO / "model.pth").is_file()
