@@ -29,10 +29,10 @@ def test_every_form_is_read(tmp_path, ending, form, subtype):
     path = tmp_path / f"sound.{ending}"
     path.write_bytes(encoded(sound, form, subtype))
     assert facts(path) == AudioFacts(1.5, RATE, 1, len(sound))
-    found = audio.read(path, CODE_RATE)
-    assert found.dtype == torch.float32
-    assert abs(len(found) - len(sound)) <= 2400
-    assert np.corrcoef(found[: len(sound)].numpy(), sound[: len(found)])[0, 1] > 0.95
+    samples = audio.read(path, CODE_RATE)
+    assert samples.dtype == torch.float32
+    assert abs(len(samples) - len(sound)) <= 2400
+    assert np.corrcoef(samples[: len(sound)].numpy(), sound[: len(samples)])[0, 1] > 0.95
 
 
 def test_channels_are_averaged(tmp_path):
@@ -47,9 +47,9 @@ def test_every_usual_rate_is_resampled(tmp_path, rate):
     time = np.arange(rate) / rate
     path = tmp_path / "tone.wav"
     soundfile.write(path, np.sin(2 * np.pi * 1000 * time), rate)
-    found = audio.read(path, CODE_RATE)
-    assert abs(len(found) - CODE_RATE) <= 1
-    spectrum = torch.fft.rfft(found).abs()
+    samples = audio.read(path, CODE_RATE)
+    assert abs(len(samples) - CODE_RATE) <= 1
+    spectrum = torch.fft.rfft(samples).abs()
     assert int(spectrum.argmax()) == 1000
 
 
@@ -66,8 +66,8 @@ def test_a_filter_is_made_once_and_says_the_same_bits(monkeypatch):
     audio._windowed_sinc.cache_clear()
     for number in range(3):
         sound = torch.from_numpy(a_sound(0.3, RATE, seed=number))
-        found = audio.resample(sound, RATE, 16_000)
-        assert torch.equal(found, functional.resample(sound, RATE, 16_000))
+        resampled = audio.resample(sound, RATE, 16_000)
+        assert torch.equal(resampled, functional.resample(sound, RATE, 16_000))
     assert made == [(RATE, 16_000)]
 
 

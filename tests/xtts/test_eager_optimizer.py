@@ -36,7 +36,9 @@ def test_steps_and_states_are_those_of_torch(kind, hooked):
     if hooked:
         kind([torch.nn.Parameter(torch.ones(1))])
     weights = [torch.nn.Parameter(torch.randn(5, generator=torch.manual_seed(0))) for _ in "ab"]
-    both = [one([weight], lr=0.1) for one, weight in zip((kind, eager(kind)), weights, strict=True)]
+    both = [
+        optimizer([weight], lr=0.1) for optimizer, weight in zip((kind, eager(kind)), weights, strict=True)
+    ]
     assert isinstance(both[1], kind)
     for _ in range(3):
         for optimizer, weight in zip(both, weights, strict=True):
@@ -46,4 +48,4 @@ def test_steps_and_states_are_those_of_torch(kind, hooked):
     assert torch.equal(*weights)
     first, second = (optimizer.state_dict() for optimizer in both)
     assert first["param_groups"] == second["param_groups"]
-    assert all(torch.equal(one, second["state"][0][name]) for name, one in first["state"][0].items())
+    assert all(torch.equal(state, second["state"][0][name]) for name, state in first["state"][0].items())

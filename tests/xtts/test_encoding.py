@@ -32,28 +32,28 @@ def heard(data: bytes) -> np.ndarray:
     return sound
 
 
-@pytest.mark.parametrize("found", [whole("wav", PCM), whole("flac", PCM)])
-def test_what_loses_nothing_holds_every_sample(found):
-    assert np.array_equal(heard(found), SAMPLES)
+@pytest.mark.parametrize("encoded", [whole("wav", PCM), whole("flac", PCM)])
+def test_what_loses_nothing_holds_every_sample(encoded):
+    assert np.array_equal(heard(encoded), SAMPLES)
     assert streamed("pcm") == whole("pcm", PCM) == PCM
 
 
 @pytest.mark.parametrize(
-    "found", [whole("mp3", PCM), whole("opus", PCM), streamed("opus")], ids=["mp3", "opus", "stream"]
+    "encoded", [whole("mp3", PCM), whole("opus", PCM), streamed("opus")], ids=["mp3", "opus", "stream"]
 )
-def test_what_loses_something_holds_the_sound(found):
-    sound = heard(found).astype(float)
+def test_what_loses_something_holds_the_sound(encoded):
+    sound = heard(encoded).astype(float)
     assert abs(len(sound) - len(SAMPLES)) <= 0.1 * RATE
     strongest = np.abs(np.fft.rfft(sound)).argmax() * RATE / len(sound)
     assert strongest == pytest.approx(330, abs=5)
 
 
 def test_a_header_says_how_long_a_wav_is_where_that_is_known():
-    known, stream = whole("wav", PCM), streamed("wav")
-    begin = len(known) - len(PCM)
-    assert known[begin:] == stream[begin:] == PCM
-    assert int.from_bytes(known[begin - 4 : begin], "little") == len(PCM)
-    assert int.from_bytes(known[4:8], "little") == len(known) - 8
+    file, stream = whole("wav", PCM), streamed("wav")
+    begin = len(file) - len(PCM)
+    assert file[begin:] == stream[begin:] == PCM
+    assert int.from_bytes(file[begin - 4 : begin], "little") == len(PCM)
+    assert int.from_bytes(file[4:8], "little") == len(file) - 8
     assert stream[begin - 4 : begin] == stream[4:8] == b"\xff" * 4
     # A stream without sound is only a header.
     assert stream[:begin] == wav_header(None, mark=UNNAMED) == Encoder("wav").end()
@@ -79,12 +79,12 @@ def test_sound_is_sent_before_the_end(form):
 
 
 def test_an_mp3_stream_does_not_tell_a_length():
-    found = whole("mp3", PCM)
-    tag = end_of_tags(found)
-    assert b"Info" in found[tag:][:200] or b"Xing" in found[tag:][:200]
-    cut = without_length(found)
-    assert cut[:tag] == found[:tag] and found.endswith(cut[tag:])
-    assert 0 < len(found) - len(cut) < 2_000
+    encoded = whole("mp3", PCM)
+    tag = end_of_tags(encoded)
+    assert b"Info" in encoded[tag:][:200] or b"Xing" in encoded[tag:][:200]
+    cut = without_length(encoded)
+    assert cut[:tag] == encoded[:tag] and encoded.endswith(cut[tag:])
+    assert 0 < len(encoded) - len(cut) < 2_000
     assert cut[tag] == 0xFF and without_length(cut) == cut
     # The tag may be sent before the first frame.
     for sent in (streamed("mp3"), streamed("mp3", 100)):
@@ -138,10 +138,10 @@ def test_aac_is_offered_only_where_it_can_be_made(monkeypatch, installed):
 @pytest.mark.parametrize("form", encoding.AAC_FORMATS)
 @pytest.mark.parametrize("step", [9602, 960_000, None])
 def test_aac_is_whole_and_the_same_sound(form, step):
-    found = decoded(whole(form, PCM) if step is None else streamed(form, step))
-    assert 0 <= len(found) - RATE <= MOST_PADDING
-    shifts = [found[shift:][:RATE] for shift in (0, PRIMING) if shift + RATE <= len(found)]
-    assert max(float(np.corrcoef(one, SAMPLES)[0, 1]) for one in shifts) > 0.99
+    encoded = decoded(whole(form, PCM) if step is None else streamed(form, step))
+    assert 0 <= len(encoded) - RATE <= MOST_PADDING
+    shifts = [encoded[shift:][:RATE] for shift in (0, PRIMING) if shift + RATE <= len(encoded)]
+    assert max(float(np.corrcoef(shifted, SAMPLES)[0, 1]) for shifted in shifts) > 0.99
 
 
 def test_a_whole_m4a_says_how_long_it_is():

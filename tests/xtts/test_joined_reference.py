@@ -68,7 +68,7 @@ def test_every_recording_is_heard_by_latents_and_embedding(count):
     assert len(sound) == 30_000 or count * 6 < 30
     levels, samples = np.unique(np.round(sound[:12_000], -1), return_counts=True)
     # A fade passes through the levels of others, for a few samples.
-    heard = {int(one) for one, count in zip(levels, samples, strict=True) if count > 50}
+    heard = {int(level) for level, count in zip(levels, samples, strict=True) if count > 50}
     assert {10 * (number + 1) for number in range(count)} <= heard
 
 
@@ -84,15 +84,15 @@ def test_long_silence_at_the_ends_takes_no_turn():
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Ten different recordings, and files that do not belong to them."""
-    found = tmp_path / "anna"
-    (found / "below").mkdir(parents=True)
+    person = tmp_path / "anna"
+    (person / "below").mkdir(parents=True)
     for number in range(10):
         sound = a_sound(4.0, 16_000, seed=number, pitch=90.0 + 9 * number)
-        soundfile.write(found / f"{number}.wav", sound, 16_000)
-    soundfile.write(found / "below" / "other.wav", a_sound(1.0, 16_000), 16_000)
-    (found / "notes.txt").write_text("x")
-    (found / "._0.wav").write_bytes(b"x")
-    return found
+        soundfile.write(person / f"{number}.wav", sound, 16_000)
+    soundfile.write(person / "below" / "other.wav", a_sound(1.0, 16_000), 16_000)
+    (person / "notes.txt").write_text("x")
+    (person / "._0.wav").write_bytes(b"x")
+    return person
 
 
 def test_a_folder_is_its_recordings_by_name(folder):
@@ -119,12 +119,12 @@ def test_what_names_no_recordings_or_too_many_is_refused(tmp_path, folder):
 
 
 def test_several_files_are_read_as_one_recording_and_one_as_ever(folder):
-    one = voice.read_reference(CONFIG, folder / "3.wav")
-    assert torch.equal(one, voice.read_reference(CONFIG, (folder / "3.wav",)))
+    alone = voice.read_reference(CONFIG, folder / "3.wav")
+    assert torch.equal(alone, voice.read_reference(CONFIG, (folder / "3.wav",)))
     sound = voice.read_reference(CONFIG, reference_of([folder]))
     assert len(sound) == 30 * 22_050
     third = sound[3 * 44_100 + 200 : 4 * 44_100 - 200]
-    assert torch.equal(third, one[200 : 44_100 - 200])
+    assert torch.equal(third, alone[200 : 44_100 - 200])
 
 
 def test_a_bad_recording_among_several_is_named(folder):

@@ -210,11 +210,11 @@ def test_the_ending_of_the_file_says_its_format(base_folder, recording, tmp_path
     if ending in ("aac", "m4a"):
         with av.open(str(out)) as file:
             assert FORMATS[ending] in file.format.name
-        found = decoded(out.read_bytes())
+        samples = decoded(out.read_bytes())
     else:
         assert soundfile.info(out).format == FORMATS[ending]
-        found = soundfile.read(out, dtype="float32")[0]
-    assert 0 <= len(found) - len(spoken) <= 0.1 * 24_000
+        samples = soundfile.read(out, dtype="float32")[0]
+    assert 0 <= len(samples) - len(spoken) <= 0.1 * 24_000
     if ending.lower() == "flac":
         assert np.array_equal(soundfile.read(out, dtype="int16")[0], spoken)
 
@@ -374,9 +374,9 @@ def test_a_preview_names_a_voice_that_is_not_there(base_folder, capsys):
 
 
 def test_marks_of_markdown_are_said_in_a_plain_text(base_folder, capsys):
-    for asked, said in ((("--plain",), "hash one"), ((), "one")):
+    for asked, words in ((("--plain",), "hash one"), ((), "one")):
         assert speak(base_folder, "--text", "# One", "--show-text", *asked) == 0
-        assert capsys.readouterr().out.splitlines()[1].split() == said.split()
+        assert capsys.readouterr().out.splitlines()[1].split() == words.split()
 
 
 @pytest.mark.parametrize(("seconds", "loudness", "told"), [(0.1, 0.3, "0.10 s"), (2, 0, "silent")])
@@ -404,10 +404,10 @@ def asked(tmp_path, monkeypatch) -> dict[str, list[str]]:
 def test_speaking_takes_the_settings_of_every_program(asked, tmp_path, monkeypatch, verb, of_env):
     given = {"SPEAK_PRECISION": "int8", "NUM_THREADS": "3", "GUARD": "off"}
     if of_env:
-        (tmp_path / ".env").write_text("".join(f"{name}={one}\n" for name, one in given.items()))
+        (tmp_path / ".env").write_text("".join(f"{name}={value}\n" for name, value in given.items()))
     else:
-        for name, one in given.items():
-            monkeypatch.setenv(name, one)
+        for name, value in given.items():
+            monkeypatch.setenv(name, value)
     opened, load_voice = [], loading.load_voice
     monkeypatch.setattr(
         loading, "load_voice", lambda files, where: opened.append(where) or load_voice(files, where)
@@ -416,8 +416,8 @@ def test_speaking_takes_the_settings_of_every_program(asked, tmp_path, monkeypat
     voice = ["--voice", str(tiny_voice(tmp_path / "voice"))]
     assert main([*asked[verb], *voice]) == 0
     assert main([*asked[verb], *voice, "--precision", "fp32"]) == 0
-    found = [(one.precision, one.threads, one.guard) for one in opened]
-    assert found == [("int8", 3, False), ("fp32", 3, False)]
+    used = [(config.precision, config.threads, config.guard) for config in opened]
+    assert used == [("int8", 3, False), ("fp32", 3, False)]
     if verb == "speak":
         assert main([*asked[verb], *voice, "--guard", "on"]) == 0 and opened[-1].guard
 
@@ -449,14 +449,14 @@ def test_of_several_takes_one_is_written_and_one_take_is_as_before(
     base_folder, recording, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setenv("EVALUATE_RECOGNISER", "off")
-    plain, one, two = (tmp_path / name for name in ("plain.wav", "one.wav", "two.wav"))
+    plain, single, two = (tmp_path / name for name in ("plain.wav", "one.wav", "two.wav"))
     asked = ("One.", "--reference", recording, "--out")
     assert speak(base_folder, *asked, two, "--takes", 2) == 0
     assert re.search(r"two\.wav: [\d.]+ s; take [12] of 2 \(voice -?\d\.\d\d\)", capsys.readouterr().out)
     # One take opens no judge.
     monkeypatch.setattr("xtts.inference.takes.speak_best", None)
-    assert speak(base_folder, *asked, plain) == speak(base_folder, *asked, one, "--takes", 1) == 0
-    assert plain.read_bytes() == one.read_bytes() and "; take" not in capsys.readouterr().out
+    assert speak(base_folder, *asked, plain) == speak(base_folder, *asked, single, "--takes", 1) == 0
+    assert plain.read_bytes() == single.read_bytes() and "; take" not in capsys.readouterr().out
     for count in (0, 17):
-        assert speak(base_folder, *asked, one, "--takes", count) == 2
+        assert speak(base_folder, *asked, single, "--takes", count) == 2
         assert f"--takes is {count}; allowed: a whole number from 1 to 16" in capsys.readouterr().err

@@ -65,8 +65,8 @@ def test_a_marked_wav_is_one_for_other_readers(tmp_path, mark):
     assert soundfile.SoundFile(tmp_path / "plain.wav").comment == ""
     with soundfile.SoundFile(tmp_path / "marked.wav") as file:
         assert (file.comment, file.frames) == (mark.text, 4_801)
-    found, expected = (soundfile.read(tmp_path / f"{one}.wav")[0] for one in ("marked", "plain"))
-    assert np.array_equal(found, expected)
+    marked, expected = (soundfile.read(tmp_path / f"{name}.wav")[0] for name in ("marked", "plain"))
+    assert np.array_equal(marked, expected)
     with wave.open(str(tmp_path / "marked.wav")) as standard:
         assert standard.getparams()[:4] == (1, 2, 24_000, 4_801)
 

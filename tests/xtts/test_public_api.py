@@ -87,32 +87,32 @@ def test_it_is_the_waveform_of_the_command_line(demo, tmp_path):
 
     out = tmp_path / "out.wav"
     assert main(["speak", "--text", "Yes.", "--seed", "3", "--out", str(out)]) == 0
-    said, _ = soundfile.read(out, dtype="float32")
-    assert np.abs(xtts.synthesize(demo, "Yes.", seed=3) - said).max() < 1e-4
+    spoken, _ = soundfile.read(out, dtype="float32")
+    assert np.abs(xtts.synthesize(demo, "Yes.", seed=3) - spoken).max() < 1e-4
 
 
 def test_seed_and_speed_are_heard_and_chunks_join(demo):
-    one, same, other = (xtts.synthesize(demo, "Yes.", seed=seed, temperature=1.0) for seed in (1, 1, 2))
-    assert np.array_equal(one, same) and not np.array_equal(one, other)
-    one = xtts.synthesize(demo, "Good morning.", seed=1)
-    assert np.allclose(np.concatenate(list(xtts.stream(demo, "Good morning.", seed=1))), one, atol=1e-4)
-    for found in (
+    speech, same, other = (xtts.synthesize(demo, "Yes.", seed=seed, temperature=1.0) for seed in (1, 1, 2))
+    assert np.array_equal(speech, same) and not np.array_equal(speech, other)
+    speech = xtts.synthesize(demo, "Good morning.", seed=1)
+    assert np.allclose(np.concatenate(list(xtts.stream(demo, "Good morning.", seed=1))), speech, atol=1e-4)
+    for fast in (
         xtts.synthesize(demo, "Good morning.", seed=1, speed=2.0),
         np.concatenate(list(xtts.stream(demo, "Good morning.", seed=1, speed=2.0))),
     ):
-        assert len(found) == pytest.approx(len(one) / 2, abs=2_000)
+        assert len(fast) == pytest.approx(len(speech) / 2, abs=2_000)
 
 
 @pytest.mark.slow
 def test_a_take_is_one_of_those_spoken_together_and_one_take_is_as_before(tmp_path):
     voice = xtts.load_voice(tiny_voice(tmp_path / "voice"))
     asked = SynthesisRequest("Uma.", "pt", seed=2)
-    together = [one.waveform for one in speak_takes(voice, asked, 3)]
+    together = [take.waveform for take in speak_takes(voice, asked, 3)]
     best = xtts.synthesize(voice, "Uma.", "pt", seed=2, takes=3)
-    assert any(np.array_equal(best, one) for one in together)
+    assert any(np.array_equal(best, take) for take in together)
     assert np.array_equal(best, xtts.synthesize(voice, "Uma.", "pt", seed=2, takes=np.int64(3)))
-    one, plain = (xtts.synthesize(voice, "Uma.", "pt", seed=2, **kw) for kw in ({"takes": 1}, {}))
-    assert np.array_equal(one, plain)
+    single, plain = (xtts.synthesize(voice, "Uma.", "pt", seed=2, **kw) for kw in ({"takes": 1}, {}))
+    assert np.array_equal(single, plain)
     for junk in (0, 17, 1.5, "2", None, True):
         with pytest.raises(ArgumentError, match="takes is"):
             xtts.synthesize(voice, "Uma.", "pt", takes=junk)
@@ -134,8 +134,8 @@ def test_several_recordings_are_one_speaker(tmp_path):
     base, paths = tiny_base(tmp_path / "base"), [tmp_path / f"{n}.wav" for n in range(3)]
     for number, path in enumerate(paths):
         soundfile.write(path, a_sound(5.0, 22_050, seed=number, pitch=90 + 40 * number), 22_050)
-    of = [xtts.load_voice(base, reference=one).own_voice for one in (paths[0], paths[:1], paths)]
-    alone, listed, several = (one.latents for one in of)
+    of = [xtts.load_voice(base, reference=reference).own_voice for reference in (paths[0], paths[:1], paths)]
+    alone, listed, several = (voice.latents for voice in of)
     assert np.array_equal(alone, listed) and not np.array_equal(alone, several)
     folder = xtts.load_voice(base, reference=tmp_path).own_voice
     assert np.array_equal(folder.latents, several) and np.array_equal(folder.speaker, of[2].speaker)

@@ -20,21 +20,21 @@ def test_a_header_without_a_true_length_costs_no_second(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(make())
     assert SECONDS <= facts(path).seconds <= SECONDS + more
-    found = audio.read(path, RATE).numpy()
-    assert len(found) == facts(path).frames
-    assert pipe_audio.correlation(found) > 0.98
+    samples = audio.read(path, RATE).numpy()
+    assert len(samples) == facts(path).frames
+    assert pipe_audio.correlation(samples) > 0.98
     with sound_file.opened(path.read_bytes()) as sound:  # as the service reads an upload
-        assert sum(map(len, sound.blocks())) == len(found)
+        assert sum(map(len, sound.blocks())) == len(samples)
     assert len(audio.read(path, RATE, max_seconds=1.0)) == RATE
     rest = audio.read(path, RATE, start_seconds=1.0, max_seconds=1.0).numpy()
-    assert np.array_equal(rest, found[RATE : 2 * RATE])
+    assert np.array_equal(rest, samples[RATE : 2 * RATE])
 
 
 def test_joined_mp3_files_are_as_long_as_both(tmp_path):
     """The Xing header of the first file covers only that file."""
-    one = encoded(SOUND, "MP3", "MPEG_LAYER_III", RATE)
+    file = encoded(SOUND, "MP3", "MPEG_LAYER_III", RATE)
     path = tmp_path / "both.mp3"
-    path.write_bytes(one + one)
+    path.write_bytes(file + file)
     assert facts(path).seconds == pytest.approx(2 * SECONDS, abs=0.2)
     assert len(audio.read(path, RATE)) == facts(path).frames
 
@@ -42,13 +42,13 @@ def test_joined_mp3_files_are_as_long_as_both(tmp_path):
 @pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
 def test_ogg_streams_in_a_row_are_read_to_the_end(tmp_path, subtype):
     """Radios and `cat` make such files; libsndfile reads only the first stream."""
-    one = encoded(SOUND, "OGG", subtype, RATE)
+    stream = encoded(SOUND, "OGG", subtype, RATE)
     path = tmp_path / "both.ogg"
-    path.write_bytes(one + encoded(SOUND[: RATE // 2], "OGG", subtype, RATE) + one)
+    path.write_bytes(stream + encoded(SOUND[: RATE // 2], "OGG", subtype, RATE) + stream)
     assert facts(path).seconds == pytest.approx(2 * SECONDS + 0.5, abs=0.05)
-    found = audio.read(path, RATE).numpy()
-    assert len(found) == facts(path).frames
-    assert pipe_audio.correlation(found[-len(SOUND) :]) > 0.98
+    samples = audio.read(path, RATE).numpy()
+    assert len(samples) == facts(path).frames
+    assert pipe_audio.correlation(samples[-len(SOUND) :]) > 0.98
 
 
 def test_ogg_streams_of_several_rates_are_refused(tmp_path):

@@ -12,12 +12,12 @@ from xtts.subtitles import written
 def test_subtitles(form, mark):
     words = [TimedWord(f"word{i}", i * 0.5, i * 0.5 + 0.4) for i in range(8)]
     words.append(TimedWord("later", 3_661.0, 3_661.5))
-    found = written(words, form)
+    subtitles = written(words, form)
     # Seven words have 41 characters; the limit is 42.
-    assert f"00:00:00{mark}000 --> 00:00:03{mark}400\nword0" in found and "\nword7\n" in found
-    assert f"01:01:01{mark}000 --> 01:01:01{mark}500\nlater\n" in found
-    assert found.startswith("1\n00:00:00,000" if form == "srt" else "WEBVTT\n\n00:00:00.000")
-    assert all(len(line) <= 42 for line in found.splitlines() if "word" in line)
+    assert f"00:00:00{mark}000 --> 00:00:03{mark}400\nword0" in subtitles and "\nword7\n" in subtitles
+    assert f"01:01:01{mark}000 --> 01:01:01{mark}500\nlater\n" in subtitles
+    assert subtitles.startswith("1\n00:00:00,000" if form == "srt" else "WEBVTT\n\n00:00:00.000")
+    assert all(len(line) <= 42 for line in subtitles.splitlines() if "word" in line)
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_a_pause_ends_a_subtitle(pause, cues):
 
 def test_a_subtitle_stands_for_six_seconds_at_most():
     words = [TimedWord("so", second, second + 0.9) for second in range(8)]
-    found = written(words, "srt")
-    assert found.count(" --> ") == 2 and "00:00:00,000 --> 00:00:05,900" in found
+    subtitles = written(words, "srt")
+    assert subtitles.count(" --> ") == 2 and "00:00:00,000 --> 00:00:05,900" in subtitles
 
 
 def test_json_has_the_names_of_captioned_speech():
-    found = json.loads(written([TimedWord("é", 0.1, 0.2)], "json"))
-    assert found == [{"word": "é", "start_time": 0.1, "end_time": 0.2}]
+    subtitles = json.loads(written([TimedWord("é", 0.1, 0.2)], "json"))
+    assert subtitles == [{"word": "é", "start_time": 0.1, "end_time": 0.2}]

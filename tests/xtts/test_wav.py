@@ -17,9 +17,9 @@ from xtts.audio import VOCODER_RATE
 def test_a_written_wav_says_24000_hz_and_is_whole_or_absent(tmp_path, monkeypatch):
     path = tmp_path / "new" / "sample.wav"
     wav.write(path, torch.tensor([0.0, 0.5, -0.5, 2.0, -3.0]))
-    found, rate = soundfile.read(path)
+    samples, rate = soundfile.read(path)
     assert (rate, soundfile.info(path).subtype) == (VOCODER_RATE, "PCM_16")
-    np.testing.assert_allclose(found, [0, 0.5, -0.5, 1, -1], atol=1e-4)
+    np.testing.assert_allclose(samples, [0, 0.5, -0.5, 1, -1], atol=1e-4)
     before = path.read_bytes()
 
     def fails(*_args, **_kwargs):

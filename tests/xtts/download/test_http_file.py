@@ -41,9 +41,9 @@ Get = Callable[..., Path]
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with serving() as one:
-        one.files[PATH] = CONTENT
-        yield one
+    with serving() as file_server:
+        file_server.files[PATH] = CONTENT
+        yield file_server
 
 
 @pytest.fixture
@@ -258,10 +258,10 @@ def test_a_disk_that_gets_full_keeps_what_has_come(get, server, tmp_path):
             get()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    kept = part_of(tmp_path / "model.pth").stat().st_size
-    assert kept == 1 << 20
+    size = part_of(tmp_path / "model.pth").stat().st_size
+    assert size == 1 << 20
     whole(get())
-    assert server.ranges(PATH)[-1] == f"bytes={kept}-"
+    assert server.ranges(PATH)[-1] == f"bytes={size}-"
 
 
 def test_a_folder_that_is_not_there_is_named(server, tmp_path):
@@ -365,6 +365,6 @@ UNTRUSTED.verify_message = "self-signed certificate"
     ],
 )
 def test_a_fault_of_the_line_is_told_in_words(error, outcome, says):
-    found = of_fault(error)
-    assert type(found) is outcome and says in str(found)
-    assert ("SSL_CERT_FILE" in str(found)) == ("certificate" in says)
+    fault = of_fault(error)
+    assert type(fault) is outcome and says in str(fault)
+    assert ("SSL_CERT_FILE" in str(fault)) == ("certificate" in says)

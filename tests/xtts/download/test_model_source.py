@@ -28,9 +28,9 @@ NEEDED = set(CONTENTS) - xtts_v2.OPTIONAL
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     publish(monkeypatch)
-    with serving() as one:
-        one.files = {f"/v2/{name}": content for name, content in CONTENTS.items()}
-        yield one
+    with serving() as file_server:
+        file_server.files = {f"/v2/{name}": content for name, content in CONTENTS.items()}
+        yield file_server
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def source(server: Server, tmp_path: Path) -> ModelSource:
     return ModelSource(tmp_path / "xtts_v2", f"{server.url}/v2")
 
 
-def wanted(source: ModelSource, name: str = "xtts_v2") -> SharedSettings:
+def settings_of(source: ModelSource, name: str = "xtts_v2") -> SharedSettings:
     return SharedSettings(base_model=name, xtts_v2_dir=source.folder)
 
 
@@ -48,7 +48,7 @@ def complete(folder: Path) -> bool:
 
 def test_nothing_is_asked_for_before_the_licence_is_agreed_to(source, server):
     with pytest.raises(BundleError, match=r"non-commercial.*COQUI_TOS_AGREED=1") as raised:
-        chosen_base(replace(wanted(source), hf_endpoint=server.url))
+        chosen_base(replace(settings_of(source), hf_endpoint=server.url))
     assert raised.value.exit_code == 2 and "LICENSE.txt" in str(raised.value)
     assert server.asked == [] and not source.folder.exists()
 
@@ -56,11 +56,11 @@ def test_nothing_is_asked_for_before_the_licence_is_agreed_to(source, server):
 def test_nothing_is_loaded_before_it_either(source):
     provide_xtts_v2(source)
     with pytest.raises(BundleError, match="COQUI_TOS_AGREED=1"):
-        named_base(wanted(source, str(source.folder)))
-    agreed = replace(wanted(source, str(source.folder)), coqui_tos_agreed=True)
+        named_base(settings_of(source, str(source.folder)))
+    agreed = replace(settings_of(source, str(source.folder)), coqui_tos_agreed=True)
     assert named_base(agreed) == source.folder
     with pytest.raises(BundleError):
-        named_base(wanted(source))
+        named_base(settings_of(source))
 
 
 # The download
@@ -225,5 +225,5 @@ def test_a_checkpoint_made_from_it_finds_it_and_downloads_nothing(source, server
         base_of(checkpoint, provenance, None, source.folder, tos_agreed=True)
     assert server.asked == []
     provide_xtts_v2(source)
-    found = base_of(checkpoint, provenance, None, source.folder, tos_agreed=True)
-    assert found == source.folder
+    base = base_of(checkpoint, provenance, None, source.folder, tos_agreed=True)
+    assert base == source.folder

@@ -86,7 +86,7 @@ def judge() -> NaturalnessJudge:
 
 def scores(judge: NaturalnessJudge, made: Callable[[Tensor], Tensor], clips: list[Path]) -> list[float]:
     sounds = [audio.read(path, audio.VOCODER_RATE) for path in clips]
-    return [judge.mos(audio.resample(made(one), audio.VOCODER_RATE, RATE)) for one in sounds]
+    return [judge.mos(audio.resample(made(sound), audio.VOCODER_RATE, RATE)) for sound in sounds]
 
 
 @installed
@@ -136,8 +136,8 @@ naturalness.NaturalnessJudge().mos(torch.zeros(16000))
 assert torch.equal(before, torch.get_rng_state())
 assert not {"transformers", "librosa"} & set(sys.modules)
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (found.returncode, found.stdout) == (0, ""), found.stderr
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 @pytest.mark.parametrize("hidden", PACKAGES)

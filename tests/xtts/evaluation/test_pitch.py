@@ -30,9 +30,9 @@ def test_what_is_quiet_has_no_say():
 @pytest.mark.parametrize("vibrato", [0.0, 0.04, 0.1, 0.2])
 def test_the_spread_is_the_deviation_of_log_f0_in_semitones(hertz, vibrato):
     phase = torch.arange(3000) / 3000 * 2 * torch.pi
-    wanted = float((12 * torch.log2(1 + vibrato * torch.sin(phase))).std())
-    found = pitch(0.1 * tone(hertz, 2.0, vibrato), RATE)
-    assert found.spread_semitones == pytest.approx(wanted, abs=0.1)
+    spread = float((12 * torch.log2(1 + vibrato * torch.sin(phase))).std())
+    measured = pitch(0.1 * tone(hertz, 2.0, vibrato), RATE)
+    assert measured.spread_semitones == pytest.approx(spread, abs=0.1)
 
 
 def test_errors_by_an_octave_are_no_melody():
@@ -49,12 +49,12 @@ def test_silence_and_a_moment_have_none():
 @pytest.mark.parametrize("hertz", [90.0, 160.0, 300.0])
 def test_the_course_of_a_vibrato_and_of_silence(hertz):
     sound = torch.cat((0.1 * tone(hertz), torch.zeros(RATE // 2)))
-    found = pitch_course(sound, RATE, 170, 0.01)
-    inside = found[5:95]
+    course = pitch_course(sound, RATE, 170, 0.01)
+    inside = course[5:95]
     times = (torch.arange(5, 95) + 0.5) * 0.01
-    wanted = torch.log2(hertz * (1 + 0.04 * torch.sin(2 * torch.pi * 3 * times)))
-    assert float((inside - wanted).abs().max()) < 0.02
-    assert not found[105:].any()
+    expected = torch.log2(hertz * (1 + 0.04 * torch.sin(2 * torch.pi * 3 * times)))
+    assert float((inside - expected).abs().max()) < 0.02
+    assert not course[105:].any()
 
 
 def test_noise_has_no_pitch():

@@ -115,12 +115,12 @@ def test_pocketsphinx_hears_most_words_and_each_sentence_by_itself(tokenizer):
     two = opened(POCKETSPHINX, "en", 2)
     with ThreadPoolExecutor(two.at_once) as pool:
         heard = list(pool.map(two.hear, waves))
-    said = [words_of(tokenizer, text, "en") for text in texts]
+    sentences = [words_of(tokenizer, text, "en") for text in texts]
     errors = [
-        num_errors(wanted, heard_words(tokenizer, found, "en"))
-        for wanted, found in zip(said, heard, strict=True)
+        num_errors(words, heard_words(tokenizer, transcript, "en"))
+        for words, transcript in zip(sentences, heard, strict=True)
     ]
-    assert sum(errors) < 0.3 * sum(map(len, said)), heard
+    assert sum(errors) < 0.3 * sum(map(len, sentences)), heard
     assert [two.hear(wave) for wave in waves[::-1]] == heard[::-1]
     assert opened(POCKETSPHINX, "en", 1).hear(waves[1]) == heard[1]
 
@@ -177,12 +177,12 @@ def test_a_decoder_that_cannot_be_started_is_told_of(monkeypatch):
 
 def decoders() -> set[int]:
     """The processes of decoders of this process."""
-    found = set()
+    processes = set()
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error):
             if "xtts.evaluation.pocketsphinx_child" in child.cmdline():
-                found.add(child.pid)
-    return found
+                processes.add(child.pid)
+    return processes
 
 
 def test_silence_and_nothing_are_no_words():
@@ -199,10 +199,10 @@ def test_a_whisper_of_a_local_folder_listens_without_a_network(whisper, monkeypa
     monkeypatch.setattr("socket.socket.connect", refused)
     check_folder(whisper)
     _, waves = clips(2)
-    found = opened(str(whisper), "pt", 1)
-    heard = [found.hear(wave) for wave in waves]
-    assert heard == [found.hear(wave) for wave in waves]
-    asked: Any = found
+    listener = opened(str(whisper), "pt", 1)
+    heard = [listener.hear(wave) for wave in waves]
+    assert heard == [listener.hear(wave) for wave in waves]
+    asked: Any = listener
     assert asked._options["language"] == "pt"
 
 
@@ -277,7 +277,7 @@ def test_pocketsphinx_that_is_missing_is_told_of(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("said", "heard", "errors"),
+    ("spoken", "heard", "errors"),
     [
         ("a b c", "a b c", 0),
         ("a b c", "a x c", 1),
@@ -288,13 +288,13 @@ def test_pocketsphinx_that_is_missing_is_told_of(monkeypatch):
         ("the cat sat", "cat sat the", 2),
     ],
 )
-def test_errors_are_words_replaced_left_out_or_added(said, heard, errors):
-    assert num_errors(said.split(), heard.split()) == errors
+def test_errors_are_words_replaced_left_out_or_added(spoken, heard, errors):
+    assert num_errors(spoken.split(), heard.split()) == errors
 
 
 def test_numbers_capitals_and_signs_are_no_errors(tokenizer):
-    said = words_of(tokenizer, "Nine men, 3 pianos: don\u2019t!", "en")
-    assert said == heard_words(tokenizer, "nine men three pianos don't", "en")
+    spoken = words_of(tokenizer, "Nine men, 3 pianos: don\u2019t!", "en")
+    assert spoken == heard_words(tokenizer, "nine men three pianos don't", "en")
     assert heard_words(tokenizer, "", "en") == []
     assert heard_words(tokenizer, "[UNK] a", "en")[-1] == "a"
 

@@ -33,15 +33,15 @@ def test_the_mel_is_librosas():
     import librosa
 
     sound = noise(2.5) + 0.2 * torch.sin(torch.arange(int(2.5 * RATE)) * 0.3)
-    wanted = librosa.feature.melspectrogram(y=sound.numpy(), sr=RATE, n_fft=400, hop_length=160, n_mels=40)
-    np.testing.assert_allclose(mel(sound).numpy(), wanted.T, rtol=1e-3, atol=1e-5)
+    librosas = librosa.feature.melspectrogram(y=sound.numpy(), sr=RATE, n_fft=400, hop_length=160, n_mels=40)
+    np.testing.assert_allclose(mel(sound).numpy(), librosas.T, rtol=1e-3, atol=1e-5)
 
 
 def test_the_mel_of_a_tone_is_its_power_in_the_bands_beside_it():
     """As librosa computes it: Hann windows, bands of the area 1 on Slaney's scale."""
-    found = mel(torch.sin(2 * torch.pi * 1000 * torch.arange(RATE) / RATE))
-    assert found.shape == (101, 40)
-    assert found[50, 12:17].tolist() == pytest.approx(TONE, rel=1e-3, abs=1e-6)
+    frames = mel(torch.sin(2 * torch.pi * 1000 * torch.arange(RATE) / RATE))
+    assert frames.shape == (101, 40)
+    assert frames[50, 12:17].tolist() == pytest.approx(TONE, rel=1e-3, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -50,24 +50,24 @@ def test_the_mel_of_a_tone_is_its_power_in_the_bands_beside_it():
 def test_windows_of_1_6_s_cover_a_recording(seconds, windows):
     """As many as the package itself makes; the last one may end in silence."""
     sound = noise(seconds)
-    found = partials(sound)
-    assert found.shape == (windows, 160, 40)
+    covering = partials(sound)
+    assert covering.shape == (windows, 160, 40)
     whole = mel(torch.nn.functional.pad(sound, (0, 4 * RATE)))
-    for number, window in enumerate(found[:-1]):
+    for number, window in enumerate(covering[:-1]):
         assert torch.allclose(window, whole[77 * number : 77 * number + 160], atol=1e-5)
 
 
 @pytest.mark.parametrize("level", [0.001, 0.1, 0.5])
 def test_every_recording_is_as_loud(level):
-    found = float(as_loud(noise(1, level)).square().mean().sqrt())
-    assert 20 * np.log10(found) == pytest.approx(-25, abs=0.1)
+    level_now = float(as_loud(noise(1, level)).square().mean().sqrt())
+    assert 20 * np.log10(level_now) == pytest.approx(-25, abs=0.1)
 
 
 def test_pauses_are_cut_and_speech_is_not():
     silence = torch.zeros(RATE)
     sound = torch.cat((silence, noise(1), silence, noise(1), silence))
-    kept = len(without_pauses(sound)) / RATE
-    assert 2.0 <= kept <= 3.0
+    seconds = len(without_pauses(sound)) / RATE
+    assert 2.0 <= seconds <= 3.0
     assert len(without_pauses(noise(3))) == pytest.approx(3 * RATE, abs=480)
     assert (
         len(without_pauses(silence)) == pytest.approx(RATE, abs=480)
@@ -78,10 +78,10 @@ def test_pauses_are_cut_and_speech_is_not():
 def test_a_recording_is_like_itself_and_unlike_another_person(judge):
     first, second, *_ = sorted(CLIPS.glob("*.flac"))
     sounds = [audio.read(path, RATE) for path in (first, second, OTHER_VOICES / "rms-3.flac")]
-    own, again, other = map(judge.embedding, sounds)
-    assert own.shape == (256,) and float(own.norm()) == pytest.approx(1, abs=1e-5)
-    assert float(own @ again) > 0.75 > 0.65 > float(own @ other)
-    assert float(own @ judge.embedding(0.1 * sounds[0])) > 0.999
+    person, again, other = map(judge.embedding, sounds)
+    assert person.shape == (256,) and float(person.norm()) == pytest.approx(1, abs=1e-5)
+    assert float(person @ again) > 0.75 > 0.65 > float(person @ other)
+    assert float(person @ judge.embedding(0.1 * sounds[0])) > 0.999
     assert torch.isfinite(judge.embedding(torch.zeros(RATE))).all()
 
 

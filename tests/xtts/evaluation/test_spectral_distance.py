@@ -19,11 +19,11 @@ def test_a_sound_is_not_away_from_itself_and_timbre_is_seen():
 
 
 def test_its_gradient_leads_nearer():
-    wanted, gain = noise(1), torch.tensor(0.5, requires_grad=True)
-    before = spectral_distance(gain * wanted, wanted)
+    target, gain = noise(1), torch.tensor(0.5, requires_grad=True)
+    before = spectral_distance(gain * target, target)
     before.backward()
     assert gain.grad is not None
-    after = spectral_distance((gain.detach() - 0.01 * gain.grad.sign()) * wanted, wanted)
+    after = spectral_distance((gain.detach() - 0.01 * gain.grad.sign()) * target, target)
     assert after.item() < before.item()
 
 

@@ -17,20 +17,20 @@ CODES = torch.tensor([5, 60, 7, 7, 33])
 @pytest.fixture(scope="module")
 def gpt() -> GPT:
     """Random weights, larger than usual, so that different texts give different likelihoods."""
-    found = new_gpt(SHAPE, 3).eval()
+    model = new_gpt(SHAPE, 3).eval()
     with torch.no_grad():
-        for weight in found.parameters():
+        for weight in model.parameters():
             weight.mul_(4)
-    return found
+    return model
 
 
 def one_by_one(gpt: GPT, latents: torch.Tensor, text: list[int], stopped: bool) -> float:
     """The log-likelihood of the codes, one at a time, without padding or a batch."""
     row = gpt.prefix(latents, torch.tensor(text))
     total = 0.0
-    wanted = [*CODES.tolist(), *([SHAPE.audio_stop] if stopped else [])]
+    targets = [*CODES.tolist(), *([SHAPE.audio_stop] if stopped else [])]
     for position, (before, code) in enumerate(
-        zip([SHAPE.audio_start, *CODES.tolist()], wanted, strict=False)
+        zip([SHAPE.audio_start, *CODES.tolist()], targets, strict=False)
     ):
         row = torch.cat((row, gpt.audio_input(torch.tensor([before]), position)), dim=1)
         logits = gpt.mel_head(gpt.final_norm(gpt.gpt(row))[0, -1])
@@ -44,5 +44,5 @@ def test_texts_of_other_lengths_beside_it_change_nothing(gpt, stopped):
     latents = torch.randn(1, NUM_LATENTS, SHAPE.width, generator=torch.Generator().manual_seed(1))
     together = log_likelihoods(gpt, latents, TEXTS, CODES, stopped=stopped)
     alone = [one_by_one(gpt, latents, text, stopped) for text in TEXTS]
-    assert [float(one) for one in together] == pytest.approx(alone, rel=1e-4)
-    assert len({round(one, 2) for one in alone}) == len(TEXTS)
+    assert [float(evidence) for evidence in together] == pytest.approx(alone, rel=1e-4)
+    assert len({round(evidence, 2) for evidence in alone}) == len(TEXTS)

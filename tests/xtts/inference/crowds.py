@@ -22,11 +22,11 @@ def said_in(batcher: ContinuousBatcher, voice: Any, asked: Mapping[str, Synthesi
         while waiting and batcher.free:
             name = next(iter(waiting))
             batcher.enter(name, voice, waiting.pop(name))
-        for said in batcher.step():
-            assert said.error is None
-            yield said
-            if said.speech.paused:
-                assert batcher.go_on(said.name)
+        for output in batcher.step():
+            assert output.error is None
+            yield output
+            if output.speech.paused:
+                assert batcher.go_on(output.name)
 
 
 def sounds_of(
@@ -34,6 +34,6 @@ def sounds_of(
 ) -> dict[str, np.ndarray]:
     """The whole sound of each request, by its name."""
     chunks: dict[str, list[np.ndarray]] = {name: [] for name in asked}
-    for said in said_in(batcher, voice, asked):
-        chunks[said.name] += [np.asarray(chunk) for chunk in said.chunks]
+    for output in said_in(batcher, voice, asked):
+        chunks[output.name] += [np.asarray(chunk) for chunk in output.chunks]
     return {name: np.concatenate(told) for name, told in chunks.items()}

@@ -29,10 +29,10 @@ RULES = SamplingParams(temperature=1.2, top_k=30, top_p=0.9, repetition_penalty=
 
 def speaking(kind: str = "fp32") -> GPT:
     state = to_coqui(new_gpt(SHAPE, seed=3).state_dict())
-    found = load_gpt(state, SimpleNamespace(gpt=SHAPE), kind=kind).eval().requires_grad_(False)
+    gpt = load_gpt(state, SimpleNamespace(gpt=SHAPE), kind=kind).eval().requires_grad_(False)
     # With random weights all logits are similar; this spreads them.
-    found.mel_head.weight.mul_(8.0)
-    return found
+    gpt.mel_head.weight.mul_(8.0)
+    return gpt
 
 
 def asked(number: int) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from xtts.model.gpt import GPT, SlotCaches
 
 def adapters_of(gpt: GPT) -> list[Adapter | None]:
     """No adapter, and those of three people."""
-    return [None, *(Adapter(gpt, random_adapter(SHAPE, one, RANK), 1.0, "") for one in (1, 2, 3))]
+    return [None, *(Adapter(gpt, random_adapter(SHAPE, seed, RANK), 1.0, "") for seed in (1, 2, 3))]
 
 
 def utterance(gpt: GPT, number: int, adapter: Adapter | None) -> TorchUtterance:
@@ -43,51 +43,51 @@ def alone(gpt: GPT, number: int, adapter: Adapter | None, count: int) -> TorchUt
 @pytest.mark.usefixtures("two_threads")
 def test_a_crowd_of_different_adapters_changes_no_bit(kind, count, requests):
     gpt = speaking(kind)
-    known = adapters_of(gpt)
+    adapters = adapters_of(gpt)
     draw, slots, waiting = random.Random(7), DecodingSlots(gpt, count), list(range(requests))
-    found: dict[int, TorchUtterance] = {}
+    spoken: dict[int, TorchUtterance] = {}
     together = set()
     while waiting or slots.free < count:
         while waiting and slots.free and draw.random() < 0.4:
             number = waiting.pop()
-            found[number] = utterance(gpt, number, known[number % 4])
-            slots.enter(*asked(number), found[number])
+            spoken[number] = utterance(gpt, number, adapters[number % 4])
+            slots.enter(*asked(number), spoken[number])
         slots.step()
-        there = [one for one in slots.utterances if one is not None]
-        together.add(len({one.adapter for one in there}))
-        for slot, said in enumerate(slots.utterances):
-            if said is not None and said.done:
+        there = [active for active in slots.utterances if active is not None]
+        together.add(len({active.adapter for active in there}))
+        for slot, state in enumerate(slots.utterances):
+            if state is not None and state.done:
                 slots.leave(slot)
     assert max(together) >= 3
-    for number, said in found.items():
-        wanted = alone(gpt, number, known[number % 4], count)
-        assert said.codes == wanted.codes
-        assert torch.equal(torch.stack(said.latents), torch.stack(wanted.latents))
+    for number, state in spoken.items():
+        expected = alone(gpt, number, adapters[number % 4], count)
+        assert state.codes == expected.codes
+        assert torch.equal(torch.stack(state.latents), torch.stack(expected.latents))
         if number % 4 == 0:  # the same as in a model without adapters
             plain = said_by(gpt, number, count)
-            assert torch.equal(torch.stack(said.latents), torch.stack(plain.latents))
+            assert torch.equal(torch.stack(state.latents), torch.stack(plain.latents))
 
 
 def test_adapters_are_heard():
     """Each adapter gives other codes."""
     gpt = speaking()
-    said = {tuple(alone(gpt, 2, one, 4).codes) for one in adapters_of(gpt)}
-    assert len(said) == 4
+    texts = {tuple(alone(gpt, 2, adapter, 4).codes) for adapter in adapters_of(gpt)}
+    assert len(texts) == 4
 
 
 def test_a_step_is_what_a_prefill_of_all_codes_says():
     gpt, (latents, text) = speaking(), asked(3)
-    known, step = adapters_of(gpt), DecodeStep(gpt)
+    all_adapters, step = adapters_of(gpt), DecodeStep(gpt)
     with torch.inference_mode():
-        caches = [prefill(DecodeStep(gpt), *asked(3), utterance(gpt, 0, one)) for one in known]
+        caches = [prefill(DecodeStep(gpt), *asked(3), utterance(gpt, 0, adapter)) for adapter in all_adapters]
         start = gpt.audio_input(torch.tensor([SHAPE.audio_start]), 0)
-        embedded = [torch.cat((gpt.prefix(latents, text), start), 1)] * len(known)
-        adapters = {row: one for row, one in enumerate(known) if one}
+        embedded = [torch.cat((gpt.prefix(latents, text), start), 1)] * len(all_adapters)
+        adapters = {row: adapter for row, adapter in enumerate(all_adapters) if adapter}
         for position in range(1, 5):
             codes = torch.arange(4) + position
-            found, _ = step(codes, torch.full_like(codes, position), SlotCaches(caches), adapters)
-            for row, one in enumerate(known):
+            latents_now, _ = step(codes, torch.full_like(codes, position), SlotCaches(caches), adapters)
+            for row, adapter in enumerate(all_adapters):
                 code = gpt.audio_input(codes[row : row + 1], position)
                 embedded[row] = torch.cat((embedded[row], code), 1)
-                wanted, _ = step.prefill(embedded[row], gpt.gpt.new_cache(1, 100), one)
-                assert torch.allclose(found[row : row + 1], wanted, atol=1e-4)
+                expected, _ = step.prefill(embedded[row], gpt.gpt.new_cache(1, 100), adapter)
+                assert torch.allclose(latents_now[row : row + 1], expected, atol=1e-4)

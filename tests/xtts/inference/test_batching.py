@@ -31,12 +31,12 @@ def test_a_crowd_says_what_a_stream_says(base_folder):
     long = SynthesisRequest(TEXT, "en", seed=4, max_codes=15)
     quick = SynthesisRequest("hello", "en", seed=1, speed=2.0, max_codes=15)
     batcher = ContinuousBatcher(TorchBackend(made, 2))
-    found = sounds_of(batcher, whose, {"long": long, "quick": quick})
+    sounds = sounds_of(batcher, whose, {"long": long, "quick": quick})
     pulled = torch.cat(list(speech.Speech(TorchBackend(made), whose, long).chunks())).numpy()
-    assert found["long"].shape == pulled.shape
-    assert np.allclose(found["long"], pulled, atol=1e-4)
+    assert sounds["long"].shape == pulled.shape
+    assert np.allclose(sounds["long"], pulled, atol=1e-4)
     usual = speech.synthesize(TorchBackend(made), whose, replace(quick, speed=1.0))
-    assert len(found["quick"]) == pytest.approx(len(usual) / 2, abs=2048)
+    assert len(sounds["quick"]) == pytest.approx(len(usual) / 2, abs=2048)
 
 
 def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folder):
@@ -50,18 +50,18 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folde
     chunks: list[Tensor] = []
     order: list[str] = []
     while not batcher.empty:
-        for said in batcher.step():
-            if said.name == "long":
-                chunks += said.chunks
-            if said.speech.done or said.speech.paused:
-                order.append(said.name)
-            if said.speech.done and said.name == "long":
+        for output in batcher.step():
+            if output.name == "long":
+                chunks += output.chunks
+            if output.speech.done or output.speech.paused:
+                order.append(output.name)
+            if output.speech.done and output.name == "long":
                 pieces = len(made.tokenizer.split(TEXT, "en"))
-                assert 1 < said.speech.cut_pieces <= pieces
-            if said.speech.paused and len(order) == 1:
+                assert 1 < output.speech.cut_pieces <= pieces
+            if output.speech.paused and len(order) == 1:
                 assert not batcher.busy and batcher.free == 1 and not batcher.empty
                 batcher.enter("short", whose, SynthesisRequest("hello", "en", seed=1, max_codes=8))
-            elif said.speech.paused or (said.name == "short" and said.speech.done):
+            elif output.speech.paused or (output.name == "short" and output.speech.done):
                 batcher.go_on("long")
     assert order[:3] == ["long", "short", "long"]
     assert np.array_equal(torch.cat(chunks).numpy(), alone)
@@ -72,5 +72,5 @@ def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder):
     made, whose = made_and_heard(base_folder)
     batcher = ContinuousBatcher(TorchBackend(made, 2))
     greedy = SynthesisRequest("hello", "en", seed=1, temperature=0.0, max_codes=9)
-    found = sounds_of(batcher, whose, {"one": greedy, "two": replace(greedy, seed=2)})
-    assert np.array_equal(found["one"], found["two"])
+    sounds = sounds_of(batcher, whose, {"one": greedy, "two": replace(greedy, seed=2)})
+    assert np.array_equal(sounds["one"], sounds["two"])

@@ -26,7 +26,7 @@ OTHER = ComputeConfig(
 
 def test_a_child_reads_what_its_parent_has():
     assert all(
-        getattr(OTHER, one.name) != getattr(ComputeConfig(), one.name) for one in fields(ComputeConfig)
+        getattr(OTHER, field.name) != getattr(ComputeConfig(), field.name) for field in fields(ComputeConfig)
     )
     parser = argparse.ArgumentParser()
     ComputeConfig.add_argument(parser)

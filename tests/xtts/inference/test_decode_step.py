@@ -31,15 +31,15 @@ class GrowingCache(AttentionLayout):
     """A cache for the modules of a GPT, in the type of its own cache."""
 
     def __init__(self, dtype: torch.dtype) -> None:
-        self.dtype, self.kept = dtype, dict[int, tuple[Tensor, Tensor]]()
+        self.dtype, self.entries = dtype, dict[int, tuple[Tensor, Tensor]]()
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        if layer not in self.kept:
-            self.kept[layer] = keys.to(self.dtype), values.to(self.dtype)
+        if layer not in self.entries:
+            self.entries[layer] = keys.to(self.dtype), values.to(self.dtype)
             return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
-        both = zip(self.kept[layer], (keys, values), strict=True)
-        self.kept[layer] = tuple(torch.cat((old, new.to(self.dtype)), 2) for old, new in both)
-        mixed = F.scaled_dot_product_attention(queries.to(self.dtype), *self.kept[layer])
+        both = zip(self.entries[layer], (keys, values), strict=True)
+        self.entries[layer] = tuple(torch.cat((old, new.to(self.dtype)), 2) for old, new in both)
+        mixed = F.scaled_dot_product_attention(queries.to(self.dtype), *self.entries[layer])
         return mixed.to(queries.dtype)
 
 
@@ -55,23 +55,23 @@ def test_a_step_says_what_the_modules_say(kind, rows):
     gpt = new_gpt(SHAPE, seed=3).eval()
     for name, linear in list(gpt.gpt.named_modules()):
         if isinstance(linear, nn.Linear) and kind != "bf16":
-            parent, _, own = name.rpartition(".")
+            parent, _, attribute = name.rpartition(".")
             packed = quantization.packed_linear(kind, linear.weight, linear.bias)
-            setattr(gpt.gpt.get_submodule(parent), own, packed)
+            setattr(gpt.gpt.get_submodule(parent), attribute, packed)
     if kind == "bf16":
         gpt.gpt.to(torch.bfloat16)
         gpt.gpt.cache_type = torch.bfloat16
-    ours, theirs = gpt.gpt.new_cache(rows, 30), GrowingCache(gpt.gpt.cache_type)
+    ours, modules_cache = gpt.gpt.new_cache(rows, 30), GrowingCache(gpt.gpt.cache_type)
     step = DecodeStep(gpt)
-    found, wanted = step.prefill(noise(rows), ours), modules_say(gpt, noise(rows), theirs)
-    assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+    outputs, expected = step.prefill(noise(rows), ours), modules_say(gpt, noise(rows), modules_cache)
+    assert all(torch.equal(output, other) for output, other in zip(outputs, expected, strict=True))
     for number in range(1, 6):
         codes = torch.arange(rows) + number
         positions = torch.full_like(codes, number)
-        found = step(codes, positions, ours)
-        wanted = modules_say(gpt, gpt.audio_input(codes, positions), theirs)
-        for one, other in zip(found, wanted, strict=True):
-            assert torch.equal(one, other) and one.dtype == torch.float32
+        outputs = step(codes, positions, ours)
+        expected = modules_say(gpt, gpt.audio_input(codes, positions), modules_cache)
+        for output, other in zip(outputs, expected, strict=True):
+            assert torch.equal(output, other) and output.dtype == torch.float32
     assert ours.length == 14
 
 
@@ -85,10 +85,10 @@ def test_a_memory_in_bfloat16_is_as_far_off_as_its_bits_allow():
     assert short.entries.dtype == torch.bfloat16
     for number in range(1, 6):
         codes = torch.tensor([number, 3 * number])
-        wanted, _ = step(codes, torch.full_like(codes, number), exact)
-        found, _ = step(codes, torch.full_like(codes, number), short)
-        assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.01
-        assert found.dtype == torch.float32
+        exactly, _ = step(codes, torch.full_like(codes, number), exact)
+        rounded, _ = step(codes, torch.full_like(codes, number), short)
+        assert 0 < float((rounded - exactly).norm() / exactly.norm()) < 0.01
+        assert rounded.dtype == torch.float32
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_slots_wait_once_a_step(gpt, monkeypatch):
         slots.enter(*asked(n), utterance(gpt, n))
     waits, steps = list[int](), 0
     tolist = torch.Tensor.tolist
-    monkeypatch.setattr(torch.Tensor, "tolist", lambda one: (waits.append(1), tolist(one))[1])
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda tensor: (waits.append(1), tolist(tensor))[1])
     while slots.step():
         steps += 1
     assert len(waits) == steps > 5
@@ -118,14 +118,14 @@ SLOT = 257_556_480
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The memory of GPU 1: free bytes, and those that torch keeps for later."""
-    card = SimpleNamespace(free=0, kept=0)
+    card = SimpleNamespace(free=0, entries=0)
 
     def free(device: torch.device) -> tuple[int, int]:
         assert device == torch.device("cuda:1")
         return card.free, 0
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", free)
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: card.kept + 7)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: card.entries + 7)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 7)
     return card
 
@@ -146,18 +146,18 @@ ON_GPU = SimpleNamespace(
 )
 def test_two_voices_fit_beside_each_other(card, free, slots):
     card.free = free
-    found = torch_voice.slots_on(ON_GPU, 16, beside_another=False)
-    assert found == slots
-    if found > 1:
-        card.free -= found * SLOT + WEIGHTS
-        assert torch_voice.slots_on(ON_GPU, found, beside_another=True) == found
+    fitting = torch_voice.slots_on(ON_GPU, 16, beside_another=False)
+    assert fitting == slots
+    if fitting > 1:
+        card.free -= fitting * SLOT + WEIGHTS
+        assert torch_voice.slots_on(ON_GPU, fitting, beside_another=True) == fitting
 
 
 def test_a_slot_in_16_bits_takes_half(card):
     card.free = 3 * GB
     short = SimpleNamespace(**{**vars(ON_GPU), "gpt": SimpleNamespace(cache_type=torch.bfloat16)})
-    found = [torch_voice.slots_on(one, 99, beside_another=True) for one in (ON_GPU, short)]
-    assert found[1] // 2 == found[0] == (3 * GB - torch_voice.OTHERS_BYTES) // SLOT
+    fitting = [torch_voice.slots_on(gpt, 99, beside_another=True) for gpt in (ON_GPU, short)]
+    assert fitting[1] // 2 == fitting[0] == (3 * GB - torch_voice.OTHERS_BYTES) // SLOT
 
 
 def test_a_cpu_makes_what_is_asked_for():
@@ -168,5 +168,5 @@ def test_a_cpu_makes_what_is_asked_for():
 def test_memory_that_torch_keeps_for_later_counts_as_free(card):
     card.free = torch_voice.OTHERS_BYTES + 4 * SLOT
     assert torch_voice.slots_on(ON_GPU, 99, beside_another=True) == 4
-    card.kept = 8 * SLOT
+    card.entries = 8 * SLOT
     assert torch_voice.slots_on(ON_GPU, 99, beside_another=True) == 12

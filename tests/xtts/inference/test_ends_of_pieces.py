@@ -77,21 +77,21 @@ def clicks(sound: Sound, places: Sequence[int]) -> list[int]:
     high = np.diff(sound.astype(np.float64), 2)
     frames = high[: len(high) // 24 * 24].reshape(-1, 24)
     powers = 10 * np.log10(np.maximum((frames**2).mean(1), 1e-12))
-    found = []
+    heard = []
     for place in places:
         at = place // 24
         if powers[at - 25 : at + 3].max() > powers[at - 100 : at - 50].max() + CLICK_DB:
-            found.append(place)
-    return found
+            heard.append(place)
+    return heard
 
 
 @pytest.fixture(scope="module")
 def voices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LoadedVoice]:
-    found = {"torch": xtts.load_voice(precision="fp32")}
+    loaded = {"torch": xtts.load_voice(precision="fp32")}
     if "onnx" in BACKENDS:
         folder = as_onnx(DEMO, tmp_path_factory.mktemp("onnx") / "demo", "fp32")
-        found["onnx"] = xtts.load_voice(folder, precision="fp32")
-    return found
+        loaded["onnx"] = xtts.load_voice(folder, precision="fp32")
+    return loaded
 
 
 def whole(voice: LoadedVoice, texts: Sequence[str]) -> list[Sound]:
@@ -116,12 +116,12 @@ DRIVERS = [
 
 @pytest.mark.parametrize(("backend", "driver"), DRIVERS)
 def test_a_piece_ends_in_the_silence_before_its_end(voices, backend, driver):
-    one, two = driver(voices[backend], ["Good morning.", "It is cold.[pause:300ms]Open the door."])
-    found = [*ends(one), *ends(two)]
-    assert len(found) == 3
-    for end in found:
+    whole, parts = driver(voices[backend], ["Good morning.", "It is cold.[pause:300ms]Open the door."])
+    all_ends = [*ends(whole), *ends(parts)]
+    assert len(all_ends) == 3
+    for end in all_ends:
         assert end.silence < SPEECH_DBFS and end.over < MOST_DB
-    assert levels(one)[0] < SPEECH_DBFS  # it begins in silence, too
+    assert levels(whole)[0] < SPEECH_DBFS  # it begins in silence, too
 
 
 @pytest.mark.slow
@@ -129,16 +129,16 @@ def test_a_piece_ends_in_the_silence_before_its_end(voices, backend, driver):
 @pytest.mark.parametrize(("backend", "driver"), DRIVERS)
 def test_all_reporting_texts_end_in_silence(voices, backend, driver):
     texts = sentences("reporting")
-    found = [end for sound in driver(voices[backend], texts) for end in ends(sound)]
-    silent = [end for end in found if end.silence < SPEECH_DBFS]
+    all_ends = [end for sound in driver(voices[backend], texts) for end in ends(sound)]
+    silent = [end for end in all_ends if end.silence < SPEECH_DBFS]
     over = [end.over for end in silent]
     loudest = max(end.level for end in silent)
     print(
-        f"\n{backend}, {driver.__name__}: {len(texts)} texts, {len(found)} pieces, "
-        f"{len(found) - len(silent)} end within speech; the last 50 ms over the silence before "
+        f"\n{backend}, {driver.__name__}: {len(texts)} texts, {len(all_ends)} pieces, "
+        f"{len(all_ends) - len(silent)} end within speech; the last 50 ms over the silence before "
         f"them: median {np.median(over):.1f} dB, most {max(over):.1f}; loudest {loudest:.1f} dBFS"
     )
-    assert len(found) >= len(texts) == 60 and max(over) <= MOST_DB
+    assert len(all_ends) >= len(texts) == 60 and max(over) <= MOST_DB
 
 
 @pytest.mark.slow
@@ -146,15 +146,15 @@ def test_all_reporting_texts_end_in_silence(voices, backend, driver):
 def test_five_hundred_joints_do_not_click(voices):
     """Planted clicks are found."""
     text = " ".join([*sentences("reporting"), *sentences("choosing")])
-    found = planted = count = 0
+    clicking = planted = count = 0
     for param in DRIVERS:
         backend, driver = param.values
         (sound,) = driver(voices[backend], [text])
         places = joints(sound)
-        found, count = found + len(clicks(sound, places)), count + len(places)
+        clicking, count = clicking + len(clicks(sound, places)), count + len(places)
         for place in places:
             sound[place + 48] += 0.01
         planted += len(clicks(sound, places))
-    print(f"\n{count} joints: {found} clicks; of {count} planted ones of 0.01: {planted} found")
+    print(f"\n{count} joints: {clicking} clicks; of {count} planted ones of 0.01: {planted} found")
     # A breath before the end hides a click.
-    assert count >= JOINTS and not found and planted >= 0.7 * count
+    assert count >= JOINTS and not clicking and planted >= 0.7 * count

@@ -31,15 +31,15 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Voice]:
     """All computed voices."""
-    found: list[Voice] = []
+    voices_made: list[Voice] = []
     real = voice.voice_from_reference
 
     def computed(*given: object) -> Voice:
-        found.append(real(*given))  # type: ignore[arg-type]
-        return found[-1]
+        voices_made.append(real(*given))  # type: ignore[arg-type]
+        return voices_made[-1]
 
     monkeypatch.setattr(voice, "voice_from_reference", computed)
-    return found
+    return voices_made
 
 
 def test_a_recording_is_encoded_once(model, recording, made, tmp_path):

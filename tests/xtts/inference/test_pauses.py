@@ -62,8 +62,8 @@ def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(model, voice):
         "among others": lambda: among_others["paused"],
     }
     for name, speak in ways.items():
-        found = zeros(speak())
-        assert found == pytest.approx(SECONDS, abs=0.010), name
+        pauses = zeros(speak())
+        assert pauses == pytest.approx(SECONDS, abs=0.010), name
 
 
 def test_a_text_without_pauses_is_the_same_to_the_bit(model, voice):

@@ -29,8 +29,8 @@ Logits = Sequence[float]
 class Torch:
     def penalised(self, logits: Logits, seen: Sequence[bool], penalty: float) -> list[float]:
         params = SamplingParams(repetition_penalty=penalty)
-        given, said = torch.tensor([logits]), torch.tensor([seen])
-        return list(torch_backend.drawn_from(given, said, [params])[0][0].tolist())
+        given, repeated = torch.tensor([logits]), torch.tensor([seen])
+        return list(torch_backend.drawn_from(given, repeated, [params])[0][0].tolist())
 
     def kept(self, logits: Logits, params: SamplingParams) -> list[bool]:
         given = torch.tensor([logits])
@@ -41,8 +41,8 @@ class Torch:
         self, logits: Logits, seen: Sequence[bool], params: SamplingParams, seed: int, count: int
     ) -> list[int]:
         generator = torch.Generator().manual_seed(seed)
-        given, said = torch.tensor([logits]), torch.tensor([seen])
-        return [int(torch_backend.sample(given, said, [params], [generator])) for _ in range(count)]
+        given, repeated = torch.tensor([logits]), torch.tensor([seen])
+        return [int(torch_backend.sample(given, repeated, [params], [generator])) for _ in range(count)]
 
 
 WAYS = [Torch, *(way for table in tables("sampling_rules") for way in table.WAYS)]
@@ -61,13 +61,13 @@ def test_greedy_takes_the_likeliest_after_the_penalty(rules):
 
 
 def test_a_said_code_gets_less_likely_on_either_side_of_zero(rules):
-    found = rules.penalised([2.0, -2.0, 2.0, -2.0], [True, True, False, False], 4.0)
-    assert found == [0.5, -8.0, 2.0, -2.0]
+    penalised = rules.penalised([2.0, -2.0, 2.0, -2.0], [True, True, False, False], 4.0)
+    assert penalised == [0.5, -8.0, 2.0, -2.0]
 
 
 def test_top_k_keeps_k(rules):
-    kept = rules.kept([1.0, 4.0, 3.0, 2.0], SamplingParams(top_k=2, top_p=1.0))
-    assert kept == [False, True, True, False]
+    allowed = rules.kept([1.0, 4.0, 3.0, 2.0], SamplingParams(top_k=2, top_p=1.0))
+    assert allowed == [False, True, True, False]
 
 
 def test_top_p_keeps_the_smallest_set_that_holds_p(rules):
@@ -77,8 +77,8 @@ def test_top_p_keeps_the_smallest_set_that_holds_p(rules):
 
 
 def test_top_p_of_almost_nothing_keeps_the_best(rules):
-    kept = rules.kept([0.0, 9.0, 0.0], SamplingParams(top_k=0, top_p=1e-6))
-    assert kept == [False, True, False]
+    allowed = rules.kept([0.0, 9.0, 0.0], SamplingParams(top_k=0, top_p=1e-6))
+    assert allowed == [False, True, False]
 
 
 def test_draws_follow_the_chances(rules):

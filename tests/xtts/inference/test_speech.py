@@ -28,10 +28,10 @@ MOST = 40
 
 @pytest.fixture(scope="module")
 def model(base_folder: Path) -> Model:
-    found = load_model(base_folder)
+    loaded = load_model(base_folder)
     # With random weights, speech stops at once or never; this gives a few seconds.
-    found.gpt.mel_head.bias[found.gpt.shape.audio_stop] -= 1.5
-    return found
+    loaded.gpt.mel_head.bias[loaded.gpt.shape.audio_stop] -= 1.5
+    return loaded
 
 
 @pytest.fixture(scope="module")
@@ -86,13 +86,13 @@ def test_pieces_join_at_silence(model, voice):
 @given(st.lists(st.integers(0, 700), max_size=12))
 def test_a_fade_in_chunks_is_the_fade_of_the_whole(sizes):
     length = min(int(FADE_SECONDS * VOCODER_RATE), sum(sizes) // 2)
-    wanted = np.ones(sum(sizes), np.float32)
-    wanted[:length] *= np.linspace(0.0, 1.0, length)
-    wanted[len(wanted) - length :] *= np.linspace(0.0, 1.0, length)[::-1]
+    envelope = np.ones(sum(sizes), np.float32)
+    envelope[:length] *= np.linspace(0.0, 1.0, length)
+    envelope[len(envelope) - length :] *= np.linspace(0.0, 1.0, length)[::-1]
     for arrays in (torch, np):
         fade = StreamFade(arrays)
         parts = [fade.push(arrays.ones(size, dtype=arrays.float32)) for size in sizes]
-        assert np.allclose(arrays.concatenate([*parts, fade.end()]), wanted, atol=1e-6)
+        assert np.allclose(arrays.concatenate([*parts, fade.end()]), envelope, atol=1e-6)
 
 
 def _resident_bytes() -> int:

@@ -48,7 +48,7 @@ def voice(tmp_path_factory: pytest.TempPathFactory) -> LoadedVoice:
     ],
 )
 def test_the_gate_and_then_words_endings_attempts_and_the_seed(figures, number, reason):
-    choice = choose([Figures(*one) for one in figures])
+    choice = choose([Figures(*row) for row in figures])
     assert (choice.number, choice.count, choice.reason) == (number, len(figures), reason)
     assert choice.figures == Figures(*figures[number])
 
@@ -60,7 +60,7 @@ def test_a_choice_is_told_in_a_line():
         Figures(-0.1, 2): "take 1 of 1 (voice -0.10, 2 words missed)",
         Figures(): "take 1 of 1",
     }
-    assert {one: str(choose([one])) for one in told} == told
+    assert {take: str(choose([take])) for take in told} == told
 
 
 def test_no_attempt_of_a_take_has_the_seed_of_another():
@@ -102,17 +102,17 @@ def test_the_recording_itself_is_the_most_similar_take(base_folder, monkeypatch)
 
     person = VoiceSpec(str(base_folder), reference=DEMO / "reference.wav")
     voice, asked = load_voice(person), SynthesisRequest("One.", "en")
-    own = audio.read(DEMO / "reference.wav", audio.VOCODER_RATE).numpy()
-    noise = np.random.default_rng(1).normal(0, 0.1, len(own)).astype(np.float32)
+    recording = audio.read(DEMO / "reference.wav", audio.VOCODER_RATE).numpy()
+    noise = np.random.default_rng(1).normal(0, 0.1, len(recording)).astype(np.float32)
 
     def similarity(sound: np.ndarray) -> float | None:
         return TakeJudge(voice, "off").choose(asked, [Take([sound])]).figures.similarity
 
     if speaker_judge.missing() is None:
-        assert similarity(own) > 0.9 and similarity(noise) < 0.3
-        assert TakeJudge(voice, "off").choose(asked, [Take([noise]), Take([own])]).number == 1
+        assert similarity(recording) > 0.9 and similarity(noise) < 0.3
+        assert TakeJudge(voice, "off").choose(asked, [Take([noise]), Take([recording])]).number == 1
     monkeypatch.setattr(takes, "_speaker_judge", lambda: None)
-    assert similarity(own) > 0.99 > similarity(noise) and similarity(own[:99]) is None
+    assert similarity(recording) > 0.99 > similarity(noise) and similarity(recording[:99]) is None
 
 
 def test_what_is_not_judged_is_said_once(voice, monkeypatch, caplog):
@@ -123,7 +123,7 @@ def test_what_is_not_judged_is_said_once(voice, monkeypatch, caplog):
     for _ in range(2):
         choice = TakeJudge(voice).choose(SynthesisRequest("Um.", "pt"), silence)
     assert choice.figures == Figures() and str(choice) == "take 1 of 2"
-    told = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(told) == 2 and "not compared" in told[0] + told[1]
     assert "no recogniser for pt" in told[0] + told[1]
 

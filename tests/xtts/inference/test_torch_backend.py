@@ -30,17 +30,17 @@ def two_threads() -> Iterator[None]:
 def spoken_together(gpt: GPT, count: int, requests: list[int]) -> dict[int, TorchUtterance]:
     """The utterances of requests that come and go at random."""
     draw, slots = random.Random(7), DecodingSlots(gpt, count)
-    found: dict[int, TorchUtterance] = {}
+    spoken: dict[int, TorchUtterance] = {}
     while requests or slots.free < count:
         while requests and slots.free and draw.random() < 0.4:
             number = requests.pop()
-            found[number] = utterance(gpt, number)
-            slots.enter(*asked(number), found[number])
+            spoken[number] = utterance(gpt, number)
+            slots.enter(*asked(number), spoken[number])
         slots.step()
-        for slot, said in enumerate(slots.utterances):
-            if said is not None and said.done:
+        for slot, active in enumerate(slots.utterances):
+            if active is not None and active.done:
                 slots.leave(slot)
-    return found
+    return spoken
 
 
 @pytest.mark.parametrize(
@@ -56,19 +56,19 @@ def spoken_together(gpt: GPT, count: int, requests: list[int]) -> dict[int, Torc
 def test_a_crowd_changes_no_bit(kind, count, requests, two_threads):
     gpt = speaking(kind)
     lengths = set()
-    for number, said in spoken_together(gpt, count, list(range(requests))).items():
-        wanted = said_by(gpt, number, count)
-        assert said.codes == wanted.codes
-        assert torch.equal(torch.stack(said.latents), torch.stack(wanted.latents))
-        lengths.add(len(said.codes))
+    for number, crowded in spoken_together(gpt, count, list(range(requests))).items():
+        expected = said_by(gpt, number, count)
+        assert crowded.codes == expected.codes
+        assert torch.equal(torch.stack(crowded.latents), torch.stack(expected.latents))
+        lengths.add(len(crowded.codes))
     assert len(lengths) > requests // 4  # they ended at different times
 
 
 def test_slots_say_what_one_alone_says(gpt):
     for number in range(6):
-        plain, said = said_by(gpt, number, 1), said_by(gpt, number, 3)
-        assert said.codes == plain.codes and said.stopped == plain.stopped
-        assert torch.allclose(torch.stack(said.latents), torch.stack(plain.latents), atol=1e-5)
+        plain, slotted = said_by(gpt, number, 1), said_by(gpt, number, 3)
+        assert slotted.codes == plain.codes and slotted.stopped == plain.stopped
+        assert torch.allclose(torch.stack(slotted.latents), torch.stack(plain.latents), atol=1e-5)
 
 
 def test_whoever_leaves_early_frees_the_slot_and_disturbs_nobody(gpt):

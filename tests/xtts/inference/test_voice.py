@@ -85,13 +85,13 @@ def plain(tmp_path: Path) -> Path:
 )
 def test_what_comes_before_the_speech_is_not_heard(tmp_path, plain, lead, count):
     path = written(tmp_path, after(lead)[0])
-    found = read_reference(CONFIG, path if count == 1 else (path, plain)).numpy()
+    heard = read_reference(CONFIG, path if count == 1 else (path, plain)).numpy()
     alone = read_reference(CONFIG, plain).numpy()
     # With two speakers, turns are two seconds long.
-    size = int(1.5 * CODE_RATE) if count == 2 else min(len(found), len(alone)) - CODE_RATE // 2
-    assert len(found) >= size
+    size = int(1.5 * CODE_RATE) if count == 2 else min(len(heard), len(alone)) - CODE_RATE // 2
+    assert len(heard) >= size
     most = CODE_RATE // 4
-    assert max(correlation(found[:size], alone, most), correlation(alone, found[:size], most)) > 0.9
+    assert max(correlation(heard[:size], alone, most), correlation(alone, heard[:size], most)) > 0.9
 
 
 def test_a_reference_that_begins_with_speech_is_as_ever(tmp_path):
@@ -108,27 +108,27 @@ def test_the_voice_stays_the_same_person(tmp_path, plain):
     model = load_model(DEMO)
     alone = latents_of_recording(model, "", plain, None)
     path = written(tmp_path, np.concatenate([silence(12), SPEECH]))
-    found = latents_of_recording(model, "", path, None)
-    cosine = float(torch.dot(found.speaker.flatten(), alone.speaker.flatten()))
+    other = latents_of_recording(model, "", path, None)
+    cosine = float(torch.dot(other.speaker.flatten(), alone.speaker.flatten()))
     assert cosine > 0.98
-    latents = torch.nn.functional.cosine_similarity(found.latents.flatten(), alone.latents.flatten(), dim=0)
+    latents = torch.nn.functional.cosine_similarity(other.latents.flatten(), alone.latents.flatten(), dim=0)
     assert float(latents) > 0.95
 
 
 @pytest.mark.parametrize("lead", LEADS)
 def test_the_quality_is_that_of_the_speech(lead):
     sound, speech = after(lead)
-    alone, found = samples.measure(speech, RATE), samples.measure(sound, RATE)
-    assert found["word"] == alone["word"] == "good"
-    assert found["speech_seconds"] == pytest.approx(alone["speech_seconds"], abs=0.3)
-    assert found["level_db"] == pytest.approx(alone["level_db"], abs=1)
+    alone, measured = samples.measure(speech, RATE), samples.measure(sound, RATE)
+    assert measured["word"] == alone["word"] == "good"
+    assert measured["speech_seconds"] == pytest.approx(alone["speech_seconds"], abs=0.3)
+    assert measured["level_db"] == pytest.approx(alone["level_db"], abs=1)
 
 
 def test_silence_before_bad_speech_does_not_make_it_good():
     loud_room = SPEECH + noise(len(SPEECH) / RATE, 3)[: len(SPEECH)]
     alone = samples.measure(loud_room, RATE)
-    found = samples.measure(np.concatenate([silence(12), loud_room]), RATE)
-    assert alone["word"] == found["word"] == "poor"
+    measured = samples.measure(np.concatenate([silence(12), loud_room]), RATE)
+    assert alone["word"] == measured["word"] == "poor"
 
 
 @pytest.mark.parametrize("peak", [0.0, 2e-4, 9e-4])

@@ -68,15 +68,15 @@ def test_what_is_of_another_model_is_a_sentence():
 
 def test_each_row_has_its_own_and_the_others_are_not_touched():
     gpt = new_gpt(SHAPE, seed=3)
-    pairs = [Adapter(gpt, random_adapter(SHAPE, one, RANK), 1.0, "").matrices[0] for one in (1, 2)]
+    pairs = [Adapter(gpt, random_adapter(SHAPE, seed, RANK), 1.0, "").matrices[0] for seed in (1, 2)]
     x = torch.randn(4, SHAPE.width, generator=torch.Generator().manual_seed(2))
     linear = gpt.gpt.h[0].attn.c_attn.forward
     with torch.inference_mode():
         plain = linear(x)
-        found = for_rows(linear, [(row, pairs[row - 1]["attn.c_attn"]) for row in (1, 2)])(x)
+        adapted = for_rows(linear, [(row, pairs[row - 1]["attn.c_attn"]) for row in (1, 2)])(x)
         for row, pair in ((1, pairs[0]), (2, pairs[1])):
             a, b = pair["attn.c_attn"]
-            assert torch.allclose(found[row], plain[row] + b @ (a @ x[row]), atol=1e-5)
-        assert torch.equal(found[[0, 3]], plain[[0, 3]])
+            assert torch.allclose(adapted[row], plain[row] + b @ (a @ x[row]), atol=1e-5)
+        assert torch.equal(adapted[[0, 3]], plain[[0, 3]])
         assert for_rows(linear, []) == linear
     assert set(pairs[0]) == set(MATRICES)

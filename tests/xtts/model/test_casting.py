@@ -28,12 +28,12 @@ def gradients(learner: Learner, together: bool) -> tuple[list[float], dict[str, 
         mock.patch.object(varlen, "counts_launches", lambda _: together),
     ):
         losses, _ = forward_backward(learner, CLIPS)
-    found = {
+    by_name = {
         name: weight.grad.clone()
         for name, weight in learner.gpt.named_parameters()
         if weight.grad is not None
     }
-    return [float(losses.text.detach()), float(losses.audio.detach())], found
+    return [float(losses.text.detach()), float(losses.audio.detach())], by_name
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def gradients(learner: Learner, together: bool) -> tuple[list[float], dict[str, 
 def test_a_step_is_the_same_bit_for_bit(precision, learning):
     recipe = dataclasses.replace(RECIPE, precision=precision, trainable=learning)
     learner = Learner(new_gpt(small_shape(2), seed=0), recipe)
-    losses, wanted = gradients(learner, together=False)
-    found_losses, found = gradients(learner, together=True)
-    assert found_losses == losses and found.keys() == wanted.keys() and wanted
-    for name, gradient in wanted.items():
-        assert torch.equal(found[name], gradient), name
-        assert found[name].dtype == torch.float32
+    losses, separate = gradients(learner, together=False)
+    losses_together, together = gradients(learner, together=True)
+    assert losses_together == losses and together.keys() == separate.keys() and separate
+    for name, gradient in separate.items():
+        assert torch.equal(together[name], gradient), name
+        assert together[name].dtype == torch.float32
 
 
 def test_two_launches_cast_what_took_one_for_each():
@@ -65,7 +65,7 @@ def test_two_launches_cast_what_took_one_for_each():
     counts = []
     for together in (False, True):
         with (
-            mock.patch.object(varlen, "counts_launches", lambda _, own=together: own),
+            mock.patch.object(varlen, "counts_launches", lambda _, fused=together: fused),
             torch.autocast("cpu", dtype=torch.bfloat16),
             OperationCounter() as counter,
             cast_together(layers),

@@ -43,16 +43,16 @@ def test_padding_is_not_heard(parts):
     for row, mel in zip(padded, mels(), strict=True):
         row[:, : mel.shape[1]] = mel
     gpt: Any = SimpleNamespace(conditioning_encoder=parts[0], conditioning_perceiver=parts[1])
-    found = training.heard(gpt, padded, VarlenLayout.of(FRAMES))
-    assert found.shape == (len(FRAMES), NUM_LATENTS, WIDTH)
-    assert torch.allclose(found, alone(parts), atol=1e-5)
+    latents = training.heard(gpt, padded, VarlenLayout.of(FRAMES))
+    assert latents.shape == (len(FRAMES), NUM_LATENTS, WIDTH)
+    assert torch.allclose(latents, alone(parts), atol=1e-5)
 
 
 @torch.no_grad()
 def test_references_packed_behind_each_other_say_what_each_says_alone(parts):
     packed = torch.cat([mel.t() for mel in mels()])
-    found = packed_conditioning_latents(*parts, packed, VarlenLayout.of(FRAMES))
-    assert torch.allclose(found, alone(parts), atol=1e-5)
+    latents = packed_conditioning_latents(*parts, packed, VarlenLayout.of(FRAMES))
+    assert torch.allclose(latents, alone(parts), atol=1e-5)
 
 
 def test_gradients_of_packed_references_are_those_of_each_alone(parts, monkeypatch):
@@ -61,10 +61,12 @@ def test_gradients_of_packed_references_are_those_of_each_alone(parts, monkeypat
     packed = torch.cat([mel.t() for mel in mels()]).requires_grad_()
     drawn = torch.randn(len(FRAMES), NUM_LATENTS, WIDTH, generator=torch.Generator().manual_seed(2))
     weights = [packed, *(weight for part in parts for weight in part.parameters())]
-    found = []
+    gradients = []
     for per_clip in (True, False):
         monkeypatch.setattr(varlen, "attends_per_clip", lambda _, answer=per_clip: answer)
         latents = packed_conditioning_latents(*parts, packed, VarlenLayout.of(FRAMES))
-        found.append(torch.autograd.grad((latents * drawn).sum(), weights))
-    for one, other in zip(*found, strict=True):
-        assert float((one - other).abs().max()) <= 2e-6 * max(1.0, float(one.abs().max()))
+        gradients.append(torch.autograd.grad((latents * drawn).sum(), weights))
+    for packed_gradient, other in zip(*gradients, strict=True):
+        assert float((packed_gradient - other).abs().max()) <= 2e-6 * max(
+            1.0, float(packed_gradient.abs().max())
+        )

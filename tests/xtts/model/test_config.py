@@ -18,9 +18,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def with_own(folder: Path, **own: Any) -> Path:
+def with_own(folder: Path, **keys: Any) -> Path:
     config = json.loads((folder / "config.json").read_text())
-    config["sotaque"].update(own)
+    config["sotaque"].update(keys)
     (folder / "config.json").write_text(json.dumps(config))
     return folder
 
@@ -29,14 +29,14 @@ def test_without_our_key_every_size_is_xtts_v2s(folder):
     config = json.loads((folder / "config.json").read_text())
     del config["sotaque"]
     (folder / "config.json").write_text(json.dumps(config))
-    found = ModelConfig.read(folder)
-    assert found.vocoder == VocoderShape() and found.speaks_in_coqui
-    assert (found.vocoder.hop, found.vocoder.steps_per_code) == (256, 4)
-    assert found.licence.startswith("CPML")
+    read_config = ModelConfig.read(folder)
+    assert read_config.vocoder == VocoderShape() and read_config.speaks_in_coqui
+    assert (read_config.vocoder.hop, read_config.vocoder.steps_per_code) == (256, 4)
+    assert read_config.licence.startswith("CPML")
 
 
 @pytest.mark.parametrize(
-    ("own", "told"),
+    ("keys", "told"),
     [
         ({"vocodr": {}}, "unknown name 'vocodr'; remove it"),
         ({"vocoder": {"upsample_rates": [8, 8, 3]}}, "192, which does not divide the 1024 samples"),
@@ -44,16 +44,16 @@ def test_without_our_key_every_size_is_xtts_v2s(folder):
         ({"alignment_heads": [[0, 0], [0, 99]]}, "head 99 of layer 0; this model has"),
     ],
 )
-def test_what_cannot_be_is_told_with_file_and_key(folder, own, told):
+def test_what_cannot_be_is_told_with_file_and_key(folder, keys, told):
     with pytest.raises(ConfigError, match=r'config\.json, key "sotaque"') as caught:
-        ModelConfig.read(with_own(folder, **own))
+        ModelConfig.read(with_own(folder, **keys))
     assert told in str(caught.value)
 
 
 def test_a_vocoder_may_take_one_step_for_each_code(folder):
     shape = {"upsample_rates": [8, 8, 4, 4], "upsample_kernel_sizes": [16, 16, 8, 8]}
-    found = ModelConfig.read(with_own(folder, vocoder=shape)).vocoder
-    assert (found.hop, found.steps_per_code) == (1024, 1)
+    read = ModelConfig.read(with_own(folder, vocoder=shape)).vocoder
+    assert (read.hop, read.steps_per_code) == (1024, 1)
 
 
 def test_an_impossible_size_is_named_as_in_the_file(folder):

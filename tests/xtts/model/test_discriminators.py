@@ -55,10 +55,10 @@ def test_a_vocoder_s_losses_move_the_sound_and_no_discriminator(few):
 def test_a_base_brings_them_in_half_precision(few, tmp_path):
     assert read_discriminators(tmp_path) is None
     write_discriminators(tmp_path, few)
-    found = read_discriminators(tmp_path)
-    assert found is not None and found.channels == 2
+    critics = read_discriminators(tmp_path)
+    assert critics is not None and critics.channels == 2
     for name, tensor in few.state_dict().items():
-        assert torch.equal(found.state_dict()[name], tensor.half().float())
+        assert torch.equal(critics.state_dict()[name], tensor.half().float())
 
 
 def test_the_file_is_small_or_refused(tmp_path):

@@ -30,10 +30,10 @@ SHAPE = GPTShape(
 def test_the_start_is_the_seeds_and_disturbs_no_random_state():
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    one, same, other = (new_gpt(SHAPE, seed).state_dict() for seed in (1, 1, 2))
+    first, same, other = (new_gpt(SHAPE, seed).state_dict() for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), before)
-    assert all(torch.equal(one[name], same[name]) for name in one)
-    assert not torch.equal(one["mel_embedding.weight"], other["mel_embedding.weight"])
+    assert all(torch.equal(first[name], same[name]) for name in first)
+    assert not torch.equal(first["mel_embedding.weight"], other["mel_embedding.weight"])
 
 
 def test_on_disk_are_coquis_names_and_turned_matrices():
@@ -46,13 +46,13 @@ def test_on_disk_are_coquis_names_and_turned_matrices():
     assert torch.equal(written["gpt.text_head.weight"], state["text_head.weight"])
     read = from_coqui(written)
     assert read.keys() == state.keys()
-    assert all(torch.equal(read[one], state[one]) for one in state)
+    assert all(torch.equal(read[name], state[name]) for name in state)
 
 
 def test_other_parts_and_copies_for_inference_are_left_out():
     more = ("mel_stats", "gpt.gpt_inference.x", "gpt.gpt.wte.weight", "gpt.gpt.wpe.emb.weight")
-    one = torch.zeros(1)
-    assert from_coqui(dict.fromkeys((*more, "gpt.text_head.bias"), one)).keys() == {"text_head.bias"}
+    zero = torch.zeros(1)
+    assert from_coqui(dict.fromkeys((*more, "gpt.text_head.bias"), zero)).keys() == {"text_head.bias"}
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 11])
@@ -61,29 +61,29 @@ def test_the_loss_in_chunks_is_the_loss_at_once(monkeypatch, count):
     torch.manual_seed(0)
     head, hidden = nn.Linear(8, 10), torch.randn(20, 8, requires_grad=True)
     slots, targets = torch.randperm(20)[:count], torch.randint(0, 10, (count,))
-    found = training.cross_entropy(head, hidden, slots, targets)
+    chunked = training.cross_entropy(head, hidden, slots, targets)
     if not count:
-        assert found == 0
+        assert chunked == 0
         return
-    wanted = F.cross_entropy(head(hidden[slots]), targets)
-    assert torch.allclose(found, wanted)
+    at_once = F.cross_entropy(head(hidden[slots]), targets)
+    assert torch.allclose(chunked, at_once)
     parameters = (hidden, head.weight, head.bias)
-    for ours, theirs in zip(
-        torch.autograd.grad(found, parameters), torch.autograd.grad(wanted, parameters), strict=True
+    for ours, expected in zip(
+        torch.autograd.grad(chunked, parameters), torch.autograd.grad(at_once, parameters), strict=True
     ):
-        assert torch.allclose(ours, theirs, atol=1e-6)
+        assert torch.allclose(ours, expected, atol=1e-6)
 
 
 @torch.no_grad()
 def test_a_text_stands_between_start_and_stop_behind_the_latents():
     gpt = new_gpt(SHAPE, 0)
     latents = torch.randn(1, NUM_LATENTS, SHAPE.width)
-    found = gpt.prefix(latents, torch.tensor([4, 5]))
-    assert found.shape == (1, NUM_LATENTS + 4, SHAPE.width)
-    assert torch.equal(found[:, :NUM_LATENTS], latents)
-    for position, one in enumerate((SHAPE.text_start, 4, 5, SHAPE.text_stop)):
-        wanted = gpt.text_embedding.weight[one] + gpt.text_pos_embedding.emb.weight[position]
-        assert torch.equal(found[0, NUM_LATENTS + position], wanted)
+    prefix = gpt.prefix(latents, torch.tensor([4, 5]))
+    assert prefix.shape == (1, NUM_LATENTS + 4, SHAPE.width)
+    assert torch.equal(prefix[:, :NUM_LATENTS], latents)
+    for position, token in enumerate((SHAPE.text_start, 4, 5, SHAPE.text_stop)):
+        expected = gpt.text_embedding.weight[token] + gpt.text_pos_embedding.emb.weight[position]
+        assert torch.equal(prefix[0, NUM_LATENTS + position], expected)
 
 
 @torch.no_grad()
@@ -99,9 +99,9 @@ def test_each_row_may_be_at_a_position_of_its_own():
 @pytest.fixture
 def transformer() -> Transformer:
     torch.manual_seed(0)
-    found = Transformer(layers=2, width=32, heads=4, dropout=0.0)
-    initialise(found)
-    return found.eval()
+    model = Transformer(layers=2, width=32, heads=4, dropout=0.0)
+    initialise(model)
+    return model.eval()
 
 
 def test_a_width_that_heads_do_not_divide_is_refused():
@@ -114,17 +114,17 @@ def test_a_width_that_heads_do_not_divide_is_refused():
 def test_dropout_drops_its_share_and_keeps_the_mean(kind, share):
     torch.manual_seed(0)
     x = torch.ones(3, 333, 777, dtype=kind, requires_grad=True)  # not a multiple of four
-    found = Dropout(share)(x)
-    found.sum().backward()
-    kept = found.detach() != 0
-    assert kept.float().mean().item() == pytest.approx(1 - share, abs=3e-3)
+    dropped = Dropout(share)(x)
+    dropped.sum().backward()
+    passed = dropped.detach() != 0
+    assert passed.float().mean().item() == pytest.approx(1 - share, abs=3e-3)
     if share < 0.9:
-        assert found.float().mean().item() == pytest.approx(1, abs=5e-3)
+        assert dropped.float().mean().item() == pytest.approx(1, abs=5e-3)
         scale = torch.tensor(1 / (1 - share), dtype=kind)
-        assert torch.allclose(found.detach()[kept], scale, rtol=5e-3)
-    assert torch.equal(x.grad, found), "what is dropped learns nothing, what is kept is scaled"
+        assert torch.allclose(dropped.detach()[passed], scale, rtol=5e-3)
+    assert torch.equal(x.grad, dropped), "what is dropped learns nothing, what is kept is scaled"
     # Neighbouring values are dropped independently, although one random draw covers four of them.
-    flat = kept.flatten().float()
+    flat = passed.flatten().float()
     for distance in range(1, 9):
         together = (flat[distance:] * flat[:-distance]).mean().item()
         assert together == pytest.approx((1 - share) ** 2, abs=5e-3)
@@ -132,9 +132,9 @@ def test_dropout_drops_its_share_and_keeps_the_mean(kind, share):
 
 def test_dropout_is_the_same_for_the_same_seed_and_nothing_while_speaking():
     drop, x = Dropout(0.3), torch.randn(2, 50)
-    found = []
+    outputs = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        found.append(drop(x))
-    assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
+        outputs.append(drop(x))
+    assert torch.equal(outputs[0], outputs[1]) and not torch.equal(outputs[0], outputs[2])
     assert torch.equal(drop.eval()(x), x) and torch.equal(Dropout(0.0)(x), x)

@@ -23,18 +23,18 @@ def read(cache: KeyValueCache, time: int, seed: int) -> Tensor:
     """Gives all layers the same input; returns the output of the last one."""
     attend = cache.attend_next if cache.length else cache.attend_first
     for layer in range(LAYERS):
-        found = attend(layer, torch.stack(parts(cache.entries.shape[1], time, seed), 1))
+        mixed = attend(layer, torch.stack(parts(cache.entries.shape[1], time, seed), 1))
     cache.advance(time)
-    return found
+    return mixed
 
 
 def test_a_position_sees_itself_and_all_before_it():
     cache = a_cache()
     read(cache, 3, seed=1)
-    found = read(cache, 1, seed=2)
+    mixed = read(cache, 1, seed=2)
     (_, k1, v1), (q, k2, v2) = parts(1, 3, 1), parts(1, 1, 2)
-    wanted = F.scaled_dot_product_attention(q, torch.cat((k1, k2), 2), torch.cat((v1, v2), 2))
-    assert torch.allclose(found, wanted, atol=1e-6) and cache.length == 4
+    expected = F.scaled_dot_product_attention(q, torch.cat((k1, k2), 2), torch.cat((v1, v2), 2))
+    assert torch.allclose(mixed, expected, atol=1e-6) and cache.length == 4
 
 
 def test_a_cache_of_16_bits_answers_in_the_type_that_it_is_asked_in():
@@ -53,11 +53,11 @@ def test_rows_that_attend_by_themselves_do_not_touch_each_other():
     read(alone[0], 2, seed=0)
     read(alone[1], 5, seed=2)
     q, k, v = parts(3, 1, 9)
-    found = SlotCaches(caches).attend_next(0, torch.stack((q, k, v), 1))
-    assert not found[1].any()
+    together = SlotCaches(caches).attend_next(0, torch.stack((q, k, v), 1))
+    assert not together[1].any()
     for row, cache in ((0, alone[0]), (2, alone[1])):
-        own = slice(row, row + 1)
-        assert torch.equal(found[own], cache.attend_next(0, torch.stack((q[own], k[own], v[own]), 1)))
+        span = slice(row, row + 1)
+        assert torch.equal(together[span], cache.attend_next(0, torch.stack((q[span], k[span], v[span]), 1)))
 
 
 def test_a_log_keeps_what_its_layers_asked_and_no_more():

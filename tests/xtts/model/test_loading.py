@@ -27,8 +27,8 @@ def rewritten(base: Path, to: Path, **changed: torch.Tensor | None) -> Path:
     """A copy whose model.pth has other tensors; None removes one."""
     shutil.copytree(base, to)
     state = dict(read_tensors(base / "model.pth")) | changed
-    kept = {name: tensor.clone() for name, tensor in state.items() if tensor is not None}
-    torch.save({"model": kept}, to / "model.pth")
+    tensors = {name: tensor.clone() for name, tensor in state.items() if tensor is not None}
+    torch.save({"model": tensors}, to / "model.pth")
     return to
 
 
@@ -47,11 +47,11 @@ def test_a_loaded_model_speaks_only_and_is_not_the_file_and_a_learning_part_lear
 
 def test_another_learning_part_takes_the_place_of_the_first(base_folder):
     model = load_model(base_folder)
-    vocoder, wanted = model.vocoder, GPT(model.config.gpt)
+    vocoder, other = model.vocoder, GPT(model.config.gpt)
     model.unload_gpt()
     assert next(model.gpt.parameters()).is_meta
-    model.load_gpt(to_coqui(wanted.state_dict()))
-    assert torch.equal(model.gpt.mel_head.weight, wanted.mel_head.weight)
+    model.load_gpt(to_coqui(other.state_dict()))
+    assert torch.equal(model.gpt.mel_head.weight, other.mel_head.weight)
     assert model.vocoder is vocoder and not model.gpt.training
 
 
@@ -136,50 +136,50 @@ def recording() -> torch.Tensor:
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_it_says_the_same_to_the_bit(base_folder, whose, precision):
     whole = load_model(base_folder, precision=precision)
-    found = load_model(base_folder, precision=precision, low_memory=True)
-    one, other = (
+    mapped = load_model(base_folder, precision=precision, low_memory=True)
+    sound, other = (
         speech.synthesize(TorchBackend(m), whose, SynthesisRequest(TEXT, "en", max_codes=30))
-        for m in (whole, found)
+        for m in (whole, mapped)
     )
-    assert torch.equal(one, other)
+    assert torch.equal(sound, other)
 
 
 def of_the_file(model: Model) -> set[str]:
     """The names of the GPT's weights that are pages of a file."""
     files = MappedFiles.look()
     weights = model.gpt.state_dict().items()
-    return {name for name, one in weights if files.forget(one.data_ptr(), one.nbytes)}
+    return {name for name, tensor in weights if files.forget(tensor.data_ptr(), tensor.nbytes)}
 
 
 def test_what_only_listens_stays_in_the_file_and_yet_it_listens(base_folder, recording):
-    whole, found = (load_model(base_folder, low_memory=low) for low in (False, True))
-    names = {name for name in found.gpt.state_dict() if name.startswith(LISTENING)}
-    assert of_the_file(found) == names and not of_the_file(whole)
+    whole, mapped = (load_model(base_folder, low_memory=low) for low in (False, True))
+    names = {name for name in mapped.gpt.state_dict() if name.startswith(LISTENING)}
+    assert of_the_file(mapped) == names and not of_the_file(whole)
     for _ in range(2):  # the file is read again after its memory is released
-        wanted, heard = (voice.voice_from_reference(m, recording) for m in (whole, found))
-        assert torch.equal(heard.latents, wanted.latents)
-        assert torch.equal(heard.speaker, wanted.speaker)
+        expected, heard = (voice.voice_from_reference(m, recording) for m in (whole, mapped))
+        assert torch.equal(heard.latents, expected.latents)
+        assert torch.equal(heard.speaker, expected.speaker)
 
 
 def test_another_epoch_is_spoken_and_heard_with(base_folder, tmp_path, whose, recording):
     other = tiny_base(tmp_path / "other", seed=1)
     learned = read_tensors(other / "model.pth")
-    whole, found = (load_model(base_folder, low_memory=low) for low in (False, True))
-    for one in (whole, found):
-        one.load_gpt(learned)
-    said = [
+    whole, mapped = (load_model(base_folder, low_memory=low) for low in (False, True))
+    for model in (whole, mapped):
+        model.load_gpt(learned)
+    sounds = [
         speech.synthesize(TorchBackend(m), whose, SynthesisRequest(TEXT, "en", max_codes=30))
-        for m in (whole, found)
+        for m in (whole, mapped)
     ]
-    assert torch.equal(*said)
-    heard = [voice.voice_from_reference(m, recording).latents for m in (whole, found)]
+    assert torch.equal(*sounds)
+    heard = [voice.voice_from_reference(m, recording).latents for m in (whole, mapped)]
     assert torch.equal(*heard)
 
 
 def test_who_listens_in_vain_is_let_go_too(base_folder, monkeypatch):
     """A refused recording must not leave pages in memory."""
-    found, rested = load_model(base_folder, low_memory=True), []
+    mapped, rested = load_model(base_folder, low_memory=True), []
     monkeypatch.setattr(loading, "_give_back", rested.append)
-    with pytest.raises(VoiceError), found.listening():
+    with pytest.raises(VoiceError), mapped.listening():
         raise VoiceError("too short")
     assert len(rested) == 1

@@ -27,9 +27,9 @@ def test_a_layer_is_as_far_off_as_its_bits_allow(kind, shape):
     plain.bias.data.normal_(0, 0.1, generator=generator)
     x = torch.randn(shape, generator=generator)
     with torch.inference_mode():
-        wanted, found = plain(x), packed_linear(kind, plain.weight, plain.bias)(x)
-    assert found.shape == wanted.shape and found.dtype == torch.float32
-    error = float((found - wanted).norm() / wanted.norm())
+        exact, rounded = plain(x), packed_linear(kind, plain.weight, plain.bias)(x)
+    assert rounded.shape == exact.shape and rounded.dtype == torch.float32
+    error = float((rounded - exact).norm() / exact.norm())
     assert error < WORST[kind]
     assert kind == "fp32" or error > WORST[kind] / 20  # it is really quantized
 
@@ -39,8 +39,8 @@ def test_a_row_of_zeros_and_an_outlier_do_no_harm(kind):
     weight = torch.zeros(16, 64)
     weight[1, 3] = 50.0
     with torch.inference_mode():
-        found = packed_linear(kind, weight, torch.ones(16))(torch.eye(64)[3][None])
-    torch.testing.assert_close(found, torch.tensor([[1.0, 51.0, *[1.0] * 14]]), rtol=0.02, atol=0.02)
+        product = packed_linear(kind, weight, torch.ones(16))(torch.eye(64)[3][None])
+    torch.testing.assert_close(product, torch.tensor([[1.0, 51.0, *[1.0] * 14]]), rtol=0.02, atol=0.02)
 
 
 @pytest.mark.parametrize("kind", ["int8", "int4"])
@@ -53,9 +53,9 @@ def test_a_row_is_the_same_bit_for_bit_whoever_else_is_there(kind, rows):
     mixed[1:] *= 100.0
     with torch.inference_mode():
         assert torch.equal(layer(quiet)[0], layer(mixed)[0])
-        alone, found = layer(quiet[:1]), layer(mixed)[:1]
+        alone, together = layer(quiet[:1]), layer(mixed)[:1]
     # A loud neighbour does not increase its error.
-    assert float((found - alone).norm() / alone.norm()) < 0.01 * COARSER
+    assert float((together - alone).norm() / alone.norm()) < 0.01 * COARSER
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -71,7 +71,7 @@ def test_a_row_of_float32_is_the_same_bit_for_bit_at_every_place(count, threads)
             turned = [layer(rows.roll(place, 0))[place] for place in range(count)]
     finally:
         torch.set_num_threads(before)
-    assert all(torch.equal(one, turned[0]) for one in turned)
+    assert all(torch.equal(row, turned[0]) for row in turned)
 
 
 @pytest.mark.parametrize(
@@ -89,25 +89,26 @@ def test_a_row_of_float32_is_the_same_bit_for_bit_at_every_place(count, threads)
 )
 def test_a_gpu_speaks_in_bf16_where_it_has_that(precision, width, capability, kind, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    found = quantization.resolve_precision(precision, torch.device("cuda:1"), width)
-    assert found == (kind, None)
+    resolved = quantization.resolve_precision(precision, torch.device("cuda:1"), width)
+    assert resolved == (kind, None)
 
 
 def test_bf16_is_the_transformer_and_what_it_remembers(base_folder):
     exact, short = (load_model(base_folder, precision=kind) for kind in ("fp32", "bf16"))
     assert short.kind == "bf16" and short.gpt.gpt.cache_type == torch.bfloat16
     weights = short.gpt.state_dict()
-    inside = {name for name, one in weights.items() if one.dtype == torch.bfloat16}
+    inside = {name for name, weight in weights.items() if weight.dtype == torch.bfloat16}
     assert inside == {name for name in weights if name.startswith("gpt.")}
     for name, tensor in exact.gpt.state_dict().items():
         assert torch.equal(weights[name], tensor.to(weights[name].dtype)), name
     embedded = torch.randn(1, 12, short.config.gpt.width)
     with torch.inference_mode():
-        (wanted, _), (found, _) = (
-            DecodeStep(one.gpt).prefill(embedded, one.gpt.gpt.new_cache(1, 20)) for one in (exact, short)
+        (expected, _), (rounded, _) = (
+            DecodeStep(model.gpt).prefill(embedded, model.gpt.gpt.new_cache(1, 20))
+            for model in (exact, short)
         )
-    assert found.dtype == torch.float32
-    assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.02
+    assert rounded.dtype == torch.float32
+    assert 0 < float((rounded - expected).norm() / expected.norm()) < 0.02
     # The weights of an epoch are loaded in the same precision.
     short.load_gpt(read_tensors(base_folder / "model.pth"))
     assert short.gpt.gpt.ln_f.weight.dtype == torch.bfloat16
@@ -134,11 +135,13 @@ def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder):
     voice = voice_from_reference(plain, torch.sin(torch.arange(44_100) / 20))
     ids = torch.randint(3, 40, (9,))
     with torch.inference_mode():
-        (wanted, _), (found, _) = (
-            DecodeStep(one.gpt).prefill(one.gpt.prefix(voice.latents, ids), one.gpt.gpt.new_cache(1, 60))
-            for one in (plain, small)
+        (expected, _), (rounded, _) = (
+            DecodeStep(model.gpt).prefill(
+                model.gpt.prefix(voice.latents, ids), model.gpt.gpt.new_cache(1, 60)
+            )
+            for model in (plain, small)
         )
-    assert float((found - wanted).norm() / wanted.norm()) < 0.05
+    assert float((rounded - expected).norm() / expected.norm()) < 0.05
     request = SynthesisRequest("a thin hat", "en", seed=1)
     before = speech.synthesize(TorchBackend(small), voice, request)
     small.unload_gpt()

@@ -16,22 +16,22 @@ HOP = SOURCE.hop
 def pitched(hertz: torch.Tensor) -> torch.Tensor:
     """The pulses `[samples]` of a voice with these pitches `[steps]`."""
     decoder = SourceFilter(WIDTH, 32, SOURCE)
-    known = torch.log2(hertz)[None], torch.ones(1, len(hertz))
-    rows = decoder.excited_at(torch.zeros(1, WIDTH, len(hertz)), known)[:, WIDTH:]
+    pitch = torch.log2(hertz)[None], torch.ones(1, len(hertz))
+    rows = decoder.excited_at(torch.zeros(1, WIDTH, len(hertz)), pitch)[:, WIDTH:]
     return decoder._pulses(*rows[:, :3].unbind(1)).flatten()
 
 
 def test_pulses_are_all_harmonics_below_the_highest():
-    found = pitched(torch.full((40,), 201.0))
+    pulses = pitched(torch.full((40,), 201.0))
     time = (torch.arange(40 * HOP, dtype=torch.float64) + 1) / VOCODER_RATE
-    wanted = sum(torch.cos(2 * math.pi * 201 * n * time) for n in range(1, 55))
-    assert float((found - wanted).abs().max()) < 0.1  # of 54
+    harmonics = sum(torch.cos(2 * math.pi * 201 * n * time) for n in range(1, 55))
+    assert float((pulses - harmonics).abs().max()) < 0.1  # of 54
 
 
 def test_the_phase_goes_on_from_step_to_step_while_the_pitch_glides():
-    found = pitched(torch.linspace(90, 400, 200))
+    pulses = pitched(torch.linspace(90, 400, 200))
     # One peak for each cycle.
-    peaks = (found > 20).nonzero().flatten()
+    peaks = (pulses > 20).nonzero().flatten()
     peaks = peaks[torch.cat((torch.tensor([True]), peaks.diff() > 5))]
     cycles = torch.linspace(90, 400, 200).sum() * HOP / VOCODER_RATE
     assert abs(len(peaks) - float(cycles)) < 3
@@ -85,11 +85,11 @@ def test_no_sample_depends_on_what_is_further_than_reach_except_by_its_phase():
     first = int(touched.min())
     after[:, WIDTH + 2, 61:] = before[:, WIDTH + 2, 61:]
     moved = (vocoder.sound(before, speaker) - vocoder.sound(after, speaker))[0].abs() > 1e-5
-    found = moved.nonzero().flatten() // HOP
+    changed = moved.nonzero().flatten() // HOP
     assert first >= 60 - SOURCE.reach
-    assert 60 - SOURCE.reach <= int(found.min()) and int(found.max()) <= 60 + SOURCE.reach
+    assert 60 - SOURCE.reach <= int(changed.min()) and int(changed.max()) <= 60 + SOURCE.reach
     # Few more than needed: each extra step is computed twice at every edge of a chunk.
-    assert SOURCE.reach <= 2 * (60 - int(found.min())) + 6
+    assert SOURCE.reach <= 2 * (60 - int(changed.min())) + 6
 
 
 def test_the_spectral_loss_trains_the_filters_and_not_the_pitch():
@@ -124,7 +124,7 @@ def test_a_speaker_changes_every_block_of_filters_and_nothing_before_it_has_lear
     seen.clear()
     decoder.filters(steps, anna), decoder.filters(steps, ben)
     assert [manner.shape for manner in seen] == [(1, 1, 32)] * 4
-    assert all(not torch.allclose(one, other) for one, other in zip(seen[:2], seen[2:], strict=True))
+    assert all(not torch.allclose(block, other) for block, other in zip(seen[:2], seen[2:], strict=True))
 
 
 def test_a_speaker_moves_the_pitch_of_the_same_latents():

@@ -147,13 +147,13 @@ def test_a_laid_out_vocoder_sees_few_widths_whatever_the_sentence():
 @pytest.mark.parametrize("count", [5, 40])
 def test_speed_is_coquis_interpolation(speed, count):
     latents = torch.randn(count, 8, generator=torch.Generator().manual_seed(count))
-    wanted = F.interpolate(latents.t()[None], scale_factor=1 / speed, mode="linear")[0].t()
+    expected = F.interpolate(latents.t()[None], scale_factor=1 / speed, mode="linear")[0].t()
     for arrays, given_latents in ((torch, latents), (np, latents.numpy())):
         chunked = ChunkedVocoder(SimpleNamespace(shape=VocoderShape()), None, speed)
-        for one in given_latents:
-            chunked.add([one])
+        for latent in given_latents:
+            chunked.add([latent])
         chunked.rest()
-        assert np.allclose(arrays.stack(chunked._latents), wanted, atol=1e-5)
+        assert np.allclose(arrays.stack(chunked._latents), expected, atol=1e-5)
 
 
 def test_speed_one_changes_no_bit():

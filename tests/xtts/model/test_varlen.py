@@ -32,8 +32,8 @@ def rows_of(sizes: list[tuple[int, int, int]], which: slice = slice(None)) -> Pa
 def learned(gpt: GPT, batches: list[PackedBatch]) -> tuple[list[float], dict[str, torch.Tensor]]:
     """The mean losses over the targets of some batches, and their gradients."""
     gpt.zero_grad()
-    counts = torch.tensor([[len(one.text_targets), len(one.audio_targets)] for one in batches])
-    losses = torch.stack([torch.stack(training.losses(gpt, one)) for one in batches])
+    counts = torch.tensor([[len(batch.text_targets), len(batch.audio_targets)] for batch in batches])
+    losses = torch.stack([torch.stack(training.losses(gpt, batch)) for batch in batches])
     means = (losses * counts / counts.sum(0)).sum(0)
     means.sum().backward()
     gradients = {name: weight.grad.clone() for name, weight in gpt.named_parameters()}
@@ -50,10 +50,10 @@ def test_clips_learn_the_same_together_as_alone(monkeypatch, sizes, where):
     gpt = a_model()
     alone = [rows_of(sizes, slice(number, number + 1)) for number in range(len(sizes))]
     losses, gradients = learned(gpt, alone)
-    found, found_gradients = learned(gpt, [rows_of(sizes)])
-    assert found == pytest.approx(losses, abs=1e-5)
+    packed_losses, packed_gradients = learned(gpt, [rows_of(sizes)])
+    assert packed_losses == pytest.approx(losses, abs=1e-5)
     for name, gradient in gradients.items():
-        difference = (found_gradients[name] - gradient).norm() / gradient.norm()
+        difference = (packed_gradients[name] - gradient).norm() / gradient.norm()
         assert difference < 1e-4, f"{name}: {difference:.1e}"
 
 
@@ -86,9 +86,9 @@ def test_a_grid_gives_back_the_gradients_of_clips_by_themselves(monkeypatch):
     packed = torch.randn(1, 10, 3 * 8, dtype=torch.float64, requires_grad=True)
     towards = torch.randn(1, 10, 8, dtype=torch.float64)
     (clips.attend_packed(packed, 2) * towards).sum().backward()
-    found, packed.grad = packed.grad, None
+    gradient, packed.grad = packed.grad, None
     parts = [part.view(1, 10, 2, 4).transpose(1, 2) for part in packed.split(8, 2)]
     alone = clips.attend(0, *parts).transpose(1, 2).reshape(1, 10, 8)
     assert torch.allclose(clips.attend_packed(packed, 2), alone, atol=1e-12)
     (alone * towards).sum().backward()
-    assert torch.allclose(found, packed.grad, atol=1e-12) and found.abs().sum(2).min() > 0
+    assert torch.allclose(gradient, packed.grad, atol=1e-12) and gradient.abs().sum(2).min() > 0

@@ -18,11 +18,11 @@ from xtts.workers.decoder_learning import published_names
 def test_another_layout_makes_the_same_sound(shape, dtype, most):
     vocoder, _ = speaking(shape)
     latents, speaker = torch.randn(2, 9, 24), torch.randn(2, 32, 1)
-    wanted = vocoder(latents, speaker)
+    expected = vocoder(latents, speaker)
     vocoder.lay_out(dtype)
-    found = vocoder(latents, speaker)
-    assert found.shape == wanted.shape and found.dtype == torch.float32
-    assert float((found - wanted).norm() / wanted.norm()) < most
+    sound = vocoder(latents, speaker)
+    assert sound.shape == expected.shape and sound.dtype == torch.float32
+    assert float((sound - expected).norm() / expected.norm()) < most
 
 
 def test_another_layout_is_published_as_it_was():
@@ -30,12 +30,12 @@ def test_another_layout_is_published_as_it_was():
     like = {
         f"{WAVEFORM_DECODER}{name}": tensor for name, tensor in vocoder.waveform_decoder.state_dict().items()
     }
-    wanted = published_names(vocoder, like)
+    before = published_names(vocoder, like)
     vocoder.lay_out(torch.float32)
-    found = published_names(vocoder, like)
-    assert wanted.keys() == found.keys() == like.keys()
-    for name, tensor in found.items():
-        assert torch.equal(tensor, wanted[name]) and tensor.is_contiguous()
+    after = published_names(vocoder, like)
+    assert before.keys() == after.keys() == like.keys()
+    for name, tensor in after.items():
+        assert torch.equal(tensor, before[name]) and tensor.is_contiguous()
 
 
 def test_no_one_dimensional_convolution_is_left():

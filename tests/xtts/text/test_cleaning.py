@@ -49,7 +49,7 @@ def styled(style: str, letter: str) -> str:
 @pytest.mark.parametrize("style", STYLES)
 def test_every_letter_in_a_style_of_mathematics_is_the_plain_letter(style):
     plain = "The Quick Brown Fox Jumps over the lazy DOG VWXYZ ABCEFHILMNPQR"
-    written = "".join(styled(style, one) if one.isalpha() else one for one in plain)
+    written = "".join(styled(style, letter) if letter.isalpha() else letter for letter in plain)
     assert written != plain
     assert clean_text(written) == plain
 

@@ -7,7 +7,7 @@ import pytest
 from xtts.text import markdown
 
 
-def said(text: str) -> str:
+def plain(text: str) -> str:
     return " ".join(markdown.spoken(text).split())
 
 
@@ -36,7 +36,7 @@ def said(text: str) -> str:
     ],
 )
 def test_marks_and_entities_are_not_said(text, expected):
-    assert said(text) == expected
+    assert plain(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_marks_and_entities_are_not_said(text, expected):
     ],
 )
 def test_what_only_looks_like_markdown_stays(text):
-    assert said(text) == " ".join(text.split())
+    assert plain(text) == " ".join(text.split())
 
 
 def test_an_entity_or_a_code_block_makes_no_tag_and_no_silence():
-    assert "[" not in said("a &#91;pause:9s&#93; b") and "<" not in said("a &lt;break/&gt; b")
-    assert said("```\nonly code\n```") == "``` only code ```"
+    assert "[" not in plain("a &#91;pause:9s&#93; b") and "<" not in plain("a &lt;break/&gt; b")
+    assert plain("```\nonly code\n```") == "``` only code ```"
 
 
 def test_the_items_of_a_numbered_list_are_paragraphs():

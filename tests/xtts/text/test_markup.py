@@ -6,8 +6,8 @@ from xtts.text.errors import TextError
 from xtts.text.markup import PARAGRAPH_SECONDS, MarkedText, marked_texts, of_request, voices_named
 
 
-def said(text: str) -> str:
-    return " ".join(" ".join(one.text.split()) for one in marked_texts(text, None))
+def words_of(text: str) -> str:
+    return " ".join(" ".join(part.text.split()) for part in marked_texts(text, None))
 
 
 @pytest.mark.parametrize(
@@ -25,17 +25,17 @@ def said(text: str) -> str:
     ],
 )
 def test_pauses_stand_between_what_is_said(text, expected):
-    found = marked_texts(text, None)
-    if found and found[-1].after == PARAGRAPH_SECONDS:
-        found[-1] = MarkedText(found[-1].text, found[-1].before)
-    assert found == expected
+    parts = marked_texts(text, None)
+    if parts and parts[-1].after == PARAGRAPH_SECONDS:
+        parts[-1] = MarkedText(parts[-1].text, parts[-1].before)
+    assert parts == expected
 
 
 @pytest.mark.parametrize(
     "text", ["[sic] he said", "a [b] c", "<a@b.example>", "AT&T", "[1:2]", "[see: this]"]
 )
 def test_a_sign_that_begins_no_tag_is_text(text):
-    assert said(text) == text
+    assert words_of(text) == text
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_is_not_known_is_refused_by_name(text, told):
 
 def test_a_minute_of_pauses_is_allowed_and_a_millisecond_more_is_told():
     tenths = "".join(f"{number}[pause:0.1s]" for number in range(600)) + "a"
-    assert sum(one.before for one in marked_texts(tenths, None)) == pytest.approx(60.0)
+    assert sum(part.before for part in marked_texts(tenths, None)) == pytest.approx(60.0)
     with pytest.raises(TextError, match=r"add up to 60\.001 s; at most 60 s"):
         marked_texts(f"[pause:1ms]{tenths}", None)
     with pytest.raises(TextError, match=r"add up to 60\.04 s; at most 60 s"):
@@ -81,7 +81,7 @@ def test_a_minute_of_pauses_is_allowed_and_a_millisecond_more_is_told():
     ],
 )
 def test_a_text_changes_voice_and_style(text, expected):
-    assert [(one.text, one.voice) for one in marked_texts(text, None)] == expected
+    assert [(part.text, part.voice) for part in marked_texts(text, None)] == expected
     named = dict.fromkeys(voice for _, voice in expected if voice)
     assert set(named) <= set(voices_named(text))
 

@@ -47,14 +47,14 @@ def test_a_voice_is_read_as_its_checkpoint_was_trained_else_as_its_folder_says(b
     assert replace(files, normalizer=COQUI).tokenizer.normalizer == COQUI
 
 
-@pytest.mark.parametrize(("provenance", "kept"), [({}, COQUI), ({"normalizer": NEWEST}, NEWEST)])
-def test_a_run_goes_on_with_what_it_began_with(tmp_path, base_folder, provenance, kept):
+@pytest.mark.parametrize(("provenance", "normalizer"), [({}, COQUI), ({"normalizer": NEWEST}, NEWEST)])
+def test_a_run_goes_on_with_what_it_began_with(tmp_path, base_folder, provenance, normalizer):
     settings, config = TrainSettings(output_dir=tmp_path), ModelConfig.read(base_folder)
     assert run_config(settings, config).normalizer == NEWEST
     saved = RunFolder(tmp_path).checkpoint_path(2)
     saved.parent.mkdir()
     torch.save({"model": {}, "provenance": provenance}, saved)
-    assert run_config(settings, config).normalizer == kept
+    assert run_config(settings, config).normalizer == normalizer
     assert run_config(replace(settings, resume="never"), config).normalizer == NEWEST
     elsewhere = replace(settings, output_dir=tmp_path / "new", resume=str(saved))
-    assert run_config(elsewhere, config).normalizer == kept
+    assert run_config(elsewhere, config).normalizer == normalizer

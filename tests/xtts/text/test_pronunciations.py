@@ -78,18 +78,18 @@ def reading(folder: Path, *lists: str) -> Tokenizer:
 
 
 def test_words_are_said_as_the_list_says_and_phones_are_the_models_letters(tmp_path):
-    found = reading(tmp_path, LIST)
-    assert found.show("NGINX and the SQL Server, SQL; not nginxes.", "en") == [
+    tokenizer = reading(tmp_path, LIST)
+    assert tokenizer.show("NGINX and the SQL Server, SQL; not nginxes.", "en") == [
         "engine x and the sequel server, ess queue ell; not nginxes."
     ]
-    (piece,) = found.split("This is sotaque.", "en")
+    (piece,) = tokenizer.split("This is sotaque.", "en")
     assert piece.text == f"{to_phones('this is')} sotAki."
-    assert found.show("This is Sotaque.", "en") == ["this is sotaque."]
+    assert tokenizer.show("This is Sotaque.", "en") == ["this is sotaque."]
 
 
 def test_a_voices_own_list_wins_over_the_one_for_all(tmp_path):
-    found = reading(tmp_path, LIST, "nginx = enjinx")
-    assert found.show("Nginx, SQL", "en") == ["enjinx, ess queue ell"]
+    tokenizer = reading(tmp_path, LIST, "nginx = enjinx")
+    assert tokenizer.show("Nginx, SQL", "en") == ["enjinx, ess queue ell"]
 
 
 def test_transcripts_are_learned_as_they_are_written(tmp_path):
@@ -132,7 +132,7 @@ SIGNS = (("№", "номер"), ("₴", "гривень"), ("км", "кілом�
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "replaced"),
     [
         ("№5", "номер 5"),
         ("20₴.", "20 гривень."),
@@ -141,8 +141,8 @@ SIGNS = (("№", "номер"), ("₴", "гривень"), ("км", "кілом�
         ("кмін і скм", "кмін і скм"),
     ],
 )
-def test_whole_entries_are_replaced_and_stand_apart(text, said):
-    assert replacer(SIGNS)(text) == said
+def test_whole_entries_are_replaced_and_stand_apart(text, replaced):
+    assert replacer(SIGNS)(text) == replaced
 
 
 def test_no_entry_changes_nothing():

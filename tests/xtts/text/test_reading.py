@@ -33,8 +33,8 @@ def test_without_torch_it_says_what_it_says_with_torch(base_folder):
     whole = VoiceBpeTokenizer(vocabulary)
     command = [sys.executable, "-c", ALONE, vocabulary, json.dumps(TEXTS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    found, left = json.loads(done.stdout)
-    assert found == [whole.preprocess_text(text, language) for language, text in TEXTS]
+    readings, left = json.loads(done.stdout)
+    assert readings == [whole.preprocess_text(text, language) for language, text in TEXTS]
     assert left == []  # so a later import of torch is complete
 
 

@@ -23,8 +23,8 @@ from xtts.text.splitting import Limits, cut
     ],
 )
 def test_a_text_is_cut_at_its_sentences(language, parts):
-    found = sentence_ends(language).parts(" ".join(parts))
-    assert [one.strip() for one in found] == parts
+    sentences = sentence_ends(language).parts(" ".join(parts))
+    assert [sentence.strip() for sentence in sentences] == parts
 
 
 def test_a_stream_waits_for_the_word_that_decides():

@@ -33,9 +33,9 @@ TEXTS = st.lists(WORDS, max_size=20).map(" ".join)
 def polyglot(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     folder = tmp_path_factory.mktemp("polyglot")
     tiny_base(folder, languages=ALL_LANGUAGES, characters=ALL_CHARACTERS)
-    found = Tokenizer(ModelConfig.read(folder), folder)
-    found.warm_up()
-    return found
+    tokenizer = Tokenizer(ModelConfig.read(folder), folder)
+    tokenizer.warm_up()
+    return tokenizer
 
 
 @settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)

@@ -146,8 +146,8 @@ def test_as_much_as_a_book_is_refused_before_anything_is_done_with_it(tokenizer)
 
 
 def test_signs_and_emoji_that_are_unknown_are_left_out(tokenizer):
-    known = set(tokenizer.encode("hello there", "en"))
-    assert set(tokenizer.encode("hello 🙂❤️† there", "en")) == known
+    ids = set(tokenizer.encode("hello there", "en"))
+    assert set(tokenizer.encode("hello 🙂❤️† there", "en")) == ids
     assert tokenizer.read("hello 🙂 ж", "en").missing == ["🙂", "ж"]  # a clip must not have any
     assert tokenizer.read("hello", "en").missing == []
 
@@ -236,8 +236,8 @@ def test_other_languages_of_the_base_are_another_fingerprint(base_folder):
     """Refusals are stored under the fingerprint, and may depend on the languages."""
     config = ModelConfig.read(base_folder)
     fewer = replace(config, languages=("en",))
-    one, other = Tokenizer(config, base_folder), Tokenizer(fewer, base_folder)
-    assert one.fingerprint == Tokenizer(config, base_folder).fingerprint != other.fingerprint
+    tokenizer, other = Tokenizer(config, base_folder), Tokenizer(fewer, base_folder)
+    assert tokenizer.fingerprint == Tokenizer(config, base_folder).fingerprint != other.fingerprint
 
 
 def test_a_missing_extra_is_named_with_a_line_that_works(polyglot, monkeypatch):
@@ -288,6 +288,6 @@ MARKED = (
 
 @pytest.mark.parametrize("text", MARKED)
 def test_markup_is_looked_for_where_a_text_has_its_marks(embedded, monkeypatch, text):
-    found = embedded.split(text, "en")
+    pieces = embedded.split(text, "en")
     monkeypatch.setattr(tokenizer_module, "_MARKED", re.compile(""))
-    assert embedded.split(text, "en") == found
+    assert embedded.split(text, "en") == pieces

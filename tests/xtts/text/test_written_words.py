@@ -27,17 +27,17 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return find_voice(VoiceSpec(str(folder))).tokenizer.open()
 
 
-def said(tokenizer: Tokenizer, pieces: list[Piece]) -> list[tuple[str, str]]:
+def spoken_words(tokenizer: Tokenizer, pieces: list[Piece]) -> list[tuple[str, str]]:
     """The written words of all pieces, each with the tokens that say it."""
-    found = list[tuple[str, str]]()
+    words = list[tuple[str, str]]()
     for piece in pieces:
         for word in piece.words:
             tokens = "".join(map(tokenizer.token, piece.ids[word.first - 1 : word.last]))
             if word.text:
-                found.append((word.text, tokens))
+                words.append((word.text, tokens))
             else:
-                found[-1] = (found[-1][0], f"{found[-1][1]}[SPACE]{tokens}")
-    return [(word, tokens.replace("[SPACE]", " ")) for word, tokens in found]
+                words[-1] = (words[-1][0], f"{words[-1][1]}[SPACE]{tokens}")
+    return [(word, tokens.replace("[SPACE]", " ")) for word, tokens in words]
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_words_as_they_are_written(text, short, words):
 
 def test_numbers_and_abbreviations_keep_their_own_sound(phones):
     pieces = phones.split("Dr. Smith paid $5.50 for 3 of the U.S. maps (left, right).", "en")
-    found = said(phones, pieces)
-    assert found == [
+    words = spoken_words(phones, pieces)
+    assert words == [
         ("Dr", "dAktR"),
         ("Smith", "smIT"),
         ("paid", "ped"),
@@ -75,8 +75,8 @@ def test_numbers_and_abbreviations_keep_their_own_sound(phones):
 
 
 def test_letters_are_read_as_phones_are(letters):
-    found = said(letters, letters.split("Dr. No's dog paid $5, twice.", "en"))
-    assert found == [
+    words = spoken_words(letters, letters.split("Dr. No's dog paid $5, twice.", "en"))
+    assert words == [
         ("Dr", "doctor"),
         ("No's", "no's"),
         ("dog", "dog"),
@@ -89,9 +89,9 @@ def test_letters_are_read_as_phones_are(letters):
 def test_a_word_that_is_read_across_two_pieces_is_one_word(phones):
     pieces = phones.split("Call 12345678901234567890123 now", "en")
     assert len(pieces) > 1 and any(word.text == "" for word in pieces[1].words)
-    found = said(phones, pieces)
-    assert [word for word, _ in found] == ["Call", "12345678901234567890123", "now"]
-    assert len(found[1][1].split()) == 23
+    words = spoken_words(phones, pieces)
+    assert [word for word, _ in words] == ["Call", "12345678901234567890123", "now"]
+    assert len(words[1][1].split()) == 23
 
 
 def test_tags_are_no_words(phones):
@@ -144,7 +144,7 @@ def test_every_word_has_a_place_and_places_never_go_back(phones):
 
 def test_more_words_than_are_read_share_the_sound():
     spans = [("mille", 0, [2, 3, 4, 5])]
-    ((one, thousand),) = placed(["1", "000"], spans, lambda _: 0, 1)
-    assert (one.text, thousand.text) == ("1", "000")
-    assert one.first == 2 and thousand.last == 5 and one.last < thousand.first
+    ((unit, thousand),) = placed(["1", "000"], spans, lambda _: 0, 1)
+    assert (unit.text, thousand.text) == ("1", "000")
+    assert unit.first == 2 and thousand.last == 5 and unit.last < thousand.first
     assert placed([], spans, len, 1) == [[]] == placed(["x"], [], len, 1)

@@ -8,9 +8,9 @@ ALL = ("config.json", "vocab.json", "model.pth", "dvae.pth", "mel_stats.pth")
 
 
 def change_tensor(path: Path, name: str, value: torch.Tensor | None) -> None:
-    found = torch.load(path, weights_only=True)
-    tensors = found.get("model", found)
+    content = torch.load(path, weights_only=True)
+    tensors = content.get("model", content)
     tensors.pop(name)
     if value is not None:
         tensors[name] = value
-    torch.save(found, path)
+    torch.save(content, path)

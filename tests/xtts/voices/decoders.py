@@ -13,12 +13,12 @@ from xtts.voices.run_folder import epoch_of
 def shifted_decoder(tensors: Path, base: Path, checkpoint: Path, factor: float, *, sha256: str = "") -> None:
     """Writes the base's decoder with its biases times `factor`, with a record that it was learned
     for the checkpoint of an epoch, or for one with this SHA-256."""
-    own = {
+    shifted = {
         name: tensor.float() + (factor - 1) * 0.1 if name.endswith(".bias") else tensor.float()
         for name, tensor in read_tensors(base / "model.pth").items()
         if name.startswith(WAVEFORM_DECODER)
     }
-    written = learned_decoder.write_tensors(tensors, own)
+    written = learned_decoder.write_tensors(tensors, shifted)
     learned_decoder.write(
         tensors,
         LearnedDecoder(

@@ -59,15 +59,17 @@ def test_in_the_base_s_batch_each_is_what_it_is_alone(base, anna, tmp_path):
     """As the service speaks: the folder of an adapter takes the place of a recording."""
     standing = load_voice(VoiceSpec(str(base)))
     folders = [anna, exported_adapter(tmp_path / "ben", base, seed=2)]
-    voices = {one.name: standing.voice_of(one, None) for one in folders} | {"": standing.own_voice}
+    voices = {adapter.name: standing.voice_of(adapter, None) for adapter in folders} | {
+        "": standing.own_voice
+    }
     batcher = batcher_of(standing, 4)
     for name, voice in voices.items():
         batcher.enter(name, voice, ASK)
     together: dict[str, list[np.ndarray]] = {name: [] for name in voices}
     while not batcher.empty:
-        for said in batcher.step():
-            assert said.error is None
-            together[said.name] += [np.asarray(chunk) for chunk in said.chunks]
+        for output in batcher.step():
+            assert output.error is None
+            together[output.name] += [np.asarray(chunk) for chunk in output.chunks]
     for name, voice in voices.items():
         alone = sounds_of(batcher_of(standing, 4), voice, {"one": ASK})["one"]
         assert np.array_equal(np.concatenate(together[name]), alone)
@@ -83,11 +85,11 @@ def test_a_learned_decoder_comes_along(base, tmp_path):
     written = Written(sha256_of(path), path.stat().st_size)
     bundle.write(folder, replace(told, files={**told.files, bundle.DECODER: written}))
     voice, standing = load_voice(VoiceSpec(str(folder))), load_voice(VoiceSpec(str(base)))
-    wanted = learned_decoder.read_tensors(path)
+    learned = learned_decoder.read_tensors(path)
     for vocoder in (voice.own_voice.vocoder, standing.voice_of(folder, None).vocoder):
-        own = dict(vocoder.named_parameters())["waveform_decoder.conv_pre.bias"]
-        tensor = wanted["hifigan_decoder.waveform_decoder.conv_pre.bias"]
-        assert torch.equal(own, tensor.to(own.dtype))
+        loaded = dict(vocoder.named_parameters())["waveform_decoder.conv_pre.bias"]
+        tensor = learned["hifigan_decoder.waveform_decoder.conv_pre.bias"]
+        assert torch.equal(loaded, tensor.to(loaded.dtype))
     other = load_voice(VoiceSpec(str(folder), reference=base / "reference.wav"))
     assert other.own_voice.vocoder is None
 

@@ -35,9 +35,9 @@ def voice(base: Path) -> Path:
 
 
 def test_what_is_written_is_read(voice):
-    found = bundle.verify(voice)
-    assert (found.kind, found.epoch, found.licence) == ("voice", 3, "free")
-    assert found.files["model.pth"].sha256 == sha256_of(voice / "model.pth")
+    header = bundle.verify(voice)
+    assert (header.kind, header.epoch, header.licence) == ("voice", 3, "free")
+    assert header.files["model.pth"].sha256 == sha256_of(voice / "model.pth")
 
 
 @pytest.mark.parametrize("name", ALL[:3])
@@ -51,9 +51,9 @@ def test_a_changed_file_is_named_and_the_voice_is_not_opened(voice, name):
 
 @pytest.mark.parametrize("missing", ALL[:3])
 def test_a_bundle_that_does_not_name_a_needed_file_is_not_whole(voice, missing):
-    found = bundle.read(voice)
-    files = {name: file for name, file in found.files.items() if name != missing}
-    bundle.write(voice, replace(found, files=files))
+    header = bundle.read(voice)
+    files = {name: file for name, file in header.files.items() if name != missing}
+    bundle.write(voice, replace(header, files=files))
     with pytest.raises(BundleError, match=f"does not name {missing}"):
         bundle.verify(voice)
 

@@ -57,17 +57,17 @@ def test_a_gpu_is_set_up_as_its_check_says(folder, monkeypatch, state):
     """By the same rule as for samples and the service: cuDNN off, mels on the CPU."""
     monkeypatch.setattr(selection, "look_at_machine", lambda: machine(GPUS[state]))
     files = find_voice(VoiceSpec(str(folder)))
-    found, reason = compute_config(files, "auto", "fp32", guard=False, threads=3)
+    config, reason = compute_config(files, "auto", "fp32", guard=False, threads=3)
     place = selection.choose_place(machine(GPUS[state]), "auto")
-    assert found == ComputeConfig(precision="fp32", guard=False, threads=3).at(place)
-    assert found.cudnn is not ("right without cuDNN" in state) and reason == place.reason
-    assert (found.device, found.mel_device) == ("cuda:0", "cpu" if state == "fft" else "cuda:0")
+    assert config == ComputeConfig(precision="fp32", guard=False, threads=3).at(place)
+    assert config.cudnn is not ("right without cuDNN" in state) and reason == place.reason
+    assert (config.device, config.mel_device) == ("cuda:0", "cpu" if state == "fft" else "cuda:0")
 
 
 def test_a_gpu_that_cannot_speak_leaves_the_cpu(folder, monkeypatch):
     monkeypatch.setattr(selection, "look_at_machine", lambda: machine(GPUS["hang"]))
-    found, reason = compute_config(find_voice(VoiceSpec(str(folder))), "auto", "auto")
-    assert found == ComputeConfig() and "hung" in reason
+    config, reason = compute_config(find_voice(VoiceSpec(str(folder))), "auto", "auto")
+    assert config == ComputeConfig() and "hung" in reason
 
 
 def test_whoever_opens_a_voice_has_cudnn_and_threads_as_asked(folder, monkeypatch):
@@ -93,7 +93,7 @@ def test_an_opened_voice_does_not_keep_its_checkpoint_mapped(folder):
     """A run may delete an old checkpoint; its space is free once no process maps it."""
     path = folder / "checkpoint_epoch_1.pt"
     weights = loading.read_tensors(folder / "model.pth")
-    gpt = {name: one.clone() for name, one in weights.items() if name.startswith("gpt.")}
+    gpt = {name: tensor.clone() for name, tensor in weights.items() if name.startswith("gpt.")}
     torch.save({"model": gpt, "provenance": {}}, path)
     files = find_voice(VoiceSpec(str(folder)))
     files = replace(files, weights=path, state=read_checkpoint(path).model)

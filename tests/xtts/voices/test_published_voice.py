@@ -47,15 +47,15 @@ def test_another_voice_stays_as_it_is():
 
 
 def test_nothing_is_downloaded_without_consent_or_a_recording(hub, monkeypatch, capsys):
-    said = ["speak", "One.", "--voice", "xtts_v2", "--out", "out.wav"]
-    assert main([*said, "--reference", "me.wav"]) == 2
+    command = ["speak", "One.", "--voice", "xtts_v2", "--out", "out.wav"]
+    assert main([*command, "--reference", "me.wav"]) == 2
     assert "set COQUI_TOS_AGREED=1 if you agree, as a line of .env or in" in capsys.readouterr().err
     with pytest.raises(BundleError, match="pass tos_agreed=True to load_voice"):
         xtts.load_voice("xtts_v2", reference="me.wav")
     monkeypatch.setenv("VOICE", "xtts_v2")
     assert serve([]) == 2
     monkeypatch.setenv("COQUI_TOS_AGREED", "1")
-    assert main(said) == 2
+    assert main(command) == 2
     assert "Add --reference" in capsys.readouterr().err
     assert hub.asked == [] and not Path("train").exists()
 
@@ -75,8 +75,8 @@ def test_speak_and_python_download_it_once_and_speak(hub, monkeypatch):
     monkeypatch.setenv("COQUI_TOS_AGREED", "1")
     model = next(path for path in hub.files if path.endswith("model.pth"))
     hub.bad[model] = [Bad(cut_after=300_000)]
-    said = ["speak", "One.", "--voice", "xtts_v2", "--reference", "me.wav", "--out"]
-    assert main([*said, "out.wav"]) == 0
+    command = ["speak", "One.", "--voice", "xtts_v2", "--reference", "me.wav", "--out"]
+    assert main([*command, "out.wav"]) == 0
     count = len(hub.asked)
     assert count == len(hub.files) + 1 and soundfile.info("out.wav").frames > 0
     voice = xtts.load_voice("xtts_v2", reference="me.wav")

@@ -36,9 +36,9 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def newest(run: RunFolder) -> int:
-    found = run.newest_verified()
-    assert found is not None
-    return found.epoch
+    epoch = run.newest_verified()
+    assert epoch is not None
+    return epoch.epoch
 
 
 def flip_bit(path: Path, offset: int = 100_000) -> None:
@@ -64,10 +64,10 @@ def test_looking_at_a_run_that_is_not_there_makes_nothing(tmp_path):
 
 
 def test_a_whole_epoch_says_what_it_is(run):
-    found = run.newest_verified()
-    assert (found.epoch, found.step) == (3, 30)
-    assert found.sha256 == hashes.sha256_of(run.checkpoint_path(3))
-    assert found.state == run.state_path(3)
+    epoch = run.newest_verified()
+    assert (epoch.epoch, epoch.step) == (3, 30)
+    assert epoch.sha256 == hashes.sha256_of(run.checkpoint_path(3))
+    assert epoch.state == run.state_path(3)
 
 
 @pytest.mark.parametrize("left", [-1, 0, "a block of zeros", "nothing"])
@@ -208,9 +208,9 @@ def test_a_moved_run_is_the_same_run(run, tmp_path):
 
 def test_a_checkpoint_away_from_its_run_is_checked_by_its_own_sums(run, tmp_path):
     path = shutil.copy(run.checkpoint_path(2), tmp_path / "voice.pt")
-    found = read_checkpoint(path)
-    assert torch.equal(found.model["gpt.a"], torch.full((VALUES,), 2.0))
-    assert found.provenance == {"epoch": 2}
+    checkpoint = read_checkpoint(path)
+    assert torch.equal(checkpoint.model["gpt.a"], torch.full((VALUES,), 2.0))
+    assert checkpoint.provenance == {"epoch": 2}
     flip_bit(path)
     with pytest.raises(RunError, match=r"voice\.pt is damaged"):
         read_checkpoint(path)

@@ -35,9 +35,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_speakers_are_read_in_their_order(folder):
-    found = speakers.read(folder)
-    assert list(found) == ["anna", "anna:whisper", "Ben"]
-    assert found["Ben"] == folder / "speakers" / "3.wav"
+    files = speakers.read(folder)
+    assert list(files) == ["anna", "anna:whisper", "Ben"]
+    assert files["Ben"] == folder / "speakers" / "3.wav"
 
 
 @pytest.mark.parametrize("damage", ["missing", "changed", "no json", "other json"])
@@ -54,7 +54,7 @@ def test_speakers_that_cannot_be_used_are_left_out_with_a_line(folder, caplog, d
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("written", "name"),
     [
         ("anna", ""),
         ("Anna", ""),
@@ -67,8 +67,8 @@ def test_speakers_that_cannot_be_used_are_left_out_with_a_line(folder, caplog, d
         ("bob", None),
     ],
 )
-def test_a_speaker_is_found_by_any_way_to_write_the_name(folder, wanted, found):
-    assert speakers.find(wanted, "anna", speakers.read(folder)) == found
+def test_a_speaker_is_found_by_any_way_to_write_the_name(folder, written, name):
+    assert speakers.find(written, "anna", speakers.read(folder)) == name
 
 
 def test_a_voice_speaks_as_each_of_its_speakers(folder):
@@ -77,8 +77,8 @@ def test_a_voice_speaks_as_each_of_its_speakers(folder):
     voice = xtts.load_voice(folder)
     ben = xtts.load_voice(folder, speaker="ben")
     assert (voice.files.own_name, ben.files.own_name) == ("anna", "Ben")
-    own, his = xtts.synthesize(voice, "hello", **say), xtts.synthesize(ben, "hello", **say)
-    assert not np.array_equal(own[: len(his)], his[: len(own)])
+    hers, his = xtts.synthesize(voice, "hello", **say), xtts.synthesize(ben, "hello", **say)
+    assert not np.array_equal(hers[: len(his)], his[: len(hers)])
     assert np.array_equal(xtts.synthesize(voice, "[voice:ben]hello", **say), his)
     assert np.array_equal(xtts.synthesize(ben, "[voice:default]hello", **say), his)
     whisper = xtts.synthesize(xtts.load_voice(folder, speaker="anna:whisper"), "hello", **say)

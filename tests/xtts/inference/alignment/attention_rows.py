@@ -8,14 +8,14 @@ SPOKEN = np.array([0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1, 0, 0], bool)
 LAST = int(np.flatnonzero(SPOKEN)[-1])
 
 
-def said(*places: int, codes: int = 2) -> list[int]:
+def spoken_at(*places: int, codes: int = 2) -> list[int]:
     """Each position, repeated for `codes` codes."""
     return [place for place in places for _ in range(codes)]
 
 
 def whole(closing: int = 7) -> list[int]:
     """The positions of a good utterance."""
-    return [*said(*np.flatnonzero(SPOKEN)), *[LAST + 1] * closing]
+    return [*spoken_at(*np.flatnonzero(SPOKEN)), *[LAST + 1] * closing]
 
 
 def rows(places: list[int], sharp: float = 0.9, seed: int = 0) -> NDArray[np.float64]:
@@ -23,6 +23,6 @@ def rows(places: list[int], sharp: float = 0.9, seed: int = 0) -> NDArray[np.flo
     random = np.random.default_rng(seed)
     noise = random.dirichlet(np.ones(len(SPOKEN)), len(places))
     seen = np.array(places)
-    found = np.where(seen[:, None] < 0, noise, (1 - sharp) * noise)
-    found[np.arange(len(seen))[seen >= 0], seen[seen >= 0]] += sharp
-    return found
+    attention = np.where(seen[:, None] < 0, noise, (1 - sharp) * noise)
+    attention[np.arange(len(seen))[seen >= 0], seen[seen >= 0]] += sharp
+    return attention

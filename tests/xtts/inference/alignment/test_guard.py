@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, said, whole
+from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, spoken_at, whole
 from xtts.inference.alignment.guard import Ending, align, judge, repeats_at
 
 TOKENS = int(SPOKEN.sum())
-FIRST_HALF, SECOND_HALF = said(1, 2, 3, 5, 6), said(7, 9, 10, 11, 12)
+FIRST_HALF, SECOND_HALF = spoken_at(1, 2, 3, 5, 6), spoken_at(7, 9, 10, 11, 12)
 TAIL = [LAST + 1] * 7
 
 
@@ -20,8 +20,8 @@ def verdict(places, *, stopped=True, sharp=0.9, codes=None, loud=None):
 @pytest.mark.parametrize("sharp", [0.95, 0.7, 0.5])
 @pytest.mark.parametrize("closing", [5, 7, 13])
 def test_an_utterance_that_is_as_it_should_be_is_good(sharp, closing):
-    found = verdict(whole(closing), sharp=sharp)
-    assert found.good and found.covered == 1.0 and found.aligned and not found.reason
+    judged = verdict(whole(closing), sharp=sharp)
+    assert judged.good and judged.covered == 1.0 and judged.aligned and not judged.reason
 
 
 @pytest.mark.parametrize(
@@ -30,27 +30,27 @@ def test_an_utterance_that_is_as_it_should_be_is_good(sharp, closing):
         (FIRST_HALF, True, Ending.UNFINISHED, "stopped after 5"),
         (FIRST_HALF, False, Ending.CUT, "code limit after 5"),
         ([*FIRST_HALF, *SECOND_HALF, LAST + 1], True, Ending.UNFINISHED, "last sound"),
-        ([*said(1, 2), *said(11, 12), *TAIL], True, Ending.UNFINISHED, "6 tokens in a row"),
-        ([*FIRST_HALF, *said(2, 3, 5, 6), *SECOND_HALF, *TAIL], True, Ending.REPEATED, "went back"),
+        ([*spoken_at(1, 2), *spoken_at(11, 12), *TAIL], True, Ending.UNFINISHED, "6 tokens in a row"),
+        ([*FIRST_HALF, *spoken_at(2, 3, 5, 6), *SECOND_HALF, *TAIL], True, Ending.REPEATED, "went back"),
         ([*FIRST_HALF, *[6] * 14, *SECOND_HALF, *TAIL], True, Ending.STALLED, "on one sound"),
         ([*FIRST_HALF, *[-1] * 16, *SECOND_HALF, *TAIL], True, Ending.STALLED, "lost the text"),
         ([*whole(), *[LAST + 1] * 20], True, Ending.CONTINUED, "after the last word"),
         ([*whole(), *[-1] * 40], False, Ending.CONTINUED, "after the last word"),
-        ([*whole(), *said(9, 10, 11, 12), *TAIL], True, Ending.REPEATED, "repeated"),
+        ([*whole(), *spoken_at(9, 10, 11, 12), *TAIL], True, Ending.REPEATED, "repeated"),
     ],
 )
 def test_each_fault_is_found_and_told(places, stopped, ending, reason):
-    found = verdict(places, stopped=stopped)
-    assert (found.ending, found.good) == (ending, False) and reason in found.reason
+    judged = verdict(places, stopped=stopped)
+    assert (judged.ending, judged.good) == (ending, False) and reason in judged.reason
 
 
 @pytest.mark.parametrize(("stay", "good"), [(12, True), (16, False)])
 def test_a_voice_that_takes_three_codes_a_token_may_stay_longer_on_one(stay, good):
     """The limit grows with the pace: 12 codes are four times as long, 16 more than five."""
-    slow = [said(place, codes=stay if place == 6 else 3) for place in np.flatnonzero(SPOKEN)]
-    found = verdict([*(one for places in slow for one in places), *TAIL])
-    assert found.good is good, found.reason
-    assert good or "on one sound" in found.reason
+    slow = [spoken_at(place, codes=stay if place == 6 else 3) for place in np.flatnonzero(SPOKEN)]
+    judged = verdict([*(place for places in slow for place in places), *TAIL])
+    assert judged.good is good, judged.reason
+    assert good or "on one sound" in judged.reason
 
 
 def test_sound_behind_the_last_word_may_be_cut_off_and_a_missing_end_may_not():
@@ -113,8 +113,8 @@ def test_codes_that_come_again_one_by_one_are_a_repetition():
     # Only a repetition after the last word can be cut off.
     behind = [*codes[:20], *codes[14:20]]
     for again, cut in ((np.resize(codes[:13], len(whole()) - 1), False), (behind, True)):
-        found = verdict(whole(), codes=again)
-        assert (found.ending, found.keep is not None) == (Ending.REPEATED, cut)
+        judged = verdict(whole(), codes=again)
+        assert (judged.ending, judged.keep is not None) == (Ending.REPEATED, cut)
 
 
 @pytest.mark.parametrize(
@@ -128,15 +128,15 @@ def test_codes_that_come_again_one_by_one_are_a_repetition():
 )
 def test_without_attention_length_and_repetition_tell(count, stopped, ending):
     codes = np.random.default_rng(1).integers(0, 1000, count)
-    found = judge(codes, stopped=stopped, alignment=None, tokens=20)
-    assert (found.ending, found.aligned) == (ending, False)
+    judged = judge(codes, stopped=stopped, alignment=None, tokens=20)
+    assert (judged.ending, judged.aligned) == (ending, False)
     again = judge([*codes, *codes], stopped=True, alignment=None, tokens=20)
     assert again.ending is (Ending.REPEATED if count > 5 else Ending.UNFINISHED)
 
 
 def test_a_code_is_46_milliseconds():
-    found = judge(np.arange(200), stopped=True, alignment=None, tokens=20)
-    assert found.reason == "9.3 s are too long for 20 tokens"
+    judged = judge(np.arange(200), stopped=True, alignment=None, tokens=20)
+    assert judged.reason == "9.3 s are too long for 20 tokens"
 
 
 def test_text_without_a_token_that_is_said_is_judged_by_length():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, said, whole
+from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, spoken_at, whole
 from xtts.inference.alignment.guard import CODE_SECONDS, Ending, align
 from xtts.inference.alignment.guarded_piece import (
     RETRY_SEED_STRIDE,
@@ -45,9 +45,9 @@ def judged(piece, places, *, stopped=True):
 
 def sound(codes, quiet=5, speed=1.0):
     """Loud, except for the last codes."""
-    found = np.arange(round(codes * CODE_SECONDS * 24_000 / speed), dtype=np.float32) + 1e5
-    found[round((codes - quiet) * CODE_SECONDS * 24_000 / speed) :] *= 1e-6
-    return found
+    samples = np.arange(round(codes * CODE_SECONDS * 24_000 / speed), dtype=np.float32) + 1e5
+    samples[round((codes - quiet) * CODE_SECONDS * 24_000 / speed) :] *= 1e-6
+    return samples
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -87,10 +87,10 @@ def test_a_stream_is_cut_in_what_is_held_and_takes_nothing_back():
 def test_when_nothing_helps_the_best_is_kept_and_told():
     guard = guard_of(retries=2)
     piece = GuardedPiece(guard, IDS, np, whole=True)
-    assert judged(piece, said(1, 2, 3, 5, 6, 7, 9)) and not guard.pieces
+    assert judged(piece, spoken_at(1, 2, 3, 5, 6, 7, 9)) and not guard.pieces
     assert piece.next_seed == 5 + RETRY_SEED_STRIDE
-    assert judged(piece, said(1, 2, 3)) and piece.next_seed == 5 + 2 * RETRY_SEED_STRIDE
-    assert not judged(piece, said(1, 2, 3, 5))
+    assert judged(piece, spoken_at(1, 2, 3)) and piece.next_seed == 5 + 2 * RETRY_SEED_STRIDE
+    assert not judged(piece, spoken_at(1, 2, 3, 5))
     assert piece.best_was_earlier and len(piece.best.codes) == 13
     assert (guard.pieces[0].ending, guard.pieces[0].faulty) == (Ending.UNFINISHED, True)
     assert "of the text" in guard.pieces[0].reason
@@ -102,8 +102,8 @@ def test_sound_behind_the_last_word_of_a_whole_answer_is_cut_off(speed):
     piece = GuardedPiece(guard, IDS, np, whole=True, speed=speed)
     piece.push(sound(len(BABBLE), speed=speed))
     assert not judged(piece, BABBLE, stopped=False)
-    found, keep = piece.end(), piece.best.verdict.keep
-    assert len(found) == round(keep * CODE_SECONDS * 24_000 / speed) and found[-1] == 0.0
+    end, keep = piece.end(), piece.best.verdict.keep
+    assert len(end) == round(keep * CODE_SECONDS * 24_000 / speed) and end[-1] == 0.0
     assert len(piece.best.spoken_latents) == keep < len(BABBLE)
     told = guard.pieces[0]
     assert (told.cut_off, told.faulty) == (True, False)
@@ -149,9 +149,9 @@ def loud(wave: np.ndarray, chunk: int = 10**9) -> np.ndarray:
 
 def test_silence_at_either_end_of_a_word_is_not_of_it():
     wave = noise((0.2, 1e-4), (0.3, 0.3), (0.15, 0), (0.25, 0.1), (0.3, 1e-4))
-    found = without_silence(TIMES, WORDS, loud(wave))
-    assert found[[1, 2, 4]] == pytest.approx(np.array([[0.2, 0.3], [0.3, 0.5], [0.65, 0.9]]), abs=0.011)
-    assert (np.diff(found[WORDS].ravel()) >= 0).all()
+    times = without_silence(TIMES, WORDS, loud(wave))
+    assert times[[1, 2, 4]] == pytest.approx(np.array([[0.2, 0.3], [0.3, 0.5], [0.65, 0.9]]), abs=0.011)
+    assert (np.diff(times[WORDS].ravel()) >= 0).all()
 
 
 def test_a_closure_is_no_silence_and_a_word_of_silence_keeps_its_times():
@@ -162,9 +162,9 @@ def test_a_closure_is_no_silence_and_a_word_of_silence_keeps_its_times():
 
 def test_the_vocoders_clicks_are_no_noise():
     wave = noise((0.03, 0.2), (0.17, 1e-4), (0.3, 0.3), (0.15, 0), (0.25, 0.1), (0.27, 0), (0.03, 0.2))
-    found = without_silence(TIMES, WORDS, loud(wave))
-    assert found[1, 0] == pytest.approx(0.2, abs=0.011)
-    assert found[4, 1] == pytest.approx(0.9, abs=0.011)
+    times = without_silence(TIMES, WORDS, loud(wave))
+    assert times[1, 0] == pytest.approx(0.2, abs=0.011)
+    assert times[4, 1] == pytest.approx(0.9, abs=0.011)
 
 
 @pytest.mark.parametrize("chunk", [7, 239, 1_000, 24_000])
@@ -175,6 +175,6 @@ def test_chunks_make_no_difference(chunk):
 
 def test_at_another_speed_the_sound_lies_elsewhere():
     wave = noise((0.1, 0), (0.15, 0.3), (0.1, 0), (0.15, 0.1))
-    found = without_silence(TIMES, WORDS, loud(wave), speed=2.0)
-    assert found[1, 0] == pytest.approx(0.2, abs=0.021)
-    assert found[4, 0] == pytest.approx(0.7, abs=0.021)
+    times = without_silence(TIMES, WORDS, loud(wave), speed=2.0)
+    assert times[1, 0] == pytest.approx(0.2, abs=0.021)
+    assert times[4, 0] == pytest.approx(0.7, abs=0.021)

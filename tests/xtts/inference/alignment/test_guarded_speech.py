@@ -86,10 +86,10 @@ def test_an_utterance_that_went_wrong_is_spoken_again_with_another_seed(voice, p
 def test_what_stays_unfinished_is_told(voice, patch, plain):
     patch(lambda number, logits: logits[STOP].fill_(1e4) if number % 13 == 12 else None)
     guard = voice.guard(ASK)
-    found = voice.synthesize_guarded(ASK, guard)
+    sound = voice.synthesize_guarded(ASK, guard)
     piece = guard.pieces[0]
     assert (piece.ending, piece.attempts, piece.faulty) == (Ending.UNFINISHED, 3, True)
-    assert "of the text" in piece.reason and len(found) < len(plain) / 2
+    assert "of the text" in piece.reason and len(sound) < len(plain) / 2
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -99,17 +99,17 @@ def test_sound_behind_the_last_word_is_cut_off_unless_it_has_left(voice, patch, 
     patch(lambda _, logits: logits[STOP].fill_(-1e4))
     guard = voice.guard(ASK)
     if streamed:
-        found = np.concatenate(list(voice.speech(ASK, guard).chunks()))
+        sound = np.concatenate(list(voice.speech(ASK, guard).chunks()))
     else:
-        found = voice.synthesize_guarded(ASK, guard)
+        sound = voice.synthesize_guarded(ASK, guard)
     piece = guard.pieces[0]
     assert piece.ending in (Ending.CONTINUED, Ending.REPEATED)
     if streamed:
         assert (piece.cut_off, piece.faulty, piece.attempts) == (False, True, 1)
-        assert len(found) > 2 * len(plain)
+        assert len(sound) > 2 * len(plain)
     else:
         assert (piece.cut_off, piece.faulty, piece.attempts) == (True, False, 3)
-        assert abs(len(found) - len(plain)) < 0.5 * 24_000
+        assert abs(len(sound) - len(plain)) < 0.5 * 24_000
 
 
 def test_a_word_alone_waits_for_its_verdict_in_a_stream(voice, patch):
@@ -133,15 +133,15 @@ def test_the_batcher_says_and_tells_the_same(voice, patch, plain):
         "two": SynthesisRequest("Good morning.", "en", seed=3, whole=True),
     }
     patch(lambda number, logits: logits[STOP].fill_(1e4) if number == 16 else None)
-    done = [said for said in said_in(batcher_of(voice, 2), voice.own_voice, asked) if said.speech.done]
-    assert sorted(said.speech.pieces[0].attempts for said in done) == [1, 2]
-    for said in done:
-        (piece,), ask = said.speech.pieces, asked[said.name]
+    done = [output for output in said_in(batcher_of(voice, 2), voice.own_voice, asked) if output.speech.done]
+    assert sorted(output.speech.pieces[0].attempts for output in done) == [1, 2]
+    for output in done:
+        (piece,), ask = output.speech.pieces, asked[output.name]
         assert piece.ending is Ending.GOOD and piece.aligned
         seed = ask.seed + RETRY_SEED_STRIDE * (piece.attempts - 1)
-        wanted = voice.synthesize_guarded(replace(ask, seed=seed, whole=False), None)
+        expected = voice.synthesize_guarded(replace(ask, seed=seed, whole=False), None)
         # A whole request is sent at its end. Rounding moves the phase of the highest harmonics.
-        assert np.allclose(torch.cat(list(said.chunks)), wanted, atol=0.01)
+        assert np.allclose(torch.cat(list(output.chunks)), expected, atol=0.01)
 
 
 def test_attention_is_what_the_whole_row_gives(voice):
@@ -149,8 +149,8 @@ def test_attention_is_what_the_whole_row_gives(voice):
     model, head = voice.model, voice.heads[0]
     ids = torch.tensor(model.tokenizer.split(ASK.text, "en")[0].ids)
     generator = torch.Generator().manual_seed(1)
-    said = torch_backend.TorchUtterance(model.gpt, model.config.decoding, generator, None, (head,))
-    torch_backend.decode(model.gpt, voice.own_voice.latents, [(ids, said)])
+    utterance = torch_backend.TorchUtterance(model.gpt, model.config.decoding, generator, None, (head,))
+    torch_backend.decode(model.gpt, voice.own_voice.latents, [(ids, utterance)])
     seen: dict[int, tuple[Tensor, Tensor]] = {}
 
     class Watching(AttentionLayout):
@@ -160,22 +160,22 @@ def test_attention_is_what_the_whole_row_gives(voice):
 
     with torch.inference_mode():
         prefix = model.gpt.prefix(voice.own_voice.latents, ids)
-        codes = torch.tensor([model.config.gpt.audio_start, *said.codes])
+        codes = torch.tensor([model.config.gpt.audio_start, *utterance.codes])
         inputs = [model.gpt.audio_input(code[None], at) for at, code in enumerate(codes)]
         model.gpt.gpt(torch.cat((prefix, *inputs), 1), Watching())
     layer, number = head
     queries, keys = (part[0, number] for part in seen[layer])
     span = slice(32, prefix.shape[1])
-    wanted = (queries[prefix.shape[1] :] @ keys[span].T / keys.shape[1] ** 0.5).softmax(-1)
-    found = said.attention()
-    assert found.shape == wanted.shape and np.allclose(found, wanted.numpy(), atol=1e-4)
+    expected = (queries[prefix.shape[1] :] @ keys[span].T / keys.shape[1] ** 0.5).softmax(-1)
+    attention = utterance.attention()
+    assert attention.shape == expected.shape and np.allclose(attention, expected.numpy(), atol=1e-4)
 
 
 def test_every_word_has_its_time(voice):
     guard = voice.guard(ASK)
     sound = voice.synthesize_guarded(ASK, guard)
     tokenizer = voice.model.tokenizer
-    found = words_of_speech(tokenizer.split(ASK.text, "en"), guard.pieces)
-    assert [word.word for word in found] == ["Turn", "left", "here"]
-    times = [time for word in found for time in (word.start_time, word.end_time)]
+    words = words_of_speech(tokenizer.split(ASK.text, "en"), guard.pieces)
+    assert [word.word for word in words] == ["Turn", "left", "here"]
+    times = [time for word in words for time in (word.start_time, word.end_time)]
     assert times == sorted(times) and 0 <= times[0] and times[-1] < len(sound) / 24_000

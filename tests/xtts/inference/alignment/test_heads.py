@@ -37,8 +37,8 @@ def test_measured_heads_are_kept_and_not_measured_again(tmp_path, monkeypatch):
         return ((0, 1), (1, 0))
 
     monkeypatch.setattr(heads, "measured", measure)
-    kept = ComputeConfig(precision="fp32", latents_folder=tmp_path / "kept")
-    for compute, times in ((kept, 1), (kept, 1), (ComputeConfig(precision="fp32"), 2)):
+    caching = ComputeConfig(precision="fp32", latents_folder=tmp_path / "kept")
+    for compute, times in ((caching, 1), (caching, 1), (ComputeConfig(precision="fp32"), 2)):
         assert load_voice(VoiceSpec(str(folder)), compute).heads == ((0, 1), (1, 0))
         assert len(asked) == times
 
@@ -48,10 +48,10 @@ def test_a_start_says_that_no_head_follows_the_text_also_when_it_was_measured_be
 ):
     folder = unnamed_weights(tmp_path)
     monkeypatch.setattr(heads, "measured", lambda *_: ())
-    kept = ComputeConfig(precision="fp32", latents_folder=tmp_path / "kept")
+    caching = ComputeConfig(precision="fp32", latents_folder=tmp_path / "kept")
     for _ in range(2):
         caplog.clear()
-        assert load_voice(VoiceSpec(str(folder)), kept).heads == ()
+        assert load_voice(VoiceSpec(str(folder)), caching).heads == ()
         assert "No attention head of this model follows the text" in caplog.text
 
 

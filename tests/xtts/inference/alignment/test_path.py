@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, said, whole
+from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, spoken_at, whole
 from xtts.inference.alignment.guard import align, attention
 
 
 @pytest.mark.parametrize("sharp", [0.9, 0.5, 0.3])
 def test_the_path_is_where_attention_was(sharp):
-    found = align(rows(whole(), sharp), SPOKEN)
-    assert np.abs(found.path - whole()).max() <= 1
-    assert np.mean(found.path == whole()) > 0.9
-    assert found.end is not None and abs(found.end - (len(whole()) - 7)) <= 1
+    alignment = align(rows(whole(), sharp), SPOKEN)
+    assert np.abs(alignment.path - whole()).max() <= 1
+    assert np.mean(alignment.path == whole()) > 0.9
+    assert alignment.end is not None and abs(alignment.end - (len(whole()) - 7)) <= 1
 
 
 def test_rows_that_are_astray_do_not_move_the_path():
@@ -20,17 +20,17 @@ def test_rows_that_are_astray_do_not_move_the_path():
     given = rows(places)
     given[9] = rows([1])[0]
     given[15] = rows([LAST])[0]
-    found = align(given, SPOKEN)
-    assert (np.diff(found.path) >= 0).all() and (found.path == found.wandering).all()
-    assert found.path[20:].tolist() == places[20:]
+    alignment = align(given, SPOKEN)
+    assert (np.diff(alignment.path) >= 0).all() and (alignment.path == alignment.wandering).all()
+    assert alignment.path[20:].tolist() == places[20:]
 
 
 def test_the_path_never_goes_back_and_the_wandering_one_does():
-    places = [*said(1, 2, 3, 5, 6, 7), *said(2, 3, 5, 6, 7, 9, 10), *whole()[-9:]]
-    found = align(rows(places), SPOKEN)
-    assert (np.diff(found.path) >= 0).all()
-    assert (np.diff(found.wandering) < 0).any()
-    assert (found.wandering == places).mean() > 0.95
+    places = [*spoken_at(1, 2, 3, 5, 6, 7), *spoken_at(2, 3, 5, 6, 7, 9, 10), *whole()[-9:]]
+    alignment = align(rows(places), SPOKEN)
+    assert (np.diff(alignment.path) >= 0).all()
+    assert (np.diff(alignment.wandering) < 0).any()
+    assert (alignment.wandering == places).mean() > 0.95
 
 
 def test_every_token_has_a_time_and_they_follow_each_other():
@@ -49,12 +49,12 @@ def test_nearness_tells_a_head_that_follows_from_one_that_looks_anywhere():
 def test_attention_is_the_mean_of_the_heads_softmax():
     random = np.random.default_rng(0)
     queries, keys = random.normal(size=(5, 2, 8)), random.normal(size=(2, 7, 8))
-    found = attention(queries, keys)
+    weights = attention(queries, keys)
     scores = np.stack([queries[:, head] @ keys[head].T for head in (0, 1)]) / np.sqrt(8)
-    wanted = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
-    assert found == pytest.approx(wanted.mean(0)) and found.sum(-1) == pytest.approx(1.0)
+    expected = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    assert weights == pytest.approx(expected.mean(0)) and weights.sum(-1) == pytest.approx(1.0)
 
 
 def test_one_code_and_one_token_are_a_path():
-    found = align(np.ones((1, 3)) / 3, [False, True, False])
-    assert found.path.shape == (1,) and found.times().shape == (3, 2)
+    alignment = align(np.ones((1, 3)) / 3, [False, True, False])
+    assert alignment.path.shape == (1,) and alignment.times().shape == (3, 2)

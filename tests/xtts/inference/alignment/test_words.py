@@ -20,8 +20,8 @@ def piece(times: np.ndarray | None = TIMES, seconds: float = 1.2) -> SpokenPiece
 
 def test_pauses_speed_and_later_pieces_move_words():
     read = [replace(READ, before=0.5, after=1.0), READ]
-    found = words_of_speech(read, [piece(), piece()])
-    assert found == [
+    words = words_of_speech(read, [piece(), piece()])
+    assert words == [
         TimedWord("$5", 0.7, 1.1),
         TimedWord("paid", 1.2, 1.5),
         TimedWord("$5", 2.9, 3.3),
@@ -56,15 +56,15 @@ def test_a_word_of_two_pieces_is_told_once_with_the_second():
 
 def test_a_word_of_which_nothing_is_said_stands_between_its_neighbours():
     read = replace(READ, words=(WordSpan("a", 1, 4), WordSpan("(?)", 5, 4), WordSpan("b", 5, 9)))
-    found = words_of_speech([read], [piece()])
-    assert found == [TimedWord("a", 0.1, 0.5), TimedWord("(?)", 0.5, 0.5), TimedWord("b", 0.5, 1.0)]
+    words = words_of_speech([read], [piece()])
+    assert words == [TimedWord("a", 0.1, 0.5), TimedWord("(?)", 0.5, 0.5), TimedWord("b", 0.5, 1.0)]
 
 
 def test_a_path_that_overlaps_gives_times_that_do_not():
     times = np.array([[0.0, 0.5]] * 6 + [[0.3, 0.9]] * 6)
-    found = words_of_speech([READ], [piece(times=times)])
-    assert found is not None
-    assert found[0].end_time <= found[1].start_time <= found[1].end_time
+    words = words_of_speech([READ], [piece(times=times)])
+    assert words is not None
+    assert words[0].end_time <= words[1].start_time <= words[1].end_time
 
 
 def test_without_a_path_nothing_is_known():

@@ -518,9 +518,9 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(("language", "written", "said"), [one for rows in KINDS.values() for one in rows])
-def test_a_kind_is_read_as_a_person_reads_it(language, written, said):
-    assert rules_of(language).read(written) == said
+@pytest.mark.parametrize(("language", "written", "reading"), [row for rows in KINDS.values() for row in rows])
+def test_a_kind_is_read_as_a_person_reads_it(language, written, reading):
+    assert rules_of(language).read(written) == reading
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -535,9 +535,11 @@ def test_every_character_that_is_a_number_has_a_reading(language):
         and (rules.spaced or not 0x3000 <= code < 0x3040)  # ideographs remain
     ]
     for character in every:
-        said = rules.read(f"a {character} b")
-        assert said.split() != ["a", "b"], character
-        assert not any(unicodedata.category(one) in ("No", "Nl") for one in said.replace("〇", "")), character
+        reading = rules.read(f"a {character} b")
+        assert reading.split() != ["a", "b"], character
+        assert not any(
+            unicodedata.category(letter) in ("No", "Nl") for letter in reading.replace("〇", "")
+        ), character
 
 
 def test_numbers_in_digits_for_a_reader_that_knows_no_others():

@@ -107,14 +107,14 @@ RUSSIAN = [
     "двадцать четыре",
 ]
 HOURS = {
-    "pt": ("{}h", [f"{one} {'hora' if n == 1 else 'horas'}" for n, one in enumerate(PORTUGUESE)]),
-    "fr": ("{}h", [f"{one} {'heure' if n < 2 else 'heures'}" for n, one in enumerate(FRENCH)]),
-    "hu": ("{}:00", [f"{one} óra" for one in HUNGARIAN]),
+    "pt": ("{}h", [f"{hour} {'hora' if n == 1 else 'horas'}" for n, hour in enumerate(PORTUGUESE)]),
+    "fr": ("{}h", [f"{hour} {'heure' if n < 2 else 'heures'}" for n, hour in enumerate(FRENCH)]),
+    "hu": ("{}:00", [f"{hour} óra" for hour in HUNGARIAN]),
     "ru": (
         "{}:00",
         [
-            f"{one} {'час' if n in (1, 21) else 'часа' if n in (2, 3, 4, 22, 23, 24) else 'часов'}"
-            for n, one in enumerate(RUSSIAN)
+            f"{hour} {'час' if n in (1, 21) else 'часа' if n in (2, 3, 4, 22, 23, 24) else 'часов'}"
+            for n, hour in enumerate(RUSSIAN)
         ],
     ),
 }
@@ -168,10 +168,10 @@ PLURALS = {
 
 @pytest.mark.parametrize("language", DAYS)
 def test_the_31_days_of_a_month(language):
-    written, said, days = DAYS[language]
+    written, spoken, days = DAYS[language]
     rules = rules_of(language)
     read = [rules.read(written.format(day)) for day in range(1, 32)]
-    assert read == [said.format(day) for day in days]
+    assert read == [spoken.format(day) for day in days]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -188,9 +188,11 @@ def test_no_two_days_months_or_hours_are_read_alike(language):
 def test_the_12_months_are_named_as_in_the_language(language):
     rules, names = rules_of(language), MONTHS[language].split()
     for month, name in enumerate(names, 1):
-        said = rules.read(f"2024-{month:02}-15")
+        reading = rules.read(f"2024-{month:02}-15")
         # "一月" is also the end of "十一月".
-        assert max((one for one in names if one in said), key=len, default="") == name, said
+        assert (
+            max((month_name for month_name in names if month_name in reading), key=len, default="") == name
+        ), reading
 
 
 @pytest.mark.parametrize("language", HOURS)
@@ -202,7 +204,7 @@ def test_the_hours_of_a_day(language):
 
 def test_the_26_letters_of_english():
     rules = rules_of("en")
-    assert {one: rules.letter(one) for one in LETTERS} == LETTERS
+    assert {letter: rules.letter(letter) for letter in LETTERS} == LETTERS
     assert rules.letters("Nm") == "en, em"
 
 

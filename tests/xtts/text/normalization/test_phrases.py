@@ -15,12 +15,12 @@ def test_there_are_three_hundred_phrases_in_seventeen_languages():
 
 @pytest.mark.parametrize("phrase", PHRASES, ids=lambda phrase: f"{phrase.language}-{phrase.kind}")
 def test_a_phrase_is_read_as_a_person_reads_it(phrase):
-    said = ours(phrase.written, phrase.language)
-    assert phrase.is_read(said), said
+    reading = ours(phrase.written, phrase.language)
+    assert phrase.is_read(reading), reading
 
 
 @pytest.mark.parametrize(
-    ("language", "written", "said"),
+    ("language", "written", "reading"),
     [
         ("en", "Pi is about 3.141.", "Pi is about three point one four one."),
         ("de", "Etwa 3.141 Menschen.", "Etwa dreitausendeinhunderteinundvierzig Menschen."),
@@ -48,10 +48,10 @@ def test_a_phrase_is_read_as_a_person_reads_it(phrase):
         ("cs", "V roce 1999 se vrátil.", "V roce tisíc devět set devadesát devět se vrátil."),
     ],
 )
-def test_what_looks_alike_is_read_by_what_it_is(language, written, said):
+def test_what_looks_alike_is_read_by_what_it_is(language, written, reading):
     """A point, a gender, the last two digits of a number, and each way to say a year."""
-    found = Phrase(language, "", written, (said,))
-    assert found.is_read(ours(written, language)), ours(written, language)
+    phrase = Phrase(language, "", written, (reading,))
+    assert phrase.is_read(ours(written, language)), ours(written, language)
 
 
 @pytest.mark.parametrize(
@@ -60,16 +60,16 @@ def test_what_looks_alike_is_read_by_what_it_is(language, written, said):
 def test_nine_of_ten_phrases_that_nobody_had_seen_are_read_right(folder):
     unseen = list(phrases(folder))
     wrong = missed(ours, folder)
-    told = "\n".join(f"{one.language} {one.written!r}: {said!r}" for one, said in wrong)
+    told = "\n".join(f"{phrase.language} {phrase.written!r}: {reading!r}" for phrase, reading in wrong)
     assert len(wrong) <= 0.10 * len(unseen), told
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "reading"),
     [
         ("Le 7 juill. 2023.", "Le sept juillet deux mille vingt-trois."),
         ("Elle part le 7 juill. Nous restons.", "Elle part le sept juillet. Nous restons."),
     ],
 )
-def test_the_second_short_form_of_juillet_is_a_month(written, said):
-    assert ours(written, "fr") == said.lower()
+def test_the_second_short_form_of_juillet_is_a_month(written, reading):
+    assert ours(written, "fr") == reading.lower()

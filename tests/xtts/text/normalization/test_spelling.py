@@ -47,8 +47,8 @@ SAME = {
 
 def form(text: str, language: str) -> str:
     words = f" {plain(text, language)} "
-    for one, other in SAME.get(language, []):
-        words = words.replace(one, other)
+    for variant, other in SAME.get(language, []):
+        words = words.replace(variant, other)
     return words.replace(" ", "")
 
 
@@ -59,9 +59,9 @@ def test_icus_rules_and_num2words_agree(language):
     different = {}
     for number in NUMBERS:
         ours = rules.number(str(number))
-        theirs = num2words(number, lang="pt_BR" if language == "pt" else language)
-        if form(ours, language) != form(theirs, language):
-            different[number] = (ours, theirs)
+        num2words_form = num2words(number, lang="pt_BR" if language == "pt" else language)
+        if form(ours, language) != form(num2words_form, language):
+            different[number] = (ours, num2words_form)
     assert not different
 
 

@@ -27,23 +27,23 @@ def test_no_pair_of_amounts_becomes_one_number(language):
         pairs += [f"{first} {unit} {second} w" for unit in units]
         one_number = {words(rules.cardinal(int(f"{first}{second:03}")))}
         for pair in pairs:
-            said = rules.read(clean_text(pair))
-            assert not re.search(r"\d", said), (pair, said)
+            reading = rules.read(clean_text(pair))
+            assert not re.search(r"\d", reading), (pair, reading)
             if len(str(second)) == 3:
-                assert not any(one in words(said) for one in one_number), (pair, said)
+                assert not any(number in words(reading) for number in one_number), (pair, reading)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_sign_behind_its_number_is_not_taken_by_the_next(language):
     rules = rules_of(language)
     for sign in list(rules.currencies)[:4]:
-        said = rules.read(f"7 {sign} 20 w")
+        reading = rules.read(f"7 {sign} 20 w")
         alone = rules.read(f"7 {sign}").rstrip(".")
-        assert words(said).startswith(words(alone)), said
+        assert words(reading).startswith(words(alone)), reading
 
 
 @pytest.mark.parametrize(
-    ("language", "written", "said"),
+    ("language", "written", "reading"),
     [
         ("en", "5 100-word essays", "five one hundred-word essays"),
         ("en", "$5 100", "five dollars one hundred"),
@@ -60,8 +60,8 @@ def test_a_sign_behind_its_number_is_not_taken_by_the_next(language):
         ("ru", "5 руб. 50 коп.", "пять рублей пятьдесят копеек."),
     ],
 )
-def test_each_number_is_said_by_itself(language, written, said):
-    assert rules_of(language).read(clean_text(written)).casefold() == said.casefold()
+def test_each_number_is_said_by_itself(language, written, reading):
+    assert rules_of(language).read(clean_text(written)).casefold() == reading.casefold()
 
 
 @pytest.mark.parametrize("text", ["1 ", "1/", "12 345 ", "10 USD ", "1,2,", "$x^", "5\n", "page 1 "])

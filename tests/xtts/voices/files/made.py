@@ -79,14 +79,14 @@ def zipped(path: Path, entries: list[tuple[zipfile.ZipInfo | str, bytes]]) -> Pa
 
 def entries_of(path: Path) -> list[tuple[zipfile.ZipInfo | str, bytes]]:
     with zipfile.ZipFile(path) as file:
-        return [(one.filename, file.read(one)) for one in file.infolist()]
+        return [(entry.filename, file.read(entry)) for entry in file.infolist()]
 
 
 def with_manifest(path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
     """The file with a changed manifest. change: returns a replacement, or None."""
     (name, content), *rest = entries_of(path)
-    found = json.loads(content)
-    changed = change(found)
-    found = found if changed is None else changed
-    text = found if isinstance(found, bytes) else json.dumps(found).encode()
+    manifest = json.loads(content)
+    changed = change(manifest)
+    manifest = manifest if changed is None else changed
+    text = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
     return zipped(path, [(name, text), *rest])

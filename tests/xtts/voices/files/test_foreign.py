@@ -67,11 +67,11 @@ def test_what_cannot_be_used_is_a_sentence_and_leaves_nothing(tmp_path, monkeypa
 def test_it_speaks_as_its_recording_does_with_the_base_that_is_named(tmp_path):
     base = tiny_base(tmp_path / "base")
     path = voicebox(tmp_path)
-    found = unpacking.import_voice(path, tmp_path / "voices", base=base, xtts_v2="x", tos_agreed=False)
-    assert found.name == "Anna B." and found.kind == "latents"
-    assert (found.folder / "reference.wav").read_bytes() == wav(1.0)
+    imported = unpacking.import_voice(path, tmp_path / "voices", base=base, xtts_v2="x", tos_agreed=False)
+    assert imported.name == "Anna B." and imported.kind == "latents"
+    assert (imported.folder / "reference.wav").read_bytes() == wav(1.0)
     (tmp_path / "other.wav").write_bytes(wav(1.0))
-    voice = load_voice(VoiceSpec(str(found.folder)))
+    voice = load_voice(VoiceSpec(str(imported.folder)))
     same = load_voice(VoiceSpec(str(base), reference=tmp_path / "other.wav"))
     assert voice.own_voice is not None and same.own_voice is not None
     assert voice.own_voice.latents.equal(same.own_voice.latents)

@@ -31,7 +31,7 @@ from xtts.voices.files.checking import opened
 from xtts.voices.files.manifest import VoiceFileError
 
 
-def own(path: Path, **changed: bytes) -> None:
+def replaced(path: Path, **changed: bytes) -> None:
     """A file whose manifest is right about everything in it."""
     voice_file(path, **changed)
 
@@ -55,7 +55,7 @@ def added(name: str, content: bytes = b"x", *, told: bool = True) -> Callable[[P
         voice_file(path)
         if told:
             written = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-            with_manifest(path, lambda found: found["members"].update({name: written}))
+            with_manifest(path, lambda fields: fields["members"].update({name: written}))
         zipped(path, [*entries_of(path), (name, content)])
 
     return make
@@ -65,9 +65,9 @@ def as_entry(name: str, change: Callable[[zipfile.ZipInfo], None]) -> Callable[[
     def make(path: Path) -> None:
         voice_file(path)
         entries = []
-        for one, content in entries_of(path):
-            about = zipfile.ZipInfo(str(one))
-            if one == name:
+        for entry, content in entries_of(path):
+            about = zipfile.ZipInfo(str(entry))
+            if entry == name:
                 change(about)
             entries.append((about, content))
         zipped(path, entries)
@@ -88,8 +88,8 @@ def bomb(path: Path) -> None:
     voice_file(path)
     about = zipfile.ZipInfo("reference.wav")
     about.compress_type = zipfile.ZIP_DEFLATED
-    kept = [one for one in entries_of(path) if one[0] != "reference.wav"]
-    zipped(path, [*kept, (about, bytes(64 << 20))])
+    entries = [entry for entry in entries_of(path) if entry[0] != "reference.wav"]
+    zipped(path, [*entries, (about, bytes(64 << 20))])
 
 
 def patched(path: Path, name: str, offset: int, value: bytes) -> None:
@@ -175,11 +175,11 @@ def header(change: Callable[[dict], object], tail: bytes = b"") -> Callable[[Pat
     def make(path: Path) -> None:
         content = latents()
         length = int.from_bytes(content[:8], "little")
-        found = json.loads(content[8 : 8 + length])
-        change(found)
-        text = json.dumps(found).encode()
+        tensors = json.loads(content[8 : 8 + length])
+        change(tensors)
+        text = json.dumps(tensors).encode()
         data = len(text).to_bytes(8, "little") + text + content[8 + length :] + tail
-        own(path, voice__safetensors=data)
+        replaced(path, voice__safetensors=data)
 
     return make
 
@@ -201,8 +201,8 @@ def nested(path: Path) -> None:
     with_manifest(path, lambda _: b'{"format": 1, "kind": ' + b"[" * 100_000)
 
 
-def newer(found: dict) -> dict:
-    return found | {"format": 2}
+def newer(fields: dict) -> dict:
+    return fields | {"format": 2}
 
 
 HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -235,64 +235,67 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a swapped member": (swapped, "damaged or was changed: its SHA-256"),
     "a missing member": (without("reference.wav"), "lacks reference.wav"),
     "no tensors": (
-        manifest(lambda found: found["members"].pop("voice.safetensors") and None),
+        manifest(lambda fields: fields["members"].pop("voice.safetensors") and None),
         "lacks voice.safetensors",
     ),
     "a newer format": (manifest(newer), "has the format '2'; this version reads 1"),
-    "format true": (manifest(lambda found: found | {"format": True}), "has the format 'True'"),
-    "no format": (manifest(lambda found: found.pop("format") and None), "does not begin with"),
+    "format true": (manifest(lambda fields: fields | {"format": True}), "has the format 'True'"),
+    "no format": (manifest(lambda fields: fields.pop("format") and None), "does not begin with"),
     "a list": (manifest(lambda _: b"[]"), "does not begin with"),
     "nested": (nested, "manifest.json is damaged"),
     "no text": (manifest(lambda _: b"\xff\xfe"), "manifest.json is damaged"),
     "a large manifest": (manifest(lambda _: b" " * (2 << 20)), "has more than"),
-    "a name that is a number": (manifest(lambda found: found | {"name": 7}), "name Input should"),
+    "a name that is a number": (manifest(lambda fields: fields | {"name": 7}), "name Input should"),
     "a hash that is none": (
-        manifest(lambda found: found | {"base": {"name": "demo", "sha256": "../x"}}),
+        manifest(lambda fields: fields | {"base": {"name": "demo", "sha256": "../x"}}),
         "base.sha256",
     ),
-    "a negative size": (manifest(lambda found: found["members"]["README.md"].update(bytes=-1)), "-1 bytes"),
-    "a preview that is no sound": (lambda p: own(p, preview__wav=b"MZ"), "is not a WAV file"),
+    "a negative size": (manifest(lambda fields: fields["members"]["README.md"].update(bytes=-1)), "-1 bytes"),
+    "a preview that is no sound": (lambda p: replaced(p, preview__wav=b"MZ"), "is not a WAV file"),
     "a reference in another format": (
-        lambda p: own(p, reference__wav=wav(format="FLAC")),
+        lambda p: replaced(p, reference__wav=wav(format="FLAC")),
         "reference.wav is not a WAV file",
     ),
-    "a sound that is too long": (lambda p: own(p, reference__wav=wav(605, 8_000, subtype="PCM_U8")), "605 s"),
+    "a sound that is too long": (
+        lambda p: replaced(p, reference__wav=wav(605, 8_000, subtype="PCM_U8")),
+        "605 s",
+    ),
     "tensors that are a pickle": (
-        lambda p: own(p, voice__safetensors=b"\x80\x04" + bytes(100)),
+        lambda p: replaced(p, voice__safetensors=b"\x80\x04" + bytes(100)),
         "Its header has",
     ),
     "a header beyond the file": (
-        lambda p: own(p, voice__safetensors=b"\xff" * 8 + bytes(100)),
+        lambda p: replaced(p, voice__safetensors=b"\xff" * 8 + bytes(100)),
         "Its header has",
     ),
     "a header that is no JSON": (
-        lambda p: own(p, voice__safetensors=b"\x04" + bytes(7) + b"{{{{"),
+        lambda p: replaced(p, voice__safetensors=b"\x04" + bytes(7) + b"{{{{"),
         "header is damaged",
     ),
     "overlapping tensors": (
-        header(lambda found: found["speaker"].update(data_offsets=[0, 2_048])),
+        header(lambda fields: fields["speaker"].update(data_offsets=[0, 2_048])),
         "is not where its header says",
     ),
     "a tensor beyond the file": (
-        header(lambda found: found["speaker"].update(shape=[1, 1 << 60, 1])),
+        header(lambda fields: fields["speaker"].update(shape=[1, 1 << 60, 1])),
         "is not where its header says",
     ),
     "a negative shape": (
-        header(lambda found: found["speaker"].update(shape=[-1, -512, 1])),
+        header(lambda fields: fields["speaker"].update(shape=[-1, -512, 1])),
         "is F32 [-1, -512, 1]",
     ),
-    "bytes after the tensors": (header(lambda found: None, b"#!/bin/sh"), "Its tensors end at"),
-    "no latents": (header(lambda found: found.update(x=found.pop("latents"))), "lacks the latents"),
+    "bytes after the tensors": (header(lambda fields: None, b"#!/bin/sh"), "Its tensors end at"),
+    "no latents": (header(lambda fields: fields.update(x=fields.pop("latents"))), "lacks the latents"),
     "a foreign tensor": (
-        lambda p: own(p, voice__safetensors=latents(evil=np.zeros(3, "float32"))),
+        lambda p: replaced(p, voice__safetensors=latents(evil=np.zeros(3, "float32"))),
         "belongs to no voice of this kind",
     ),
     "latents that are not finite": (
-        lambda p: own(p, voice__safetensors=latents(speaker=np.full((1, 512, 1), np.nan, "f4"))),
+        lambda p: replaced(p, voice__safetensors=latents(speaker=np.full((1, 512, 1), np.nan, "f4"))),
         "non-finite",
     ),
     "a consent without a person": (
-        lambda p: own(p, consent__json=b'{"when": "x", "what": "y"}'),
+        lambda p: replaced(p, consent__json=b'{"when": "x", "what": "y"}'),
         "consent.json is damaged",
     ),
 }
@@ -319,16 +322,16 @@ def test_a_hostile_file_is_a_sentence_and_leaves_nothing(tmp_path, any_base, cas
     assert words in str(caught.value) and str(caught.value).endswith((".", ")", "]"))
     with pytest.raises(VoiceFileError):
         unpacking.cached(path)
-    left = {one.name for one in tmp_path.rglob("*") if one.is_file()}
+    left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert left <= {"hostile.sotaque", ".lock"}
 
 
 def test_the_same_file_without_a_fault_is_imported(tmp_path, any_base):
     """Else the tests above could pass for any reason."""
     path = voice_file(tmp_path / "anna.sotaque")
-    found = unpacking.import_voice(path, tmp_path / "voices", xtts_v2="none", tos_agreed=False)
-    assert found.folder == tmp_path / "voices" / "imported" / "Anna"
-    assert {one.name for one in found.folder.iterdir()} == {
+    imported = unpacking.import_voice(path, tmp_path / "voices", xtts_v2="none", tos_agreed=False)
+    assert imported.folder == tmp_path / "voices" / "imported" / "Anna"
+    assert {path.name for path in imported.folder.iterdir()} == {
         "README.md",
         "bundle.json",
         "latents.safetensors",

@@ -44,9 +44,9 @@ def test_a_voice_of_xtts_v2_has_its_licence_base_and_library():
 
 
 def test_another_base_is_not_called_xtts_v2():
-    found = front_matter(card(MADE, None))
-    assert found[0] == "license: mit" and "library_name: sotaque" in found
-    assert not any(line.startswith("base_model") for line in found)
+    front = front_matter(card(MADE, None))
+    assert front[0] == "license: mit" and "library_name: sotaque" in front
+    assert not any(line.startswith("base_model") for line in front)
     other = replace(MADE, licence="LicenseRef-Ours", licence_text="Ours; all rights reserved")
     assert front_matter(card(other, None))[:2] == ["license: other", "license_name: LicenseRef-Ours"]
 
@@ -63,9 +63,9 @@ def test_figures_and_a_consent_are_told_and_never_as_verified():
 
 def test_a_strangers_name_begins_no_block_and_no_key():
     made = replace(MADE, name="x\n---\nlicense: mit\n# y <script>", languages=("en\nlicense: z",))
-    found = card(made, None)
-    assert front_matter(found).count("license: mit") == 1 and "<script>" not in found
-    assert "\nlicense: z" not in found
+    text = card(made, None)
+    assert front_matter(text).count("license: mit") == 1 and "<script>" not in text
+    assert "\nlicense: z" not in text
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_a_licence_is_an_spdx_identifier_or_a_reference(licence, expected):
 
 def test_a_base_is_named_without_the_folders_of_this_machine():
     names = ("demo", "xtts_v2", "train/xtts_v2", "/home/anna/bases/uk", "bases/uk/")
-    assert [short_base(one) for one in names] == ["demo", "xtts_v2", "xtts_v2", "uk", "uk"]
+    assert [short_base(name) for name in names] == ["demo", "xtts_v2", "xtts_v2", "uk", "uk"]
