@@ -368,11 +368,6 @@ def test_every_refused_line_is_named_by_its_number(base_folder, recording, tmp_p
     assert not list(out.iterdir())
 
 
-def test_a_preview_names_a_voice_that_is_not_there(base_folder, capsys):
-    assert speak(base_folder, "--text", "[voice:bob] One.", "--show-text") == 2
-    assert "The text asks for the voice 'bob'" in capsys.readouterr().err
-
-
 def test_marks_of_markdown_are_said_in_a_plain_text(base_folder, capsys):
     for asked, words in ((("--plain",), "hash one"), ((), "one")):
         assert speak(base_folder, "--text", "# One", "--show-text", *asked) == 0

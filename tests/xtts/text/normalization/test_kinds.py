@@ -351,7 +351,6 @@ KINDS = {
         ("en", "12 1/2 %", "twelve and a half percent"),
         ("de", "2½ %", "zweieinhalb Prozent"),
         ("en", "1e-6", "one e-six"),
-        ("en", "1st-3rd", "first to third"),
     ],
     "a day and a month without a year": [
         ("fr", "le 14/07", "le quatorze juillet"),

@@ -31,9 +31,8 @@ from xtts.voices.files.checking import opened
 from xtts.voices.files.manifest import VoiceFileError
 
 
-def replaced(path: Path, **changed: bytes) -> None:
-    """A file whose manifest is right about everything in it."""
-    voice_file(path, **changed)
+def holding(**changed: bytes) -> Callable[[Path], Path]:
+    return lambda path: voice_file(path, **changed)
 
 
 def manifest(change: Callable[[dict], object]) -> Callable[[Path], None]:
@@ -101,19 +100,16 @@ def patched(path: Path, name: str, offset: int, value: bytes) -> None:
     path.write_bytes(content)
 
 
-def lying_size(path: Path) -> None:
-    voice_file(path)
-    patched(path, "reference.wav", 20, struct.pack("<II", 1 << 30, 1 << 30))
+def with_row(offset: int, value: bytes) -> Callable[[Path], None]:
+    return lambda path: patched(voice_file(path), "reference.wav", offset, value)
 
 
-def short_size(path: Path) -> None:
-    voice_file(path)
-    patched(path, "reference.wav", 20, struct.pack("<II", 10, 10))
+def with_sizes(num_bytes: int) -> Callable[[Path], None]:
+    return with_row(20, struct.pack("<II", num_bytes, num_bytes))
 
 
-def encrypted(path: Path) -> None:
-    voice_file(path)
-    patched(path, "reference.wav", 8, b"\1\0")
+def rewritten(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(change(voice_file(path).read_bytes()))
 
 
 def overlapping(path: Path) -> None:
@@ -128,11 +124,6 @@ def twice(path: Path) -> None:
     voice_file(path)
     with pytest.warns(UserWarning, match="Duplicate"):
         zipped(path, [*entries_of(path), ("reference.wav", wav())])
-
-
-def cut(path: Path) -> None:
-    voice_file(path)
-    path.write_bytes(path.read_bytes()[:-30])
 
 
 def changed_byte(path: Path) -> None:
@@ -158,11 +149,6 @@ def renamed_header(path: Path) -> None:
     path.write_bytes(content[:at] + content[at:].replace(b"reference.wav", b"../../x/a.wav", 1))
 
 
-def in_front(path: Path) -> None:
-    voice_file(path)
-    path.write_bytes(b"#!/bin/sh\n" + path.read_bytes())
-
-
 def not_first(path: Path) -> None:
     voice_file(path)
     first, *rest = entries_of(path)
@@ -179,7 +165,7 @@ def header(change: Callable[[dict], object], tail: bytes = b"") -> Callable[[Pat
         change(tensors)
         text = json.dumps(tensors).encode()
         data = len(text).to_bytes(8, "little") + text + content[8 + length :] + tail
-        replaced(path, voice__safetensors=data)
+        voice_file(path, voice__safetensors=data)
 
     return make
 
@@ -210,8 +196,11 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty": (lambda path: path.write_bytes(b""), "is not a voice file"),
     "an empty ZIP": (lambda path: zipped(path, []), "first member is not manifest.json"),
     "another ZIP": (lambda path: zipped(path, [("a.txt", b"x")]), "first member"),
-    "cut": (cut, "its end is missing"),
-    "a program in front": (in_front, "first member is not manifest.json"),
+    "cut": (rewritten(lambda content: content[:-30]), "its end is missing"),
+    "a program in front": (
+        rewritten(lambda content: b"#!/bin/sh\n" + content),
+        "first member is not manifest.json",
+    ),
     "the manifest last": (not_first, "first member is not manifest.json"),
     "traversal": (added("../outside.wav"), "'../outside.wav', which no voice has"),
     "an absolute path": (added("/tmp/outside.wav"), "which no voice has"),
@@ -227,9 +216,9 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "too many members": (many, "1,005 members"),
     "a bomb": (bomb, "is compressed"),
     "a compressed manifest": (as_entry("manifest.json", compressed), "is compressed"),
-    "a size that is too large": (lying_size, "more than the whole file"),
-    "a size that is too small": (short_size, "reference.wav"),
-    "encrypted": (encrypted, "is encrypted"),
+    "a size that is too large": (with_sizes(1 << 30), "more than the whole file"),
+    "a size that is too small": (with_sizes(10), "reference.wav"),
+    "encrypted": (with_row(8, b"\1\0"), "is encrypted"),
     "overlapping": (overlapping, "reference.wav"),
     "a changed byte": (changed_byte, "preview.wav is damaged"),
     "a swapped member": (swapped, "damaged or was changed: its SHA-256"),
@@ -251,51 +240,45 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
         "base.sha256",
     ),
     "a negative size": (manifest(lambda fields: fields["members"]["README.md"].update(bytes=-1)), "-1 bytes"),
-    "a preview that is no sound": (lambda p: replaced(p, preview__wav=b"MZ"), "is not a WAV file"),
+    "a preview that is no sound": (holding(preview__wav=b"MZ"), "is not a WAV file"),
     "a reference in another format": (
-        lambda p: replaced(p, reference__wav=wav(format="FLAC")),
+        holding(reference__wav=wav(format="FLAC")),
         "reference.wav is not a WAV file",
     ),
     "a sound that is too long": (
-        lambda p: replaced(p, reference__wav=wav(605, 8_000, subtype="PCM_U8")),
+        lambda path: voice_file(path, reference__wav=wav(605, 8_000, subtype="PCM_U8")),
         "605 s",
     ),
-    "tensors that are a pickle": (
-        lambda p: replaced(p, voice__safetensors=b"\x80\x04" + bytes(100)),
-        "Its header has",
-    ),
-    "a header beyond the file": (
-        lambda p: replaced(p, voice__safetensors=b"\xff" * 8 + bytes(100)),
-        "Its header has",
-    ),
+    "tensors that are a pickle": (holding(voice__safetensors=b"\x80\x04" + bytes(100)), "Its header has"),
+    "a header beyond the file": (holding(voice__safetensors=b"\xff" * 8 + bytes(100)), "Its header has"),
     "a header that is no JSON": (
-        lambda p: replaced(p, voice__safetensors=b"\x04" + bytes(7) + b"{{{{"),
+        holding(voice__safetensors=b"\x04" + bytes(7) + b"{{{{"),
         "header is damaged",
     ),
     "overlapping tensors": (
-        header(lambda fields: fields["speaker"].update(data_offsets=[0, 2_048])),
+        header(lambda rows: rows["speaker"].update(data_offsets=[0, 2_048])),
         "is not where its header says",
     ),
     "a tensor beyond the file": (
-        header(lambda fields: fields["speaker"].update(shape=[1, 1 << 60, 1])),
+        header(lambda rows: rows["speaker"].update(shape=[1, 1 << 60, 1])),
         "is not where its header says",
     ),
     "a negative shape": (
-        header(lambda fields: fields["speaker"].update(shape=[-1, -512, 1])),
+        header(lambda rows: rows["speaker"].update(shape=[-1, -512, 1])),
         "is F32 [-1, -512, 1]",
     ),
     "bytes after the tensors": (header(lambda fields: None, b"#!/bin/sh"), "Its tensors end at"),
     "no latents": (header(lambda fields: fields.update(x=fields.pop("latents"))), "lacks the latents"),
     "a foreign tensor": (
-        lambda p: replaced(p, voice__safetensors=latents(evil=np.zeros(3, "float32"))),
+        holding(voice__safetensors=latents(evil=np.zeros(3, "float32"))),
         "belongs to no voice of this kind",
     ),
     "latents that are not finite": (
-        lambda p: replaced(p, voice__safetensors=latents(speaker=np.full((1, 512, 1), np.nan, "f4"))),
+        holding(voice__safetensors=latents(speaker=np.full((1, 512, 1), np.nan, "f4"))),
         "non-finite",
     ),
     "a consent without a person": (
-        lambda p: replaced(p, consent__json=b'{"when": "x", "what": "y"}'),
+        holding(consent__json=b'{"when": "x", "what": "y"}'),
         "consent.json is damaged",
     ),
 }
