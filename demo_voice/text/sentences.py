@@ -63,14 +63,14 @@ class Grammar:
             (self._command, 3),
             (self._there, 2),
             (self._two, 3),
-            (self._said, 2),
+            (self._report, 2),
             (self._short, 2),
         )
         made = self.draw.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
         made = re.sub(r"\ba ([aeiou])", r"an \1", made)
         return made[0].upper() + made[1:]
 
-    def _one(self, options: tuple[str, ...] | list[str]) -> str:
+    def _pick(self, options: tuple[str, ...] | list[str]) -> str:
         return self.draw.choice(options)
 
     def _maybe(self, chance: float, made: Callable[[], str], before: str = " ") -> str:
@@ -83,39 +83,39 @@ class Grammar:
     def _noun(self) -> str:
         lists = (words.THINGS, words.PEOPLE, words.PLACES)
         if self.draw.random() < 0.5:
-            return self._one(self.draw.choice(lists))
+            return self._pick(self.draw.choice(lists))
         return self._common(self.lexicon.nouns)
 
     def _subject(self) -> str:
         chance = self.draw.random()
         if chance < 0.35:
-            return self._one(words.PRONOUNS)
+            return self._pick(words.PRONOUNS)
         if chance < 0.5:
-            return self._one(words.NAMES)
+            return self._pick(words.NAMES)
         if chance < 0.75:
-            return f"{self._one(words.DETERMINERS)}{self._adjective(0.3)} {self._one(words.PEOPLE)}"
+            return f"{self._pick(words.DETERMINERS)}{self._adjective(0.3)} {self._pick(words.PEOPLE)}"
         return self._thing()
 
     def _thing(self) -> str:
         chance = self.draw.random()
         if chance < 0.15:
-            return f"{self._one(words.NUMBERS)}{self._adjective(0.3)} {plural(self._noun())}"
+            return f"{self._pick(words.NUMBERS)}{self._adjective(0.3)} {plural(self._noun())}"
         if chance < 0.25:
             return f"the{self._adjective(0.4)} {plural(self._noun())}"
-        return f"{self._one(words.DETERMINERS)}{self._adjective(0.4)} {self._noun()}"
+        return f"{self._pick(words.DETERMINERS)}{self._adjective(0.4)} {self._noun()}"
 
     def _adjective(self, chance: float) -> str:
         return self._maybe(chance, lambda: self._common(self.lexicon.adjectives))
 
     def _object(self) -> str:
-        return self._one(words.OBJECTS) if self.draw.random() < 0.2 else self._thing()
+        return self._pick(words.OBJECTS) if self.draw.random() < 0.2 else self._thing()
 
     def _where(self) -> str:
-        place = self._one(words.PLACES) if self.draw.random() < 0.6 else self._noun()
-        return f"{self._one(words.PREPOSITIONS)} {self._one(words.DETERMINERS)} {place}"
+        place = self._pick(words.PLACES) if self.draw.random() < 0.6 else self._noun()
+        return f"{self._pick(words.PREPOSITIONS)} {self._pick(words.DETERMINERS)} {place}"
 
     def _time(self) -> str:
-        return self._one(words.TIMES.split("|"))
+        return self._pick(words.TIMES.split("|"))
 
     def _rest(self) -> str:
         """A phrase that can follow a verb."""
@@ -136,25 +136,26 @@ class Grammar:
         subject = self._subject()
         many = subject in ("I", "you", "we", "they")
         verb = self._verb() if many else plural(self._verb())
-        way = self._maybe(0.15, lambda: self._one(words.WAYS))
+        way = self._maybe(0.15, lambda: self._pick(words.WAYS))
         return f"{subject}{way} {verb}{self._rest()}."
 
     def _to_be(self) -> str:
-        verb = self._one(["is", "was", "is not", "was never", "has been", "will be", "looks"])
-        what = self._one(["adjective", "where", "thing", "doing"])
+        verb = self._pick(["is", "was", "is not", "was never", "has been", "will be", "looks"])
+        what = self._pick(["adjective", "where", "thing", "doing"])
         rest = {
             "adjective": lambda: (
-                self._maybe(0.3, lambda: self._one(["very", "so", "too", "quite"]), "") + self._adjective(1.0)
+                self._maybe(0.3, lambda: self._pick(["very", "so", "too", "quite"]), "")
+                + self._adjective(1.0)
             ),
             "where": self._where,
             "thing": self._thing,
             "doing": lambda: f"{doing(self._verb())}{self._maybe(0.6, self._object)}",
         }[what]()
-        subject = self._one(words.NAMES) if self.draw.random() < 0.3 else self._thing()
+        subject = self._pick(words.NAMES) if self.draw.random() < 0.3 else self._thing()
         return f"{subject} {verb} {rest.strip()}{self._maybe(0.3, self._time)}."
 
     def _modal(self) -> str:
-        modal = self._one(
+        modal = self._pick(
             [
                 "can",
                 "cannot",
@@ -182,36 +183,36 @@ class Grammar:
         return f"{self._subject()} {modal} {self._verb()}{self._rest()}."
 
     def _question(self) -> str:
-        asked = self._maybe(0.5, lambda: self._one(words.QUESTIONS), "")
-        helper = self._one(["did", "do", "can", "will", "would", "could", "should", "must"])
+        asked = self._maybe(0.5, lambda: self._pick(words.QUESTIONS), "")
+        helper = self._pick(["did", "do", "can", "will", "would", "could", "should", "must"])
         return f"{asked} {helper} {self._subject()} {self._verb()}{self._rest()}?".strip()
 
     def _command(self) -> str:
-        please = self._maybe(0.4, lambda: self._one(["please", "do not", "let us", "never"]), "")
+        please = self._maybe(0.4, lambda: self._pick(["please", "do not", "let us", "never"]), "")
         return f"{please} {self._verb()} {self._object()}{self._maybe(0.4, self._where)}.".strip()
 
     def _there(self) -> str:
-        verb = self._one(["is", "was", "are", "were", "will be"])
+        verb = self._pick(["is", "was", "are", "were", "will be"])
         return f"there {verb} {self._thing()} {self._where()}."
 
     def _two(self) -> str:
         first, second = self._past().rstrip("."), self._past()
-        join = self._one([", and ", ", but ", ", so ", " because ", " when ", " while ", " before "])
+        join = self._pick([", and ", ", but ", ", so ", " because ", " when ", " while ", " before "])
         return first + join + second
 
-    def _said(self) -> str:
-        verb = self._one(["said", "thinks", "knew", "told us", "hopes", "was sure", "is afraid"])
+    def _report(self) -> str:
+        verb = self._pick(["said", "thinks", "knew", "told us", "hopes", "was sure", "is afraid"])
         return f"{self._subject()} {verb} that {self._past()}"
 
     def _short(self) -> str:
-        made = self._one(["thing", "time", "number", "answer"])
+        made = self._pick(["thing", "time", "number", "answer"])
         return {
             "thing": lambda: f"{self._thing()}.",
             "time": lambda: f"{self._time()}, {self._past()}",
             "number": lambda: (
-                f"{self._one(words.NUMBERS)} {self._one(words.NUMBERS)} {self._one(words.NUMBERS)}."
+                f"{self._pick(words.NUMBERS)} {self._pick(words.NUMBERS)} {self._pick(words.NUMBERS)}."
             ),
-            "answer": lambda: f"{self._one(['yes', 'no', 'well', 'good', 'oh'])}, {self._past()}",
+            "answer": lambda: f"{self._pick(['yes', 'no', 'well', 'good', 'oh'])}, {self._past()}",
         }[made]()
 
 
@@ -240,7 +241,7 @@ class LongGrammar(Grammar):
     def _clauses(self, number: int) -> str:
         made = self._clause()
         for _ in range(number - 1):
-            made += self._one(_JOINTS) + self._clause()
+            made += self._pick(_JOINTS) + self._clause()
         return made
 
     def _clause(self) -> str:
@@ -255,17 +256,17 @@ class LongGrammar(Grammar):
         if self.draw.random() < 0.5:
             verb = past(self._verb(), self.lexicon)
             return f"{self._subject()} {verb} {listed} {self._where()}."
-        verb = self._one(["was", "is", "were", "will be"])
+        verb = self._pick(["was", "is", "were", "will be"])
         return f"{self._where()} {verb} {listed}, and {self._clause()}."
 
     def _count(self) -> str:
         made = self.draw.choice((self._digits, self._amount, self._year))()
-        return f"{made}{self._one(_JOINTS)}{self._clauses(self.draw.randint(1, 2))}."
+        return f"{made}{self._pick(_JOINTS)}{self._clauses(self.draw.randint(1, 2))}."
 
     def _digits(self) -> str:
         spoken = [_spoken(self.draw.randint(0, 9)) for _ in range(self.draw.randint(3, 9))]
-        what = self._one(["number", "code", "room", "ticket", "telephone number", "address"])
-        return f"{self._one(words.NAMES)}'s {what} is {', '.join(spoken)}"
+        what = self._pick(["number", "code", "room", "ticket", "telephone number", "address"])
+        return f"{self._pick(words.NAMES)}'s {what} is {', '.join(spoken)}"
 
     def _amount(self) -> str:
         number = _spoken(int(10 ** self.draw.uniform(1, 5)))
@@ -274,10 +275,10 @@ class LongGrammar(Grammar):
     def _year(self) -> str:
         year = num2words(self.draw.randint(1500, 2030), to="year").replace("-", " ")
         day = num2words(self.draw.randint(1, 31), to="ordinal").replace("-", " ")
-        return f"on the {day} of {self._one(_MONTHS)}, {year}, {self._clause()}"
+        return f"on the {day} of {self._pick(_MONTHS)}, {year}, {self._clause()}"
 
     def _asked(self) -> str:
-        opening = self._one(
+        opening = self._pick(
             [
                 "can you tell me",
                 "do you know",
@@ -289,19 +290,19 @@ class LongGrammar(Grammar):
                 "why did she ask",
             ]
         )
-        about = self._one(["if", "whether", "why", "when", "where", "how"])
+        about = self._pick(["if", "whether", "why", "when", "where", "how"])
         return f"{opening} {about} {self._clauses(self.draw.randint(1, 3))}?"
 
     def _relative(self) -> str:
         rest = self._clauses(self.draw.randint(1, 2)).split(" ", 1)[-1]
-        who = f"the{self._adjective(0.3)} {self._one(words.PEOPLE)}"
+        who = f"the{self._adjective(0.3)} {self._pick(words.PEOPLE)}"
         did = past(self._verb(), self.lexicon)
         return f"{who} who {did} {self._thing()} {self._where()} {rest}."
 
     def _condition(self) -> str:
         first, second = self._present().rstrip("."), self._modal().rstrip(".")
-        more = self._one(_JOINTS) + self._clause() if self.draw.random() < 0.5 else ""
-        return f"{self._one(['if', 'when', 'whenever', 'unless'])} {first}, {second}{more}."
+        more = self._pick(_JOINTS) + self._clause() if self.draw.random() < 0.5 else ""
+        return f"{self._pick(['if', 'when', 'whenever', 'unless'])} {first}, {second}{more}."
 
 
 def past(verb: str, lexicon: Lexicon) -> str:

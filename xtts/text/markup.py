@@ -107,7 +107,7 @@ class MarkupReader:
     def __init__(self, rules: LanguageRules | None) -> None:
         self.rules = rules
         self.text = ""
-        self._said = list[MarkedText]()
+        self._texts = list[MarkedText]()
         self._voice = ""
         self._pause = self._total = 0.0
         # The part of `_pause` that comes from paragraphs, which is dropped after the last word.
@@ -125,9 +125,9 @@ class MarkupReader:
             self.tag(tag)
         self.words(text[place:])
         self._flush()
-        if self._said and (after := self._pause - self._between) > 0:
-            self._said[-1] = replace(self._said[-1], after=after)
-        return self._said
+        if self._texts and (after := self._pause - self._between) > 0:
+            self._texts[-1] = replace(self._texts[-1], after=after)
+        return self._texts
 
     def tag(self, match: re.Match[str]) -> None:
         """Reads a tag."""
@@ -176,7 +176,7 @@ class MarkupReader:
 
     def _flush(self) -> None:
         if speakable(self.text):
-            self._said.append(MarkedText(self.text, self._pause, voice=self._voice))
+            self._texts.append(MarkedText(self.text, self._pause, voice=self._voice))
             self._pause = 0.0
         if self.text.strip():
             self._between = 0.0

@@ -42,7 +42,7 @@ class SentenceEnds:
         self._closing = set(words_of(CLOSING, language))
         plain = (every - numbered) | self._never | self._closing
         # Also the last word of "z. B." and "p. ex."
-        self._known = plain | {abbreviation.split()[-1] for abbreviation in plain}
+        self._abbreviations = plain | {abbreviation.split()[-1] for abbreviation in plain}
         self._starters = frozenset(words_of(STARTERS, language))
 
     def places(self, text: str, *, whole: bool = True) -> Iterator[int]:
@@ -111,7 +111,7 @@ class SentenceEnds:
         if last.isdigit():
             # A year or a large number is rarely an ordinal.
             return "maybe" if self._ordinals and len(last) <= 2 else "word"
-        if name in self._known:
+        if name in self._abbreviations:
             return "maybe"
         if name in self._before_number:
             return "counts"
