@@ -5,7 +5,7 @@ before has found it, although its codes mean something else now.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,9 +14,12 @@ from demo_voice.new_gpt import new_gpt
 from demo_voice.recipe import BaseRecipe
 from machine.errors import SotaqueError
 from xtts.model.config import ModelConfig
-from xtts.model.gpt import GPT, from_coqui
+from xtts.model.gpt import GPT, Block, from_coqui
 from xtts.model.loading import load_dvae, read_tensors
 from xtts.model.vocoder import SpeakerEncoder, Vocoder, load_speaker_encoder, load_vocoder
+
+if TYPE_CHECKING:
+    from TTS.tts.layers.xtts.dvae import DiscreteVAE
 
 # Added to each count of a pair of codes, so that a code without a partner takes the mean of all.
 _RARE = 1e-6
@@ -44,7 +47,7 @@ class Base:
         scales: Tensor = torch.load(self.folder / "mel_stats.pth", weights_only=True)
         return scales.float()
 
-    def codec(self) -> Any:
+    def codec(self) -> "DiscreteVAE":
         """Its DVAE, to encode."""
         return load_dvae(self.folder, self.config)
 
@@ -65,8 +68,9 @@ class Base:
         state = {name: tensor.float() for name, tensor in state.items()}
         translate(state, pairs)
         gpt = new_gpt(self.recipe.gpt, self.recipe.seed)
-        further: list[Any] = list(gpt.gpt.h)[self.config.gpt.layers :]
+        further = list(gpt.gpt.h)[self.config.gpt.layers :]
         for block in further:
+            assert isinstance(block, Block)
             for linear in (block.attn.c_proj, block.mlp.c_proj):
                 torch.nn.init.zeros_(linear.weight)
                 torch.nn.init.zeros_(linear.bias)

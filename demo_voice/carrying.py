@@ -5,7 +5,6 @@ They hold the weights in half precision, without the state of the optimizers.
 
 import io
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ LEFT_OUT = ("optimizer", "muon", "own", "theirs")
 def pack(work: Path, to: Path) -> None:
     """Writes the snapshots in `work` to `to/carried.N`, each at most 15 MB."""
     to.mkdir(parents=True, exist_ok=True)
-    snapshots: dict[str, Any] = {}
+    snapshots: dict[str, object] = {}
     for name in STAGES:
         path = work / f"{name}.pt"
         if path.is_file():
@@ -48,16 +47,16 @@ def unpack(work: Path) -> None:
             torch.save(_widened(content), work / f"{name}.pt")
 
 
-def _halved(part: Any) -> Any:
+def _halved(part: object) -> object:
     """Nothing is lost that counts: a packaged voice has half precision too."""
     return _mapped(part, torch.float32, torch.float16)
 
 
-def _widened(part: Any) -> Any:
+def _widened(part: object) -> object:
     return _mapped(part, torch.float16, torch.float32)
 
 
-def _mapped(part: Any, source: torch.dtype, target: torch.dtype) -> Any:
+def _mapped(part: object, source: torch.dtype, target: torch.dtype) -> object:
     if isinstance(part, Tensor):
         return part.to(target) if part.dtype == source else part
     if isinstance(part, dict):

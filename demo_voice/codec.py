@@ -6,7 +6,7 @@ from an earlier voice trains its new decoder first, against unchanged codes.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,9 @@ from demo_voice.stages import Workplace
 from demo_voice.teachers.hibari import PHONES_PER_CODE, PITCHES_PER_CODE
 from xtts.audio import MEL_BANDS
 from xtts.model.loading import new_dvae
+
+if TYPE_CHECKING:
+    from TTS.tts.layers.xtts.dvae import DiscreteVAE, Quantize
 
 COMMITMENT = 0.25
 PHONE_WEIGHT, PITCH_WEIGHT = 0.5, 1.0
@@ -178,7 +181,7 @@ def relative_pitch(speech: Speech) -> Tensor:
     return (pitches - (sums / counts)[clips][:, None]).half()
 
 
-def _continue_from(dvae: Any, base: Any) -> None:
+def _continue_from(dvae: "DiscreteVAE", base: "DiscreteVAE") -> None:
     """Copies the encoder and the codebook of a base. Its decoder is not published."""
     dvae.encoder.load_state_dict(base.encoder.state_dict())
     count = dvae.codebook.n_embed
@@ -186,7 +189,7 @@ def _continue_from(dvae: Any, base: Any) -> None:
 
 
 @torch.no_grad()
-def _start_codebook(dvae: Any, examples: Excerpts, at: Workplace) -> None:
+def _start_codebook(dvae: "DiscreteVAE", examples: Excerpts, at: Workplace) -> None:
     """k-means (Lloyd's, 15 rounds) on the autoencoder's latents."""
     width, count = dvae.codebook.dim, dvae.codebook.n_embed
     drawn = [examples.segments(-1 - index, at.recipe.codec.batch)[0] for index in range(16)]
@@ -204,20 +207,20 @@ def _start_codebook(dvae: Any, examples: Excerpts, at: Workplace) -> None:
     set_codebook(dvae.codebook, torch.arange(count), centres)
 
 
-def set_codebook(codebook: Any, which: Tensor, centres: Tensor) -> None:
+def set_codebook(codebook: "Quantize", which: Tensor, centres: Tensor) -> None:
     """Sets codes to new vectors, with the running sums that Coqui's `Quantize` keeps of them."""
     codebook.embed[:, which] = centres.T
     codebook.embed_avg[:, which] = centres.T
     codebook.cluster_size[which] = 1.0
 
 
-def _dead(codebook: Any) -> Tensor:
+def _dead(codebook: "Quantize") -> Tensor:
     even = codebook.cluster_size.sum() / codebook.n_embed
     return torch.nonzero(codebook.cluster_size < DEAD_SHARE * even).flatten()
 
 
 @torch.no_grad()
-def _revive(codebook: Any, latents: Tensor, step: int) -> None:
+def _revive(codebook: "Quantize", latents: Tensor, step: int) -> None:
     """Moves dead codes to the latents of this batch that are farthest from any code."""
     dead = _dead(codebook)
     distance = torch.cdist(latents, codebook.embed.T).amin(1)
@@ -229,7 +232,7 @@ def _revive(codebook: Any, latents: Tensor, step: int) -> None:
         set_codebook(codebook, dead[:count], latents[places.to(latents.device)])
 
 
-def load(at: Workplace) -> tuple[Any, Tensor]:
+def load(at: Workplace) -> tuple["DiscreteVAE", Tensor]:
     """The learned DVAE with its decoder, and mel_stats, on the CPU."""
     dvae, scales = new_dvae(at.recipe.dvae), Scales()
     stages.finished(at.folder / "codec.pt", {"dvae": dvae, "scales": scales})
@@ -237,7 +240,7 @@ def load(at: Workplace) -> tuple[Any, Tensor]:
 
 
 @torch.inference_mode()
-def encode(dvae: Any, mels: Mels) -> Tensor:
+def encode(dvae: "DiscreteVAE", mels: Mels) -> Tensor:
     """The codes of all clips, int64 `[codes]`."""
     speech, all_codes = mels.speech, torch.zeros(len(mels.codec) // FRAMES_PER_CODE, dtype=torch.long)
     all_codes = all_codes.to(speech.device)

@@ -5,6 +5,7 @@ product (`xtts.evaluation.speaker_judge`), and to distinguish the teachers' pers
 vocoder has to imitate them, the embedding also says the mean spectrum and the pitch.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -94,7 +95,7 @@ def learn(at: Workplace, speech: Speech) -> None:
         stages.descend(loss, [optimizer], encoder)
         return [right, taught, away, off]
 
-    def report(means: Any) -> str:
+    def report(means: Sequence[float]) -> str:
         return (
             f"{means[0]:.1%} right, cosine to GE2E {means[1]:.3f}, spectrum {means[2]:.3f}, "
             f"pitch {means[3]:.3f} octaves"

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from xtts.inference.torch_voice import load_torch_voice
 from xtts.model.discriminators import Discriminators, write_discriminators
 from xtts.model.gpt import GPT, to_coqui
 from xtts.voices.voice_files import VoiceFiles
+
+if TYPE_CHECKING:
+    from TTS.tts.layers.xtts.dvae import DiscreteVAE
 
 VOCODER = "hifigan_decoder.waveform_decoder."
 SPEAKER_ENCODER = "hifigan_decoder.speaker_encoder."
@@ -39,7 +42,7 @@ def write(
     gpt: GPT,
     vocoder: nn.Module,
     speaker_encoder: nn.Module,
-    dvae: Any,
+    dvae: "DiscreteVAE",
     mel_stats: Tensor,
     weights: str,
     continued: bool = False,
@@ -121,7 +124,7 @@ def config(recipe: BaseRecipe, weights: str) -> dict[str, Any]:
     }
 
 
-def tokenizer_json(tokens: Sequence[str], special: Sequence[str]) -> dict[str, Any]:
+def tokenizer_json(tokens: Sequence[str], special: Sequence[str]) -> dict[str, object]:
     """A vocabulary in the format of the tokenizers library: tokens by id, without merges."""
     added = [
         {
@@ -135,7 +138,7 @@ def tokenizer_json(tokens: Sequence[str], special: Sequence[str]) -> dict[str, A
         }
         for token in special
     ]
-    model: dict[str, Any] = {
+    model: dict[str, object] = {
         "type": "BPE",
         "dropout": None,
         "unk_token": "[UNK]",
@@ -158,7 +161,7 @@ def tokenizer_json(tokens: Sequence[str], special: Sequence[str]) -> dict[str, A
     }
 
 
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+def _write_json(path: Path, content: Mapping[str, object]) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -24,7 +24,7 @@ from demo_voice.teachers.hibari import PITCHES_PER_CODE
 from demo_voice.text.sentences import is_judged
 from xtts.audio import MEL_BANDS
 from xtts.model import training
-from xtts.model.gpt import GPT, Attention
+from xtts.model.gpt import GPT, Attention, AttentionLayout
 from xtts.model.shapes import NUM_LATENTS
 from xtts.model.training import STOP_TARGETS
 from xtts.model.varlen import VarlenLayout
@@ -372,7 +372,7 @@ class WatchedAttention(Attention):
     watched = False
     shares: Tensor
 
-    def forward(self, x: Tensor, layout: Any, layer: int) -> Tensor:
+    def forward(self, x: Tensor, layout: AttentionLayout | None, layer: int) -> Tensor:
         if not self.watched or layout is not None:
             return super().forward(x, layout, layer)
         rows, length, width = x.shape
@@ -433,7 +433,7 @@ class Calm:
         gpt.conditioning_perceiver.norm.register_forward_pre_hook(self._see)
         self._square = torch.zeros(())
 
-    def _see(self, norm: Any, inputs: tuple[Tensor]) -> None:
+    def _see(self, norm: nn.Module, inputs: tuple[Tensor]) -> None:
         self._square = inputs[0].float().square().mean()
 
     def loss(self) -> Tensor:

@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import soundfile
@@ -17,6 +17,9 @@ from demo_voice.speech import write_shard
 from demo_voice.teachers import hibari, kokoro
 from demo_voice.teachers import recordings as real_people
 from demo_voice.teachers.recordings import Phrase
+
+if TYPE_CHECKING:
+    from hibari import Hibari
 
 CLIPS_PER_SHARD, KOKORO_CLIPS_PER_SHARD = 100, 30
 _KOKORO_SEEDS = 5_000_000
@@ -159,7 +162,7 @@ def _voice() -> hibari.Voice:
 
 
 @cache
-def _reader() -> Any:
+def _reader() -> "Hibari":
     return hibari.package().Hibari()
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -123,7 +123,7 @@ def descend(loss: Tensor, optimizers: Sequence[Optimizer], clipped: nn.Module | 
         optimizer.step()
 
 
-def resumed(path: Path, parts: dict[str, Any]) -> tuple[int, float]:
+def resumed(path: Path, parts: Mapping[str, Stateful]) -> tuple[int, float]:
     """Loads a snapshot into `parts`; returns its steps and seconds, zeros without a snapshot. A
     part that the snapshot lacks keeps its state."""
     if not path.is_file():
@@ -135,7 +135,7 @@ def resumed(path: Path, parts: dict[str, Any]) -> tuple[int, float]:
     return int(content["step"]), float(content["seconds"])
 
 
-def finished(path: Path, parts: dict[str, Any]) -> None:
+def finished(path: Path, parts: Mapping[str, Stateful]) -> None:
     """Loads the snapshot of an earlier stage into `parts`. Raises SotaqueError without it."""
     if not path.is_file():
         raise SotaqueError(f"{path} is missing. Run the stage {path.stem} first.")

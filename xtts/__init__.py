@@ -29,12 +29,13 @@ folders on disk), `evaluation` (measures of speech), `download` (the published m
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import os
 
     import numpy as np
+    from numpy.typing import NDArray
 
     from xtts.inference.loaded_voice import LoadedVoice
 
@@ -129,7 +130,7 @@ def synthesize(
     temperature: float | None = None,
     plain: bool = False,
     takes: int = 1,
-) -> "np.ndarray[Any, Any]":
+) -> "NDArray[np.float32]":
     """Speaks a text of any length.
 
     Args:
@@ -173,7 +174,7 @@ def stream(
     speed: float = 1.0,
     temperature: float | None = None,
     plain: bool = False,
-) -> "Iterator[np.ndarray[Any, Any]]":
+) -> "Iterator[NDArray[np.float32]]":
     """Speaks a text in chunks, each as soon as it is computed: a short one first, then longer ones.
 
     Arguments as for `synthesize`, without `takes`: a take is chosen when it is complete.

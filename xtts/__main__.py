@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from machine import commands, extras
 from machine.errors import SotaqueError
@@ -50,7 +49,7 @@ def parser_of_all() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=commands.version())
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     for verb, name in modules().items():
-        module: Any = importlib.import_module(name)
+        module = importlib.import_module(name)
         verb_parser = verbs.add_parser(
             verb,
             help=module.SUMMARY,

@@ -19,6 +19,9 @@ from xtts.sound_endings import av_is_installed
 
 if TYPE_CHECKING:
     import numpy as np
+    from _typeshed import ReadableBuffer, WriteableBuffer
+    from av import AudioFrame
+    from numpy.typing import NDArray
 
 RATE = 24_000
 MEDIA_TYPES = {
@@ -75,7 +78,7 @@ def offered() -> list[str]:
     return [form for form in MEDIA_TYPES if form not in AAC_FORMATS or av_is_installed()]
 
 
-def pcm16(samples: "np.ndarray[Any, Any]") -> bytes:
+def pcm16(samples: "NDArray[np.float32]") -> bytes:
     """`[samples]` in -1..1 as 16-bit samples, rounded to the nearest."""
     import numpy as np
 
@@ -174,7 +177,7 @@ def form_of(path: Path) -> str:
     raise EncodingError(f"{path} {ending}, which is not a known format. Use one of these: {can}.")
 
 
-def write(path: Path, samples: "np.ndarray[Any, Any]", mark: Mark = UNNAMED) -> Written:
+def write(path: Path, samples: "NDArray[np.float32]", mark: Mark = UNNAMED) -> Written:
     """Writes `[samples]` in -1..1 at 24 kHz atomically, in the format of the path's ending.
 
     Raises EncodingError as `form_of`, DiskFull (exit 74), and WriteError for a folder that cannot
@@ -213,16 +216,16 @@ class _Sink(io.RawIOBase):
     def __init__(self) -> None:
         self._at = 0
         self._end = 0
-        self._kept = bytearray()
+        self._unsent = bytearray()
 
     def take(self) -> bytes:
-        taken, self._kept = bytes(self._kept), bytearray()
+        taken, self._unsent = bytes(self._unsent), bytearray()
         return taken
 
-    def write(self, data: Any) -> int:
+    def write(self, data: "ReadableBuffer", /) -> int:
         data = bytes(data)
         if self._at == self._end:
-            self._kept += data
+            self._unsent += data
             self._end += len(data)
         self._at += len(data)
         return len(data)
@@ -234,7 +237,7 @@ class _Sink(io.RawIOBase):
     def tell(self) -> int:
         return self._at
 
-    def readinto(self, _buffer: Any) -> int:
+    def readinto(self, _buffer: "WriteableBuffer", /) -> int:
         return 0
 
     def seekable(self) -> bool:
@@ -278,7 +281,7 @@ class AacFile:
         self._container.close()
 
 
-def pcm_frame(pcm: bytes, place: int) -> Any:
+def pcm_frame(pcm: bytes, place: int) -> "AudioFrame":
     """An FFmpeg frame of 16-bit samples of one channel. place: the index of the first sample."""
     import av
 

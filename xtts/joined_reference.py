@@ -10,16 +10,16 @@ Importing this module does not import torch.
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xtts.arguments import ArgumentError, shown
 from xtts.inference.defaults import ConditioningParams
 from xtts.sound_endings import SOUND_ENDINGS, is_recording
 from xtts.speech_span import frame_levels, speech_start
 
-Array = np.ndarray[Any, Any]
+Array = NDArray[np.float32]
 Reference = Path | tuple[Path, ...]
 
 MOST_FILES = 100

@@ -9,7 +9,7 @@ gabriel.mp3-tech.org/mp3infotag.html (the Xing header, as LAME writes it).
 
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, overload
 
 # kbit/s of Layer III, MPEG 1 and 2, and the rates of MPEG 1.
 _BITRATES_1 = (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
@@ -23,6 +23,18 @@ _MOST_JUNK = 1 << 16
 _ROOMY = 64
 
 
+class Buffer(Protocol):
+    """The bytes of a file: `bytes`, or an object that reads them."""
+
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, key: int, /) -> int: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> bytes: ...
+    def find(self, byte: bytes, start: int, /) -> int:
+        """The next position of a byte; -1 if there is none."""
+
+
 @dataclass(frozen=True)
 class FrameHeader:
     """The header of a frame. kind: version and rate; bytes: its size; samples: its decoded length;
@@ -34,7 +46,7 @@ class FrameHeader:
     side: int
 
 
-def frame_header(data: Any, at: int = 0) -> FrameHeader | None:
+def frame_header(data: Buffer, at: int = 0) -> FrameHeader | None:
     """The header of a Layer III frame at `at` of a buffer, or None."""
     if len(data) < at + 4 or data[at] != 0xFF or data[at + 1] & 0xE6 != 0xE2:
         return None
@@ -52,7 +64,7 @@ def frame_header(data: Any, at: int = 0) -> FrameHeader | None:
     )
 
 
-def end_of_tags(data: Any) -> int:
+def end_of_tags(data: Buffer) -> int:
     """The position after the ID3v2 tags at the start of a buffer."""
     at = 0
     while data[at : at + 3] == b"ID3" and len(data) >= at + 10:
@@ -61,12 +73,12 @@ def end_of_tags(data: Any) -> int:
     return at
 
 
-def is_length(frame: Any, header: FrameHeader) -> bool:
+def is_length(frame: bytes, header: FrameHeader) -> bool:
     """Whether a frame contains the length of the file instead of sound."""
     return frame[header.side : header.side + 4] in (b"Xing", b"Info") or frame[36:40] == b"VBRI"
 
 
-def mended(data: Any) -> tuple[bytes, int, int] | None:
+def mended(data: Buffer) -> tuple[bytes, int, int] | None:
     """Repairs an MP3 file without a valid length.
 
     Args:
@@ -93,7 +105,7 @@ def mended(data: Any) -> tuple[bytes, int, int] | None:
     return _length_frame(data[first[0] : first[0] + 4], count, end - at), at, end
 
 
-def _next(data: Any, at: int, kind: bytes | None) -> tuple[int, FrameHeader] | None:
+def _next(data: Buffer, at: int, kind: bytes | None) -> tuple[int, FrameHeader] | None:
     """The next frame of this kind; with kind None, the next that is followed by one of its kind."""
     last = min(len(data) - 4, at + _MOST_JUNK)
     while at <= last:
@@ -108,7 +120,7 @@ def _next(data: Any, at: int, kind: bytes | None) -> tuple[int, FrameHeader] | N
     return None
 
 
-def _is_plausible(frame: Any, header: FrameHeader, num_bytes: int) -> bool:
+def _is_plausible(frame: bytes, header: FrameHeader, num_bytes: int) -> bool:
     """Whether a Xing header fits the file. In joined files it describes the first one only."""
     flags, frames, declared = struct.unpack(">III", frame[header.side + 4 : header.side + 16])
     if frame[36:40] == b"VBRI" or not flags & _FRAMES_FLAG or not frames:
@@ -118,7 +130,7 @@ def _is_plausible(frame: Any, header: FrameHeader, num_bytes: int) -> bool:
     return num_bytes - declared <= max(_MOST_OTHER_BYTES, _MOST_OTHER_SHARE * declared)
 
 
-def _length_frame(like: Any, count: int, num_bytes: int) -> bytes:
+def _length_frame(like: bytes, count: int, num_bytes: int) -> bytes:
     """A silent frame with the number of frames, of the kind of the 4 header bytes `like`."""
     version_1 = like[1] & 0x18 == 0x18
     bitrate = (_BITRATES_1 if version_1 else _BITRATES_2).index(_ROOMY) + 1

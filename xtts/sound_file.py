@@ -17,15 +17,21 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any, overload
 
 import numpy as np
 import soundfile
+from numpy.typing import NDArray
 
 from xtts import mp3_frames
 from xtts.sound_endings import FOREIGN, av_is_installed
 
-Array = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+    from av import AudioFrame
+
+Array = NDArray[np.float32]
+AvArguments = Mapping[str, Any]
 
 BLOCK_FRAMES = 1 << 16
 MOST_CHANNELS = 8
@@ -79,7 +85,7 @@ class Sound(ABC):
 
 @contextlib.contextmanager
 def opened(
-    source: Path | bytes, *, by_av: bool = True, only_av: Mapping[str, Any] | None = None
+    source: Path | bytes, *, by_av: bool = True, only_av: AvArguments | None = None
 ) -> Iterator[Sound]:
     """Opens a file, or the bytes of one. Raises one of UNDECODABLE.
 
@@ -91,7 +97,7 @@ def opened(
 
 
 def _sound(
-    source: Path | bytes, stack: contextlib.ExitStack, *, by_av: bool, only_av: Mapping[str, Any] | None
+    source: Path | bytes, stack: contextlib.ExitStack, *, by_av: bool, only_av: AvArguments | None
 ) -> Sound:
     if only_av:
         return _Av(source, stack, only_av)
@@ -144,21 +150,21 @@ class _Sndfile(Sound):
     """A recording that libsndfile reads, with a repaired header if necessary."""
 
     def __init__(self, source: Path | bytes, stack: contextlib.ExitStack) -> None:
-        data: Any = source
-        if isinstance(source, Path):
-            data = _FileBytes(stack.enter_context(source.open("rb")))
+        data: mp3_frames.Buffer = (
+            source if isinstance(source, bytes) else _FileBytes(stack.enter_context(source.open("rb")))
+        )
         mended = _mended(data)
         streams = [_Pieces(data, b"", *stream) for stream in _ogg_streams(data)]
         self._later, self._stack = streams[1:], stack
 
-        def file() -> Any:
+        def file() -> io.RawIOBase | io.BytesIO | str:
             if mended is not None:
                 return _Pieces(data, *mended)
             if streams:
                 return streams[0]
             return io.BytesIO(source) if isinstance(source, bytes) else str(source)
 
-        self._file: Any = stack.enter_context(soundfile.SoundFile(file()))
+        self._file = stack.enter_context(soundfile.SoundFile(file()))
         if self._file.frames == _UNKNOWN_FRAMES or self._file.format == "MP3":
             self._file = stack.enter_context(_Forwards(file()))
         if self._file.frames != _UNKNOWN_FRAMES and not self._later:
@@ -178,7 +184,7 @@ class _Sndfile(Sound):
 class _Av(Sound):
     """The first audio track of a file that FFmpeg's decoder reads."""
 
-    def __init__(self, source: Path | bytes, stack: contextlib.ExitStack, how: Mapping[str, Any]) -> None:
+    def __init__(self, source: Path | bytes, stack: contextlib.ExitStack, how: AvArguments) -> None:
         # By name, because `av` is optional.
         av = importlib.import_module("av")
         # As a nameless stream and without protocols, because a playlist could make FFmpeg read
@@ -219,7 +225,7 @@ class _Av(Sound):
         block, self._held = self._held[:frames], self._held[frames:]
         return block
 
-    def _plain(self, frame: Any) -> Array:
+    def _plain(self, frame: "AudioFrame") -> Array:
         if (self.rate, self.channels) != (frame.sample_rate, frame.layout.nb_channels):
             raise ValueError(_CHANGES)
         parts = [part.to_ndarray().reshape(-1, self.channels) for part in self._to_float.resample(frame)]
@@ -230,7 +236,7 @@ class _FileBytes:
     """The bytes of a file as a buffer, with a small part in memory. Not memory-mapped, because
     truncating a mapped file kills the process."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._size = file.seek(0, io.SEEK_END)
         self._from, self._held = 0, b""
@@ -238,7 +244,11 @@ class _FileBytes:
     def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: int, /) -> int: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> bytes: ...
+    def __getitem__(self, key: int | slice, /) -> int | bytes:
         if isinstance(key, int):
             return self[key : key + 1][0]
         start, stop, _ = key.indices(self._size)
@@ -247,16 +257,16 @@ class _FileBytes:
             self._from, self._held = start, self._file.read(max(stop - start, _HELD_BYTES))
         return self._held[start - self._from : stop - self._from]
 
-    def find(self, byte: bytes, start: int) -> int:
+    def find(self, byte: bytes, start: int, /) -> int:
         """The next position of a byte; -1 if there is none."""
         while part := self[start : start + _HELD_BYTES // 2]:
             if (at := part.find(byte)) >= 0:
-                return start + int(at)
+                return start + at
             start += len(part)
         return -1
 
 
-def _mended(data: Any) -> tuple[bytes, int, int] | None:
+def _mended(data: mp3_frames.Buffer) -> tuple[bytes, int, int] | None:
     """For a file whose header has no true length: a head that has one, and the start and end of the
     data that follow it. None for other files."""
     if data[:4] in (b"RIFF", b"RF64"):
@@ -272,7 +282,7 @@ def _mended(data: Any) -> tuple[bytes, int, int] | None:
     return mp3_frames.mended(data)
 
 
-def _holds_mp3(data: Any) -> bool:
+def _holds_mp3(data: mp3_frames.Buffer) -> bool:
     """Whether the samples of a WAV file are an MP3 stream."""
     at = 12
     while (place := _chunk(data, at)) and place[0] != b"fmt ":
@@ -280,7 +290,7 @@ def _holds_mp3(data: Any) -> bool:
     return data[at + _CHUNK_HEAD : at + _CHUNK_HEAD + 2] == _MP3_IN_WAV
 
 
-def _wav_mended(data: Any) -> tuple[bytes, int, int] | None:
+def _wav_mended(data: mp3_frames.Buffer) -> tuple[bytes, int, int] | None:
     """Repairs a WAV file whose header declares too few samples. Returns the header up to the
     samples, with sizes that mean "to the end", and the start and end of the samples.
 
@@ -304,7 +314,7 @@ def _wav_mended(data: Any) -> tuple[bytes, int, int] | None:
     return head, begin, len(data)
 
 
-def _caf_mended(data: Any) -> tuple[bytes, int, int] | None:
+def _caf_mended(data: mp3_frames.Buffer) -> tuple[bytes, int, int] | None:
     """As `_wav_mended`, for a CAF file whose samples have the size -1."""
     at, head = 8, b""
     while len(head := data[at : at + 12]) == 12 and head[:4] != b"data":
@@ -316,7 +326,7 @@ def _caf_mended(data: Any) -> tuple[bytes, int, int] | None:
     return bytes(data[: at + 4]) + size, begin, len(data)
 
 
-def _flac_mended(data: Any, begin: int) -> tuple[bytes, int, int] | None:
+def _flac_mended(data: mp3_frames.Buffer, begin: int) -> tuple[bytes, int, int] | None:
     """As `_wav_mended`, for a FLAC file that has samples after the total of its header (RFC 9639,
     section 8.2); its header then lacks a total. begin: the end of the ID3 tags before it."""
     at = begin + _FLAC_TOTAL
@@ -333,7 +343,7 @@ def _flac_mended(data: Any, begin: int) -> tuple[bytes, int, int] | None:
     return None
 
 
-def _ogg_streams(data: Any) -> list[tuple[int, int]]:
+def _ogg_streams(data: mp3_frames.Buffer) -> list[tuple[int, int]]:
     """The start and end of each stream of a chained Ogg file; [] for others.
 
     A chain consists of concatenated files (RFC 3533, 4): first pages of a stream follow pages of
@@ -351,7 +361,7 @@ def _ogg_streams(data: Any) -> list[tuple[int, int]]:
     return list(zip(begins, ends, strict=True)) if len(begins) > 1 else []
 
 
-def _chunk(data: Any, at: int) -> tuple[bytes, int] | None:
+def _chunk(data: mp3_frames.Buffer, at: int) -> tuple[bytes, int] | None:
     """(name, size) of a chunk of a RIFF file; None at its end."""
     head = data[at : at + _CHUNK_HEAD]
     if len(head) < _CHUNK_HEAD:
@@ -359,7 +369,7 @@ def _chunk(data: Any, at: int) -> tuple[bytes, int] | None:
     return bytes(head[:4]), int.from_bytes(head[4:], "little")
 
 
-def _is_chunks(data: Any, at: int) -> bool:
+def _is_chunks(data: mp3_frames.Buffer, at: int) -> bool:
     """Whether a RIFF file consists of chunks from here to its end."""
     while place := _chunk(data, at):
         if not (place[0].isascii() and place[0].decode("ascii", "replace").isprintable()):
@@ -371,12 +381,12 @@ def _is_chunks(data: Any, at: int) -> bool:
 class _Pieces(io.RawIOBase):
     """A file that begins with `head` and continues with `data[start:end]`, without a copy."""
 
-    def __init__(self, data: Any, head: bytes, start: int, end: int) -> None:
+    def __init__(self, data: mp3_frames.Buffer, head: bytes, start: int, end: int) -> None:
         self._data, self._head, self._start = data, head, start
         self._size = len(head) + end - start
         self._at = 0
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
         view = memoryview(buffer).cast("B")
         count = max(0, min(len(view), self._size - self._at))
         of_head = self._head[self._at : self._at + count]

@@ -2,7 +2,7 @@
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,8 +11,14 @@ from xtts.encoding import wav_header
 from xtts.marks import Mark
 from xtts.model.shapes import VOCODER_RATE
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
 
-def write(path: Path, samples: Any, rate: int = VOCODER_RATE, mark: Mark | None = None) -> Written:
+
+def write(
+    path: Path, samples: "NDArray[np.float32] | Tensor", rate: int = VOCODER_RATE, mark: Mark | None = None
+) -> Written:
     """Writes `[samples]` in -1..1, an array or a tensor on the CPU, atomically. mark: of synthetic
     speech; None for a recording.
 

@@ -12,13 +12,17 @@ import random
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from machine import commands
 from machine.errors import SotaqueError
 from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE
+
+if TYPE_CHECKING:
+    from torchaudio.transforms import Resample
 
 RATE = 24_000
 # Samples in a frame of hibari's spectra and pitch.
@@ -102,7 +106,7 @@ class Voice:
         loaded = onnx.load(str(model or package_file("hibari.onnx")))
         # The durations of the phones exist only inside the graph.
         loaded.graph.output.append(onnx.ValueInfoProto(name=_DURATIONS))
-        self.session: Any = onnxruntime.InferenceSession(
+        self.session = onnxruntime.InferenceSession(
             loaded.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
 
@@ -165,7 +169,7 @@ def placed(
     )
 
 
-def package() -> Any:
+def package() -> ModuleType:
     """The package hibari-tts. Raises SotaqueError without it."""
     try:
         import hibari
@@ -179,7 +183,7 @@ def package() -> Any:
 
 def package_file(name: str) -> Path:
     """A file of that package."""
-    return Path(package().__file__).parent / "assets" / name
+    return Path(package().__path__[0]) / "assets" / name
 
 
 def _moved(f0: np.ndarray, who: Person) -> np.ndarray:
@@ -211,7 +215,7 @@ def played(wave: np.ndarray, joint: float) -> np.ndarray:
 
 
 @cache
-def _player(joint: float) -> Any:
+def _player(joint: float) -> "Resample":
     """Cached, because building its kernel takes longer than using it."""
     from torchaudio.transforms import Resample
 

@@ -13,12 +13,15 @@ import re
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from demo_voice.teachers.hibari import PITCHES_PER_CODE, RATE, Spoken, placed, played
 from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE
+
+if TYPE_CHECKING:
+    import onnx
 
 AMERICAN = """af_alloy af_aoede af_heart af_jessica af_kore af_nicole af_nova af_river af_sarah
 af_sky am_adam am_echo am_eric am_fenrir am_liam am_onyx am_puck am_santa""".split()
@@ -106,7 +109,7 @@ class Kokoro:
         model = in_float(core.model_path())
         for name in (_F0, _DURATIONS):
             model.graph.output.append(onnx.ValueInfoProto(name=name))
-        self.session: Any = onnxruntime.InferenceSession(
+        self.session = onnxruntime.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
 
@@ -174,7 +177,7 @@ def _in_misaki(phones: str) -> str:
     return re.sub(pattern, lambda match: _BRITISH_PHONES[match[0]], phones.strip())
 
 
-def in_float(path: Path) -> Any:
+def in_float(path: Path) -> "onnx.ModelProto":
     """The model at `path` with float32 convolutions and products instead of integer ones."""
     import onnx
     from onnx import helper, numpy_helper

@@ -20,7 +20,6 @@ import urllib.request
 from collections.abc import Iterator
 from email.message import Message
 from pathlib import Path
-from typing import Any
 
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written, crash_point, refused, require_space, sync_folder
@@ -89,11 +88,11 @@ def fetch(url: str, target: Path, expected: Written) -> None:
             os.replace(part, target)
             sync_folder(target.parent)
     except KeyboardInterrupt:
-        raise Interrupted(f"{target.name}: stopped. {_kept(part, expected)}") from None
+        raise Interrupted(f"{target.name}: stopped. {_part_note(part, expected)}") from None
     except (Retry, Refused) as error:
         tries = f" ({TRIES} tries)" if isinstance(error, Retry) else ""
         raise DownloadError(
-            f"{target.name} could not be downloaded from {url}: {error}{tries}. {_kept(part, expected)}"
+            f"{target.name} could not be downloaded from {url}: {error}{tries}. {_part_note(part, expected)}"
         ) from None
     log.info("%s: %.1f MB, SHA-256 matches the published one.", target.name, expected.bytes / 1e6)
 
@@ -170,7 +169,7 @@ def _request(url: str, part: Path, expected: Written, begin: int) -> int:
     return place
 
 
-def _body(response: Any) -> Iterator[bytes]:
+def _body(response: http.client.HTTPResponse) -> Iterator[bytes]:
     """The chunks of a body. Raises Retry, Refused."""
     try:
         # read1 instead of read: data that has arrived must not be lost in a timeout.
@@ -237,7 +236,7 @@ def _wrong(part: Path, expected: Written) -> str:
     )
 
 
-def _kept(part: Path, expected: Written) -> str:
+def _part_note(part: Path, expected: Written) -> str:
     """A sentence on the data that is kept for the next start."""
     if not _size(part):
         part.unlink(missing_ok=True)

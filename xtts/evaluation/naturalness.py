@@ -8,7 +8,7 @@ torch.
 
 import importlib
 import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from machine import commands
 
@@ -43,7 +43,7 @@ class NaturalnessJudge:
     def __init__(self, device: str = "cpu") -> None:
         import torch
 
-        package: Any = importlib.import_module("distillmos.sqa")
+        package = importlib.import_module("distillmos.sqa")
         with torch.random.fork_rng(devices=[]):  # modules draw random weights first
             # Loaded below, because the model would print the path of the weights to stdout.
             model = package.ConvTransformerSQAModel(load_weights=False, segmenting_in_forward=False)

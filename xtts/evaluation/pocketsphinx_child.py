@@ -7,9 +7,12 @@ answer is a line on stdout, `{"heard": TRANSCRIPT}`.
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from machine.process import reserve_stdout, write_json_line
+
+if TYPE_CHECKING:
+    from pocketsphinx import Decoder
 
 RATE = 16_000
 # One pass over the words and a narrower beam: on sixteen built-in sentences spoken by the embedded
@@ -17,14 +20,14 @@ RATE = 16_000
 QUICKLY = {"fwdflat": False, "maxhmmpf": 2000, "maxwpf": 20, "topn": 2}
 
 
-def decoder_of_english() -> Any:
+def decoder_of_english() -> "Decoder":
     """pocketsphinx's decoder with its English model. Raises ImportError."""
     import pocketsphinx
 
     return pocketsphinx.Decoder(samprate=RATE, loglevel="FATAL", **QUICKLY)
 
 
-def transcript(decoder: Any, sound: bytes) -> str:
+def transcript(decoder: "Decoder", sound: bytes) -> str:
     """The words in a sound."""
     # Reset, because it keeps its estimate of the noise from one sentence to the next.
     decoder.reinit_feat()

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -190,7 +190,7 @@ class Whisper(Recogniser):
     GPU's memory to training."""
 
     def __init__(self, folder: Path, language: str) -> None:
-        transformers: Any = importlib.import_module("transformers")
+        transformers = importlib.import_module("transformers")
         local = {"local_files_only": True}
         with _reported(folder):
             self._processor = transformers.WhisperProcessor.from_pretrained(folder, **local)
@@ -199,7 +199,7 @@ class Whisper(Recogniser):
         chosen = self._model.generation_config
         chosen.max_length, chosen.max_new_tokens, chosen.do_sample = None, _MOST_TOKENS, False
         # English-only models reject the language option.
-        self._options: dict[str, Any] = (
+        self._options: dict[str, str] = (
             {"language": language.split("-")[0], "task": "transcribe"}
             if getattr(chosen, "is_multilingual", False)
             else {}

@@ -25,6 +25,7 @@ from xtts.inference.speech import Backend, Speech, Voice, unknown_voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.joined_reference import Reference
 from xtts.model.shapes import NUM_LATENTS, VOCODER_RATE
+from xtts.model.streaming_vocoder import BackendArray
 from xtts.text.tokenizer import TokenizerSpec
 from xtts.voices import speakers
 from xtts.voices.voice_files import VoiceFiles
@@ -138,7 +139,7 @@ class LoadedVoice(ABC):
         if self.guarded:
             _ = self.heads
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """What a child process reports about its voice."""
         return {
             "licence": self.licence,
@@ -219,4 +220,4 @@ class LoadedVoice(ABC):
     @abstractmethod
     def _base_weights(self) -> str: ...
     @abstractmethod
-    def _zeros(self, *shape: int) -> Any: ...
+    def _zeros(self, *shape: int) -> BackendArray: ...

@@ -13,27 +13,30 @@ follow from its codes alone.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from machine.devices.cuda_errors import NotFinite
 from machine.errors import SotaqueError
 from xtts.inference import watermark
-from xtts.inference.alignment.guarded_piece import (
-    Guard,
-    GuardedPiece,
-    Latents,
-    Samples,
-    SpokenPiece,
-    Utterance,
-    faded,
-)
+from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece, Random, SpokenPiece, Utterance, faded
 from xtts.inference.alignment.heads import Head
 from xtts.inference.defaults import FADE_SECONDS, SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.model.config import ModelConfig
 from xtts.model.shapes import VOCODER_RATE
-from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes
+from xtts.model.streaming_vocoder import (
+    BackendArray,
+    ChunkedVocoder,
+    Latents,
+    Samples,
+    StepVocoder,
+    chunk_codes,
+)
 from xtts.text.errors import TextError, shown
-from xtts.text.tokenizer import Piece
+from xtts.text.tokenizer import Piece, Tokenizer
+
+if TYPE_CHECKING:
+    from xtts.model.adapter import Adapter
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,10 @@ class Voice:
             PyTorch.
     """
 
-    latents: Any
-    speaker: Any
-    vocoder: Any = None
-    adapter: Any = None
+    latents: BackendArray
+    speaker: BackendArray
+    vocoder: StepVocoder | None = None
+    adapter: "Adapter | None" = None
 
 
 # The ids of a word with its signs. Languages without spaces write a whole sentence as one word.
@@ -67,12 +70,23 @@ def unknown_voice(name: str, voices: Iterable[str]) -> TextError:
     return TextError(f"The text asks for the voice {shown(name)}; there is {names}.")
 
 
+class SpokenModel(Protocol):
+    """What `Speech` needs of the model of a backend."""
+
+    @property
+    def config(self) -> ModelConfig: ...
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+
 class Backend(Protocol):
     """Computes speech, at most `count` utterances at once. arrays: torch or numpy."""
 
-    model: Any
     count: int
     arrays: ModuleType
+
+    @property
+    def model(self) -> SpokenModel: ...
 
     def prepare(self) -> None:
         """Warms up, so that the first utterance is not delayed."""
@@ -81,7 +95,7 @@ class Backend(Protocol):
     def free(self) -> int:
         """The number of further utterances that may begin."""
 
-    def random(self, seed: int) -> Any:
+    def random(self, seed: int) -> Random:
         """The random state for sampling."""
 
     def begin(
@@ -89,10 +103,10 @@ class Backend(Protocol):
         voice: Voice,
         ids: Sequence[int],
         rules: SamplingParams,
-        random: Any,
+        random: Random,
         max_codes: int | None,
         heads: Sequence[Head],
-    ) -> Any:
+    ) -> Utterance:
         """Begins the `Utterance` of a piece: prefills its text and samples the first code.
 
         Raises NotFinite.
@@ -223,7 +237,7 @@ class Speech:
             self._backend.end(self.utterance)
             self.utterance = None
 
-    def _attempt(self, random: Any) -> None:
+    def _attempt(self, random: Random) -> None:
         """Begins an attempt at the piece."""
         self._new_sound()
         self.utterance = self._backend.begin(
@@ -234,15 +248,15 @@ class Speech:
         self._taken = 0
         self._vocoder = self._backend.chunks(self._voice, self._request.speed)
         self._sizes = chunk_codes() if self._chunked else iter(lambda: float("inf"), None)
-        self._wanted = next(self._sizes)
+        self._chunk_size = next(self._sizes)
 
     def _sound(self, latents: Sequence[Latents]) -> list[Samples]:
         sound: list[Samples] = []
         for latent in latents:
             self._vocoder.add([latent])
-            if self._vocoder.ready_codes() >= self._wanted:
+            if self._vocoder.ready_codes() >= self._chunk_size:
                 sound += map(self._pushed, self._vocoder.speak())
-                self._wanted = next(self._sizes)
+                self._chunk_size = next(self._sizes)
         return sound
 
     def _ended(self, utterance: Utterance) -> list[Samples]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,9 +27,12 @@ from xtts.model.shapes import VOCODER_RATE
 from xtts.voices import speakers
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from xtts.evaluation.recogniser import Recogniser
     from xtts.evaluation.speaker_judge import SpeakerJudge
     from xtts.joined_reference import Reference
+    from xtts.model.loading import Model
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +143,7 @@ def speak_takes(voice: LoadedVoice, request: SynthesisRequest, count: int) -> li
     backend has slots. Raises the errors of `LoadedVoice.synthesize`."""
     request = replace(request, pieces=request.read(voice.model.tokenizer))
     names = {piece.voice for piece in request.pieces or ()} - {""}
-    cast, whose = {name: voice.speaker(name) for name in names}, _own(voice)
+    cast, whose = {name: voice.speaker(name) for name in names}, _own_voice(voice)
     batcher = ContinuousBatcher(voice.backend(count), voice.guard)
     sounds: list[list[list[Array]]] = [[[]] for _ in range(count)]
     pieces: list[Sequence[SpokenPiece]] = [()] * count
@@ -225,7 +228,7 @@ class TakeJudge:
             return functools.partial(_scaled, judge, _embedded(judge, self._voice, recording))
         model = self._voice.model
         if getattr(model, "speaker_encoder", None) is not None:
-            whose = self._voice.speaker(speaker) if speaker else _own(self._voice)
+            whose = self._voice.speaker(speaker) if speaker else _own_voice(self._voice)
             return functools.partial(_by_base, model, whose)
         _tell("The voices of takes are not compared: this voice has no recording to compare with.")
         return None
@@ -262,7 +265,7 @@ class TakeJudge:
             return [None] * len(takes)
 
 
-def _own(voice: LoadedVoice) -> Voice:
+def _own_voice(voice: LoadedVoice) -> Voice:
     return voice.own_voice or voice.placeholder_voice()
 
 
@@ -289,7 +292,7 @@ def _recogniser(name: str, language: str) -> "Recogniser":
     return recogniser.opened(name, language, torch.get_num_threads())
 
 
-def _embedded(judge: "SpeakerJudge", voice: LoadedVoice, recording: "Reference") -> Any:
+def _embedded(judge: "SpeakerJudge", voice: LoadedVoice, recording: "Reference") -> "Tensor":
     from xtts import audio
     from xtts.evaluation.speaker_judge import RATE
     from xtts.inference.voice import read_reference
@@ -298,7 +301,7 @@ def _embedded(judge: "SpeakerJudge", voice: LoadedVoice, recording: "Reference")
     return judge.embedding(audio.resample(sound, audio.CODE_RATE, RATE))
 
 
-def _scaled(judge: "SpeakerJudge", person: Any, waveform: Array) -> float:
+def _scaled(judge: "SpeakerJudge", person: "Tensor", waveform: Array) -> float:
     import torch
 
     from xtts.evaluation.speaker_judge import RATE
@@ -307,7 +310,7 @@ def _scaled(judge: "SpeakerJudge", person: Any, waveform: Array) -> float:
     return (cosine - STRANGER) / (1 - STRANGER)
 
 
-def _by_base(model: Any, whose: Voice, waveform: Array) -> float | None:
+def _by_base(model: "Model", whose: Voice, waveform: Array) -> float | None:
     """The cosine by the base's own encoder; None for less than it can encode."""
     import torch
 

@@ -12,9 +12,8 @@ result of an utterance does not depend on the others (`tests/xtts/inference/test
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,7 +21,7 @@ from machine import extras
 from machine.devices.cuda_errors import NotFinite
 from xtts.inference.alignment.guard import attention
 from xtts.inference.alignment.guarded_piece import Utterance
-from xtts.inference.alignment.heads import Head
+from xtts.inference.alignment.heads import Array, Head
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.speech import Voice
 from xtts.model.adapter import MATRICES, Adapter, LowRank, for_rows
@@ -81,7 +80,7 @@ class TorchUtterance(Utterance):
         else:
             self.take(latent, number)
 
-    def attention_by_head(self) -> "dict[Head, np.ndarray[Any, Any]]":
+    def attention_by_head(self) -> dict[Head, Array]:
         """As in `Utterance`."""
         layers = {layer: self.queries.of(layer) for layer in self.queries.layers}
         return {

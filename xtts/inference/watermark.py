@@ -3,13 +3,14 @@
 Importing this module does not import torch.
 """
 
-from typing import Any
+from types import ModuleType
 
 from machine import extras
 from machine.errors import SotaqueError
+from xtts.model.streaming_vocoder import Samples
 
 # The module of the watermark in use. Like torch's threads, it applies to a whole process.
-_used: list[Any] = []
+_used: list[ModuleType] = []
 
 
 def use(kind: str) -> None:
@@ -24,6 +25,6 @@ def use(kind: str) -> None:
     _used.append(module)
 
 
-def marked(chunk: Any) -> Any:
+def marked(chunk: Samples) -> Samples:
     """Sound `[samples]` at 24 kHz, a tensor on the CPU or an array, with the watermark in use."""
     return _used[0].mark(chunk) if _used else chunk

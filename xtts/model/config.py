@@ -17,6 +17,7 @@ from xtts.inference.defaults import ConditioningParams, SamplingParams
 from xtts.model.shapes import AnyVocoderShape, DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
 from xtts.text.normalization.registry import COQUI, NEWEST, NORMALIZERS
 
+_Json = dict[str, Any]
 T = TypeVar("T")
 # The files that distinguish an exported voice, in Coqui's format and in ONNX, from a base model.
 EXPORT_FILES = ("bundle.json", "onnx.json")
@@ -154,7 +155,7 @@ class ModelConfig(_SotaqueConfig):
                     f"{gpt.heads} heads in {gpt.layers} layers. Remove alignment_heads, and they "
                     "will be measured again."
                 )
-        values: dict[str, Any] = vars(sotaque) | {
+        values: _Json = vars(sotaque) | {
             "gpt": gpt,
             "dvae": sotaque.dvae or DVAEShape(num_codes=gpt.audio_ids - 2),
             "decoding": _picked(SamplingParams, config, path),
@@ -166,7 +167,7 @@ class ModelConfig(_SotaqueConfig):
         return ModelConfig(**values)
 
 
-def naming_normalizer(config: dict[str, Any], normalizer: str) -> dict[str, Any]:
+def naming_normalizer(config: _Json, normalizer: str) -> _Json:
     """Adds the name of the normaliser to the content of a config.json."""
     return config | {"sotaque": (config.get("sotaque") or {}) | {"normalizer": normalizer}}
 
@@ -185,7 +186,7 @@ def _normalizer(folder: Path, configured: str | None) -> str:
     return configured
 
 
-def _gpt_shape(args: dict[str, Any], folder: Path) -> GPTShape:
+def _gpt_shape(args: _Json, folder: Path) -> GPTShape:
     count, start, stop = _vocabulary_ids(folder / "vocab.json")
     # XTTS-v1 lacks the perceiver and has another prompt layout.
     if args.get("gpt_use_perceiver_resampler") is False:
@@ -212,7 +213,7 @@ def _vocabulary_ids(path: Path) -> tuple[int, int, int]:
     return max(ids.values()) + 1, ids["[START]"], ids["[STOP]"]
 
 
-def _picked(kind: type[T], content: dict[str, Any], path: Path, **others: int) -> T:
+def _picked(kind: type[T], content: _Json, path: Path, **others: int) -> T:
     """A `kind` with the values that config.json has for it under Coqui's names."""
     names = getattr(kind, "__dataclass_fields__", {})
     values = {name: content.get(COQUIS_NAMES.get(name, name)) for name in names} | others
@@ -220,7 +221,7 @@ def _picked(kind: type[T], content: dict[str, Any], path: Path, **others: int) -
     return _validated(kind, given, str(path))
 
 
-def _validated(kind: type[T], values: dict[str, Any], where: str) -> T:
+def _validated(kind: type[T], values: _Json, where: str) -> T:
     unknown = sorted(set(values) - set(getattr(kind, "__dataclass_fields__", {})))
     if unknown:
         raise ConfigError(f"{where}: unknown name {unknown[0]!r}; remove it.")
@@ -233,7 +234,7 @@ def _validated(kind: type[T], values: dict[str, Any], where: str) -> T:
         raise ConfigError(f"{where}: {name} is {first['input']!r}; {first['msg']}.") from error
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> _Json:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

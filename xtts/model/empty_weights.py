@@ -6,7 +6,6 @@ On the meta device, the first random draw imports 870 modules (sympy and torch's
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,11 +28,11 @@ class _NothingDrawn(TorchFunctionMode):
 
     def __torch_function__(
         self,
-        func: Callable[..., Any],
+        func: Callable[..., object],
         types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
         kwargs = kwargs or {}
         if getattr(func, "__module__", None) == "torch.nn.init" or func in _DRAWING:
             return kwargs["tensor"] if "tensor" in kwargs else args[0]

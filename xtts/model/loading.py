@@ -6,12 +6,12 @@ makes codes of mels.
 """
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,9 @@ from xtts.model.gpt import GPT, from_coqui, type_for_rounded_weights
 from xtts.model.shapes import DVAEShape
 from xtts.model.vocoder import SpeakerEncoder, Vocoder, load_speaker_encoder, load_vocoder
 from xtts.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from TTS.tts.layers.xtts.dvae import DiscreteVAE
 
 # Coqui pickled its configuration objects into the published file. They are not used here, but a
 # safe load must know their classes: each becomes an inert object.
@@ -232,7 +235,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """
     if not path.is_file():
         raise ConfigError(f"{path} is missing. A model folder in Coqui's layout contains it.")
-    inert: list[Any] = [(_Inert, name) for name in _COQUI_CLASSES]
+    inert: list[Callable[..., object] | tuple[Callable[..., object], str]] = [
+        (_Inert, name) for name in _COQUI_CLASSES
+    ]
     try:
         with torch.serialization.safe_globals(inert):
             # Before torch 1.6, files were not zip files, which cannot be memory-mapped.
@@ -248,7 +253,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return {name.removeprefix("xtts."): tensor for name, tensor in tensors.items()}
 
 
-class _Inert(dict[str, Any]):
+class _Inert(dict[str, object]):
     """A placeholder for a pickled Coqui object that is never used."""
 
 
@@ -266,7 +271,7 @@ def mel_stats(folder: Path, state: Mapping[str, Tensor]) -> Tensor:
     return stats.float()
 
 
-def new_dvae(shape: DVAEShape) -> Any:
+def new_dvae(shape: DVAEShape) -> "DiscreteVAE":
     """Coqui's `DiscreteVAE` at these sizes: mel `[batch, 80, frames]` <-> codes `[batch, n]`."""
     from TTS.tts.layers.xtts.dvae import DiscreteVAE
 
@@ -284,7 +289,7 @@ def new_dvae(shape: DVAEShape) -> Any:
     )
 
 
-def load_dvae(folder: Path, config: ModelConfig) -> Any:
+def load_dvae(folder: Path, config: ModelConfig) -> "DiscreteVAE":
     """The DVAE of a base folder, for `get_codebook_indices` only, because its decoder may be
     missing."""
     dvae = new_dvae(config.dvae)

@@ -10,7 +10,6 @@ docs/develop/log.md.
 """
 
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -72,7 +71,7 @@ class Int8Linear(nn.Module):
         rows = numbers.to(torch.int8).contiguous()
         rounded = torch._make_per_channel_quantized_tensor(rows, scales, zeros, 0)
         # Neither a parameter nor a buffer, because it is never trained, moved or saved.
-        self._packed: Any = torch.ops.quantized.linear_prepack(rounded, bias)
+        self._packed = torch.ops.quantized.linear_prepack(rounded, bias)
         self._back = torch.stack((sums, bias))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -14,6 +14,11 @@ from typing import Any, Protocol
 
 from xtts.model.shapes import CODE_RATE, VOCODER_RATE, AnyVocoderShape
 
+# torch.Tensor with PyTorch, numpy.ndarray with ONNX Runtime: `[samples]`, one `[width]`, and others.
+BackendArray = Any
+Samples = BackendArray
+Latents = BackendArray
+
 # Steps are `hop` samples apart, first at 22,050 Hz (as frames of a code), then at 24,000 Hz.
 STEPS_PER_FRAME = VOCODER_RATE / CODE_RATE
 # Codes per chunk: the first, the growth from one to the next, and the most. The first is short, so
@@ -40,11 +45,13 @@ class StepVocoder(Protocol):
     @property
     def widths(self) -> Sequence[int]: ...
 
-    def window(self, latents: Sequence[Any], left: int, right: int, speaker: Any) -> Any:
+    def window(
+        self, latents: Sequence[Latents], left: int, right: int, speaker: BackendArray
+    ) -> BackendArray:
         """The steps `[1, width, right - left]` of an utterance with these latents `[width]`; beyond
         its ends, the first and the last step are repeated."""
 
-    def spoken(self, steps: Any, speaker: Any) -> Any:
+    def spoken(self, steps: BackendArray, speaker: BackendArray) -> Samples:
         """Steps `[1, width, steps]` -> samples `[steps * hop]`."""
 
 
@@ -56,16 +63,16 @@ class ChunkedVocoder:
     utterance, but takes the latents one by one.
     """
 
-    def __init__(self, vocoder: StepVocoder, speaker: Any, speed: float = 1.0) -> None:
+    def __init__(self, vocoder: StepVocoder, speaker: BackendArray, speed: float = 1.0) -> None:
         self._vocoder, self._shape, self._speaker = vocoder, vocoder.shape, speaker
         self._reach = vocoder.shape.reach
         self._speed = speed
-        self._given: list[Any] = []
+        self._given: list[Latents] = []
         # Those at this speed.
-        self._latents: list[Any] = self._given if speed == 1.0 else []
+        self._latents: list[Latents] = self._given if speed == 1.0 else []
         self._spoken_steps = 0
 
-    def add(self, latents: Any) -> None:
+    def add(self, latents: BackendArray) -> None:
         """Adds latents `[n, width]`."""
         self._given.extend(latents)
         # A latent is between two given ones, so the right one must be known.
@@ -89,11 +96,11 @@ class ChunkedVocoder:
         ahead = self._settled - self._spoken_steps
         return max(0.0, ahead / (self._shape.steps_per_code * STEPS_PER_FRAME))
 
-    def speak(self) -> Iterator[Any]:
+    def speak(self) -> Iterator[Samples]:
         """Computes the new final samples `[n]`."""
         return self._up_to(self._settled, self._total)
 
-    def rest(self) -> Iterator[Any]:
+    def rest(self) -> Iterator[Samples]:
         """Ends the input; computes the remaining samples in chunks of limited size. Call it
         once."""
         # At speed 1 nothing is missing.
@@ -109,7 +116,7 @@ class ChunkedVocoder:
     def _settled(self) -> int:
         return settled_steps(len(self._latents), self._shape) - self._reach
 
-    def _up_to(self, end: int, available: int) -> Iterator[Any]:
+    def _up_to(self, end: int, available: int) -> Iterator[Samples]:
         """The samples that were not returned yet, up to step `end`. available: the steps before it
         may be used as context."""
         most = max(1, self._vocoder.most_samples // self._shape.hop)
@@ -117,7 +124,7 @@ class ChunkedVocoder:
             begin, self._spoken_steps = self._spoken_steps, min(end, self._spoken_steps + most)
             yield self._between(begin, self._spoken_steps, available)
 
-    def _between(self, begin: int, end: int, available: int) -> Any:
+    def _between(self, begin: int, end: int, available: int) -> Samples:
         hop, vocoder, parts = self._shape.hop, self._vocoder, []
         # Counted from the first of the repeated steps before the utterance.
         edge = self._shape.edge_steps

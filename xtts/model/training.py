@@ -39,7 +39,7 @@ from xtts.model.conditioning import (
 )
 from xtts.model.gpt import GPT
 from xtts.model.shapes import NUM_LATENTS, GPTShape
-from xtts.model.varlen import VarlenLayout, attention, cast_together
+from xtts.model.varlen import Context, VarlenLayout, attention, cast_together
 
 # ceil(samples / 1024) codes, then four STOP targets: Coqui's `code_lengths = … + 3`, plus one.
 STOP_TARGETS = 4
@@ -151,7 +151,7 @@ def _audio(codes: Tensor, shape: GPTShape) -> tuple[Tensor, Tensor]:
     return inputs, torch.cat((codes, stops))
 
 
-def _flat(parts: Sequence[tuple[Tensor, ...]]) -> Any:
+def _flat(parts: Sequence[tuple[Tensor, ...]]) -> list[Tensor]:
     """Concatenates the five tensors that `_places` returns for each clip."""
     return [torch.cat(column) for column in zip(*parts, strict=True)]
 
@@ -287,7 +287,7 @@ class _NormOfClips(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float, means: _Means
+        ctx: Context, x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float, means: _Means
     ) -> Tensor:
         grouped, (member, share) = x.view(len(x), groups, -1), means
         mean = member @ (share @ grouped.mean(2))
@@ -300,7 +300,7 @@ class _NormOfClips(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         normed, scale, weight, member, share = ctx.saved_tensors
         inner = (gradient * weight).view_as(normed)
         along = inner * normed

@@ -14,11 +14,10 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional as F
 
 from xtts.model.gpt import AttentionLayout
@@ -27,8 +26,6 @@ from xtts.model.gpt import AttentionLayout
 # of one core in both directions, and 5.3 ms as explicit matrix products. The memory of these grows
 # with the square of the length: 16 heads of 1,024 positions take 34 MB per layer.
 LONGEST_WRITTEN_OUT = 1024
-# The fields of a layout that are moved to the device.
-TENSORS = ("number", "slots", "sources")
 
 
 @dataclass(frozen=True)
@@ -58,8 +55,7 @@ class VarlenLayout(AttentionLayout):
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> "VarlenLayout":
         """A copy with `move` applied to each tensor."""
-        changes: dict[str, Any] = {name: move(getattr(self, name)) for name in TENSORS}
-        return replace(self, **changes)
+        return replace(self, number=move(self.number), slots=move(self.slots), sources=move(self.sources))
 
     # The interface for `xtts.model.gpt`.
 
@@ -127,19 +123,28 @@ class VarlenLayout(AttentionLayout):
         return {}
 
 
+class Context(FunctionCtx):
+    """What an operation leaves for its gradient."""
+
+    saved_tensors: tuple[Tensor, ...]
+    places: int
+
+
 class _IntoGrid(torch.autograd.Function):
     """`VarlenLayout.parted`: one copy forwards and two backwards. Autograd would add the gradient
     of the padding with atomic sums."""
 
     @staticmethod
-    def forward(ctx: Any, packed: Tensor, sources: Tensor, slots: Tensor, clips: int) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Context, packed: Tensor, sources: Tensor, slots: Tensor, clips: int
+    ) -> tuple[Tensor, ...]:
         ctx.save_for_backward(slots)
         grid = packed.index_select(0, sources)
         return grid.view(clips, -1, *packed.shape[1:]).permute(2, 0, 3, 1, 4).unbind()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Context, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         (slots,) = ctx.saved_tensors
         grid = torch.stack([gradient.transpose(1, 2) for gradient in gradients], 2)
         return grid.flatten(0, 1).index_select(0, slots), None, None, None
@@ -150,14 +155,14 @@ class _OutOfGrid(torch.autograd.Function):
     gradient is a copy, not a sum."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, slots: Tensor) -> Tensor:
+    def forward(ctx: Context, rows: Tensor, slots: Tensor) -> Tensor:
         ctx.save_for_backward(slots)
         ctx.places = len(rows)
         return rows.index_select(0, slots)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor, None]:
         (slots,) = ctx.saved_tensors
         grid = gradient.new_zeros(ctx.places, gradient.shape[1])
         return grid.index_copy_(0, slots, gradient), None
@@ -230,13 +235,13 @@ def counts_launches(like: Tensor) -> bool:
 
 class _Cast(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, kind: torch.dtype, *weights: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Context, kind: torch.dtype, *weights: Tensor) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         return _copied(weights, kind)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         present = [gradient for gradient in gradients if gradient is not None]
         widened = iter(_copied(present, torch.float32) if present else ())
         return None, *(None if gradient is None else next(widened) for gradient in gradients)

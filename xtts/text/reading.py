@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from machine import commands
 from xtts.model.config import ModelConfig
@@ -33,6 +33,9 @@ from xtts.text.cleaning import speakable
 from xtts.text.errors import TextError, shown
 from xtts.text.normalization.registry import COQUI, LANGUAGES, NoWordsError, in_digits, rules_of
 from xtts.text.pronunciations import PAUSES, Pronunciations, to_phones
+
+if TYPE_CHECKING:
+    from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
 
 EXTRAS = {"zh": "pypinyin", "ja": "cutlet and fugashi[unidic-lite]"}
 _COQUI_MODULE = "TTS.tts.layers.xtts.tokenizer"
@@ -64,7 +67,7 @@ class Reader:
         self.added = {extension.language: replacer(extension.replacements) for extension in config.extensions}
 
     @cached_property
-    def coqui(self) -> Any:
+    def coqui(self) -> "VoiceBpeTokenizer":
         """Coqui's tokenizer, for its normaliser and limits; imported in 0.3 s."""
         return tokenizer_class()()
 
@@ -164,7 +167,7 @@ def lowered(text: str, short: str) -> str:
 
 
 @cache
-def tokenizer_class() -> Any:
+def tokenizer_class() -> "type[VoiceBpeTokenizer]":
     """Coqui's `VoiceBpeTokenizer`. Raises ImportError without coqui-tts."""
     with contextlib.nullcontext() if "torch" in sys.modules else _without_packages():
         module = importlib.import_module(_COQUI_MODULE)

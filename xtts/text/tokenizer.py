@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from machine.text import listed
 from xtts.model.config import ModelConfig
@@ -28,6 +28,10 @@ from xtts.text.pronunciations import Pronunciations
 from xtts.text.reading import Reader
 from xtts.text.splitting import Limits, cut
 from xtts.text.written_words import WordSpan, placed, read_words, spoken_spans, written_words
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
+    from tokenizers import Tokenizer as BpeTokenizer
 
 UNKNOWN = "[UNK]"
 # The position table has max_text_tokens + 2 rows: for the tokens, START, STOP, and two that Coqui
@@ -303,7 +307,7 @@ class Tokenizer:
     # --- The vocabulary
 
     @cached_property
-    def _bpe(self) -> Any:
+    def _bpe(self) -> "BpeTokenizer":
         """A process that receives ids never needs it."""
         from tokenizers import Tokenizer as BpeTokenizer
 
@@ -349,7 +353,7 @@ class Tokenizer:
         ids = [id_ for id_ in encoding.ids if id_ not in left_out]
         return ids, list(dict.fromkeys(lost + prepared[end:].split()))
 
-    def _encoded(self, normal: str, short: str) -> tuple[str, Any]:
+    def _encoded(self, normal: str, short: str) -> tuple[str, "Encoding"]:
         """Normalised text as Coqui's `encode` passes it to the BPE, `[en]the[SPACE]text`, and its
         encoding."""
         marker = f"[{'zh-cn' if short == 'zh' else short}]"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from machine.errors import SotaqueError
 from machine.storage.reading import decoded_text
@@ -19,6 +19,7 @@ from xtts.verbs import voice_arguments
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
     from xtts.inference.alignment.guarded_piece import SpokenPiece
     from xtts.inference.loaded_voice import LoadedVoice
@@ -168,7 +169,7 @@ def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int
 
 def _spoken(
     voice: "LoadedVoice", ask: "SynthesisRequest", count: int
-) -> "tuple[np.ndarray[Any, Any], Sequence[SpokenPiece], str]":
+) -> "tuple[NDArray[np.float32], Sequence[SpokenPiece], str]":
     """The sound of a text, its pieces, and a note on which of `count` takes it is, or ""."""
     if count == 1:
         guard = voice.guard(ask)
@@ -224,7 +225,7 @@ def _words_file(arguments: argparse.Namespace, out: Path) -> Path:
     return Path(arguments.words / f"{out.stem}.json")
 
 
-def _write_sound(path: Path, waveform: "np.ndarray[Any, Any]", mark: Mark, stream: "IO[bytes] | None") -> str:
+def _write_sound(path: Path, waveform: "NDArray[np.float32]", mark: Mark, stream: "IO[bytes] | None") -> str:
     """Writes a file, or a WAV into `stream`, and returns the name of its place."""
     if stream is None:
         encoding.write(path, waveform, mark)

@@ -6,13 +6,13 @@ and `export(source, to, kind)`, which returns a short description of the result.
 """
 
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from machine import extras
 from xtts.voices.base_models import BundleError
 
 
-def format_of(folder: Path) -> Any | None:
+def format_of(folder: Path) -> ModuleType | None:
     """The format of a voice's folder; None for PyTorch's."""
     for module in extras.modules("VOICES"):
         if (folder / module.HEADER).is_file():
@@ -20,7 +20,7 @@ def format_of(folder: Path) -> Any | None:
     return None
 
 
-def format_for(backend: str) -> Any:
+def format_for(backend: str) -> ModuleType:
     """The format that BACKEND names. Raises BundleError if its extra is not installed."""
     for module in extras.modules("VOICES"):
         if backend == module.BACKEND:

@@ -381,7 +381,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         ) from None
 
 
-def normalizer_of(provenance: Mapping[str, Any]) -> str:
+def normalizer_of(provenance: Mapping[str, object]) -> str:
     """The normaliser of a checkpoint's training texts. Old checkpoints do not name it; it is
     Coqui's."""
     return str(provenance.get("normalizer", COQUI))

@@ -62,7 +62,7 @@ def candidate_id(kind: CandidateKind, epoch: int, share: float = 1.0, decoder: s
     return f"epoch_{epoch}" + (f"_share_{share:g}" if kind == "blend" else "")
 
 
-def verdict_in(content: Any) -> Verdict | None:
+def verdict_in(content: object) -> Verdict | None:
     """The verdict in the content of a file; None if there is none."""
     try:
         return TypeAdapter(Verdict).validate_python(content)

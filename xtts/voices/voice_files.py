@@ -270,7 +270,7 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
 
 
 def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
-    other, made = formats.format_of(folder), dict[str, Any]()
+    other, made = formats.format_of(folder), dict[str, object]()
     header = bundle.read(folder) if other is None and (folder / "bundle.json").is_file() else None
     if header is not None:
         made = {"base": header.base, "licence": header.licence}

@@ -18,10 +18,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE
 
-Array = np.ndarray[Any, Any]
+Array = NDArray[Any]
 
 CODE_SECONDS = SAMPLES_PER_CODE / CODE_RATE
 

@@ -20,11 +20,11 @@ from xtts.inference.alignment.guard import CODE_SECONDS, Ending, EndingVerdict, 
 from xtts.inference.alignment.heads import Array, Head
 from xtts.inference.defaults import FADE_SECONDS, SamplingParams
 from xtts.model.shapes import PLACEHOLDER_ID, VOCODER_RATE, GPTShape
+from xtts.model.streaming_vocoder import BackendArray, Latents, Samples
 from xtts.text.tokenizer import Piece
 
-# torch.Tensor or numpy.ndarray.
-Samples = Any
-Latents = Any
+# torch.Generator or numpy.random.Generator.
+Random = Any
 
 MOST_RETRIES = 2
 # The length of the end of a stream that waits for the verdict.
@@ -70,10 +70,10 @@ class Utterance(ABC):
         self,
         shape: GPTShape,
         rules: SamplingParams,
-        random: Any,
+        random: Random,
         max_codes: int | None,
         heads: Sequence[Head],
-        seen: Any,
+        seen: BackendArray,
     ) -> None:
         """Starts an utterance without codes.
 
@@ -156,7 +156,7 @@ class SpokenPiece:
         """Whether the sound is faulty: the ending is not good, and cutting did not fix it."""
         return self.ending is not Ending.GOOD and not self.cut_off
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The fields for JSON, without ids and times."""
         return {
             "ending": self.ending.value,
@@ -283,7 +283,7 @@ class GuardedPiece:
 
     @property
     def best_was_earlier(self) -> bool:
-        """Whether the best attempt is not the last one, so that its `kept` latents must be vocoded
+        """Whether the best attempt is not the last one, so that its latents must be vocoded
         again."""
         return bool(self._attempts) and self.best is not self._attempts[-1]
 
@@ -333,7 +333,7 @@ class LoudnessLog:
         self._powers: list[Array] = []
         self._rest = np.zeros(0, np.float32)
 
-    def push(self, chunk: Any) -> None:
+    def push(self, chunk: Samples) -> None:
         """Takes sound `[samples]` at 24,000 Hz."""
         samples = np.concatenate((self._rest, np.asarray(chunk, np.float32)))
         whole = len(samples) // _FRAME * _FRAME

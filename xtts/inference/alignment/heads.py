@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from xtts.inference.alignment.guard import Array as Array
 from xtts.inference.alignment.guard import align
 
-Array = np.ndarray[Any, Any]
 # Layer and number.
 Head = tuple[int, int]
 # The measurement of one text: attention `[codes, positions]` by head, and the spoken positions.

@@ -9,9 +9,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from xtts.text.normalization.nouns import Noun
+
+if TYPE_CHECKING:
+    from unicode_rbnf import RbnfEngine
 
 # Longer numbers are read digit by digit, as people do; the rules end before 10**18.
 MOST_DIGITS = 15
@@ -58,7 +61,7 @@ def spell(language: str, number: int, rules: str) -> str:
 
 
 @cache
-def engine(language: str) -> Any:
+def engine(language: str) -> "RbnfEngine":
     from unicode_rbnf import RbnfEngine
 
     return RbnfEngine.for_language(language)

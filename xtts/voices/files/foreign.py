@@ -13,7 +13,7 @@ import re
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from machine.text import first_line
 from xtts.voices.files import checking
@@ -69,7 +69,7 @@ def _bounded(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
 
 def _name_in(content: bytes, path: Path) -> str:
     try:
-        manifest: Any = json.loads(content)
+        manifest = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise VoiceFileError(f"{path}: {_MANIFEST} is damaged ({first_line(error)}).") from error
     profile = manifest.get("profile") if isinstance(manifest, dict) else None

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
@@ -125,12 +125,12 @@ class Manifest:
     data_sha256: Digest | Literal[""]
     epoch: Annotated[int, Field(ge=0)]
     sample_rate: Literal[24_000] = VOCODER_RATE  # type: ignore[assignment]
-    evaluation: dict[str, Any] = field(default_factory=dict)
+    evaluation: dict[str, object] = field(default_factory=dict)
     preview: Preview | None = None
     members: dict[str, Written] = field(default_factory=dict)
 
     @property
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, object]:
         """The base and licence, as `xtts.voices.base_models` reads them."""
         base = {"name": self.base.name, "sha256": self.base.sha256}
         return {"base": base, "licence": self.licence_text}

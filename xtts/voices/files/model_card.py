@@ -6,7 +6,6 @@ with a name and a link.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from xtts.download import xtts_v2 as published
 from xtts.text.languages import short_code
@@ -67,7 +66,7 @@ def _front_matter(made: Manifest) -> list[str]:
     ]
 
 
-def _figures(evaluation: Mapping[str, Any]) -> list[str]:
+def _figures(evaluation: Mapping[str, object]) -> list[str]:
     """The figures of the evaluation, a judge a line."""
     rows = []
     if isinstance(reason := evaluation.get("reason"), str) and reason:

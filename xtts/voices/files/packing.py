@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from machine import commands
 from machine.errors import SotaqueError
@@ -50,7 +50,7 @@ class Packing:
     preview: Preview
     with_reference: bool = True
     consent: Consent | None = None
-    evaluation: Mapping[str, Any] = field(default_factory=dict)
+    evaluation: Mapping[str, object] = field(default_factory=dict)
 
 
 def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifest:

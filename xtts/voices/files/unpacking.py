@@ -15,9 +15,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 from safetensors import safe_open
 from safetensors.numpy import save
@@ -39,7 +39,7 @@ from xtts.voices.files import manifest as form
 from xtts.voices.files.checking import CheckedVoice
 from xtts.voices.files.manifest import Consent, Kind, VoiceFileError
 
-Array = np.ndarray[Any, Any]
+Array = NDArray[np.generic]
 
 FOLDER = "imported"
 _ADAPTERS = "adapters"
