@@ -384,7 +384,7 @@ async def recording_of(
         if opened:  # else the served weights are not known yet
             state.adapters.check(speakers.plain(voice_name), opened.sha256, param)
         person, mark, style = voice_name.rpartition(STYLE_MARK)
-        person = person or store.SERVED
+        person = person or SERVED
         there = _styles_of(person, opened, (*named, *_names_of(uploaded))) if mark else []
         if there or (mark and await _is_voice(state, opened, person)):
             text = f"{shown(person)} has no style {shown(style)}. It has {', '.join(there) or 'none'}."
@@ -396,7 +396,7 @@ async def recording_of(
 async def _is_voice(state: AppState, opened: OpenedVoiceState | None, name: str) -> bool:
     """Whether a request can name this voice."""
     sha256 = opened.sha256 if opened else ""
-    if imported.named(state.adapters.beside(sha256), name):
+    if imported.named(state.adapters.of_other_weights(sha256), name):
         return True
     try:
         await recording_of(state, opened, name)
