@@ -224,6 +224,7 @@ def best_by_evaluation(evaluation: Evaluation) -> dict[str, object]:
         "decoder": verdict.decoder,
         "file": files[verdict.kind],
         "validation_audio_loss": chosen.validation_audio_loss if chosen else None,
+        "way": verdict.way,
         "reason": verdict.reason,
         "advice": verdict.advice,
         "indistinguishable_from_base": verdict.indistinguishable_from_base,

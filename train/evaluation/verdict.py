@@ -125,6 +125,7 @@ def decide(
         False,
         best.checkpoint_sha256,
         best.decoder,
+        _way(best, base),
     )
 
 
@@ -255,10 +256,16 @@ def _worse(candidate: Candidate, base: Candidate) -> list[str]:
 def _told(judge: str, candidate: Candidate, base: Candidate) -> str:
     mean, usual = candidate.mean(judge), base.mean(judge)
     told = _figures(judge, mean, usual)
-    if judge != VOICE or not usual < min(mean, 1.0):
-        return told
-    way = (mean - usual) / (1 - usual)  # 1 is another recording of the person
-    return f"{told[:-1]}, {way:.0%} of the way to the person's own recordings)"
+    way = _way(candidate, base) if judge == VOICE else None
+    return told if way is None else f"{told[:-1]}, {way:.0%} of the way to the person's own recordings)"
+
+
+def _way(candidate: Candidate, base: Candidate) -> float | None:
+    """As `Verdict.way`."""
+    voice, usual = candidate.mean(VOICE), base.mean(VOICE)
+    if VOICE not in candidate.judges or not usual < min(voice, 1.0):
+        return None
+    return round((voice - usual) / (1 - usual), 4)  # 1 is another recording of the person
 
 
 def _figures(judge: str, mean: float, usual: float) -> str:
@@ -401,6 +408,8 @@ def _remarks(evaluation: Evaluation) -> list[str]:
     if natural := evaluation.person.get(NATURALNESS):
         half = (natural["high"] - natural["low"]) / 2
         lines.append(f"Naturalness of the person's own clips: {natural['mean']:.2f} ±{half:.2f}.")
+    if (errors := evaluation.person.get(WORD_ERRORS)) is not None:
+        lines.append(f"Word error rate of the person's own clips: {errors:.2f}.")
     if verdict := evaluation.verdict:
         lines.append(" ".join(part for part in (verdict.reason, verdict.advice) if part))
     return lines + [_of_speaker(speaker) for speaker in evaluation.speakers]

@@ -1,6 +1,5 @@
 """The verdict on a run: its best weights, as evaluation.json and best.json name them."""
 
-import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,7 +17,8 @@ class Verdict:
     """The best candidate and the reason. advice: a recommendation if the base is best, else "".
 
     indistinguishable_from_base: whether the base is best because nothing was measurably better;
-    decoder: as in `xtts.voices.evaluation_file.Candidate`.
+    decoder: as in `xtts.voices.evaluation_file.Candidate`; way: how much of the way from the base's
+    `voice` to the person's own recordings, None if it is not nearer or was not compared.
     """
 
     kind: CandidateKind
@@ -29,6 +29,7 @@ class Verdict:
     indistinguishable_from_base: bool
     checkpoint_sha256: str
     decoder: str = ""
+    way: float | None = None
 
     @property
     def candidate(self) -> str:
@@ -39,8 +40,8 @@ class Verdict:
     def summary(self) -> str:
         """One line of the reason: which weights are best, and how far of the way to the person."""
         first = self.reason.partition(". ")[0].rstrip(".")
-        way = re.search(r"\d+% of the way to the person", self.reason)
-        return f"{first}, {way[0]}." if way else f"{first}."
+        way = "" if self.way is None else f", {self.way:.0%} of the way to the person"
+        return f"{first}{way}."
 
     @property
     def weights(self) -> dict[str, Any]:

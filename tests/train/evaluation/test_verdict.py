@@ -642,11 +642,12 @@ def test_the_table_has_naturalness_and_the_figure_of_the_persons_clips():
     known = base(0, errors=0.1, natural=3.4)
     judged, verdict = decide([known, good(0, errors=0.1, natural=3.5)])
     own = {"mean": 4.2, "low": 4.1, "high": 4.3, "count": 8}
-    found = Evaluation("", "en", {}, "", {}, {"naturalness": own}, {}, judged, verdict)
+    found = Evaluation("", "en", {}, "", {}, {"naturalness": own, "word_errors": 0.26}, {}, judged, verdict)
     shown = evaluation_table(found)
     head, first = shown.splitlines()[:2]
     assert "naturalness" in head and "3.36 ±0.04" in first
     assert "Naturalness of the person's own clips: 4.20 ±0.10." in shown
+    assert "Word error rate of the person's own clips: 0.26." in shown
     assert "naturalness 3.49 (base 3.36)" in candidate_line(found, judged[1])
     old = replace(found, person={})
     assert "own clips" not in evaluation_table(old)
