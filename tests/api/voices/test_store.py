@@ -110,6 +110,12 @@ def test_halves_of_voices_that_nobody_could_delete_go_when_the_next_is_added(tmp
     assert [voice_left.id for voice_left in voices.all()] == [whole.id, other.id]
 
 
+def hours_pass(folder: Path) -> None:
+    """Makes all files older than leftovers of a killed writer must be."""
+    for path in folder.rglob("*"):
+        os.utime(path, (time.time() - 2 * 3600,) * 2)
+
+
 def take(number: int) -> DecodedRecording:
     return DecodedRecording(file_of(speech(2.0) * (1 - 0.1 * number)), 2.0, {})
 
@@ -140,20 +146,12 @@ def test_a_kill_while_a_voice_is_added_to_leaves_the_old_or_the_new(tmp_path, po
     singles = [path.read_bytes() for path in voices.single_recordings(left)]
     assert singles == [take(number).wav for number in range(recordings)]
     # Leftovers of the kill are removed after an hour, or at once with the voice.
-    hours_ago = time.time() - 2 * 3600
-    for path in (tmp_path / voice.id).iterdir():
-        os.utime(path, (hours_ago, hours_ago))
+    hours_pass(tmp_path / voice.id)
     voices.add("Ben", RECORDING)
     paths = {voices.recording(left), *voices.single_recordings(left)}
     assert {path for path in (tmp_path / voice.id).iterdir() if path not in paths} == set()
     voices.remove(left)
     assert not (tmp_path / voice.id).exists()
-
-
-def hours_pass(folder: Path) -> None:
-    """Makes all files older than leftovers of a killed writer must be."""
-    for path in folder.rglob("*"):
-        os.utime(path, (time.time() - 2 * 3600,) * 2)
 
 
 def whole(voices: Voices) -> list[tuple[str, int, list[bytes]]]:
@@ -217,8 +215,7 @@ def test_a_kill_while_a_voice_of_several_is_added_leaves_none(tmp_path):
     voices = Voices(tmp_path)
     code = in_child(lambda: voices.add("Anna", take(0), take(1)), "after replace:2.wav")
     assert code == -9 and voices.all() == []
-    for path in (*tmp_path.rglob("*.wav"), *tmp_path.glob("?" * 12)):
-        os.utime(path, (time.time() - 2 * 3600,) * 2)
+    hours_pass(tmp_path)
     voices.add("Ben", RECORDING)
     assert list(everything(tmp_path).values()) == [RECORDING.wav]
 
