@@ -5,7 +5,7 @@ the epoch's decoder if there is one, and the base is judged without a learned de
 
 A candidate speaks the sentences and each sentence is measured (`_measured`: a row for each
 sentence, a column for each judge); then the verdict is decided again over all candidates
-(`_judge`).
+(`judge_candidate`).
 
 Judging runs where samples are spoken, after them. Like a sample, it never stops a run and changes
 no bit of it. Failures are logged, and the next epoch or the next start tries again.
