@@ -54,17 +54,17 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv[1:])
     began = result_files.start() if arguments.record is not None else None
     try:
-        found: Any = benchmark.run(arguments)
-        code: int = benchmark.exit_code(found) if hasattr(benchmark, "exit_code") else 0
+        figures: Any = benchmark.run(arguments)
+        code: int = benchmark.exit_code(figures) if hasattr(benchmark, "exit_code") else 0
         if began is not None and code:
             print(f"Not recorded: the benchmark failed with exit code {code}.", file=sys.stderr)
         elif began is not None:
-            path = result_files.record(name, arguments, argv[1:], began, found)
+            path = result_files.record(name, arguments, argv[1:], began, figures)
             print(f"Wrote {path}. Now run: python -m benchmarks.page", file=sys.stderr)
     except SotaqueError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    print(json.dumps(found, indent=1, default=str))
+    print(json.dumps(figures, indent=1, default=str))
     return code
 
 

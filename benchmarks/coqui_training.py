@@ -74,13 +74,13 @@ class CoquiTrainingRecipe:
             item["cond_lens"] = torch.tensor([item["cond_lens"]])
             item["cond_idxs"] = torch.tensor(item["cond_idxs"])
             items.append(item)
-        found: dict[str, Any] = self.dataset.collate_fn(items)
-        return found
+        batch: dict[str, Any] = self.dataset.collate_fn(items)
+        return batch
 
     def features(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Features from Coqui's two mel front-ends and its DVAE, as at every step."""
-        found: dict[str, Any] = self.model.format_batch_on_device(batch)
-        return found
+        features: dict[str, Any] = self.model.format_batch_on_device(batch)
+        return features
 
     def step(self, batch: dict[str, Any]) -> float:
         """Takes a step (forward, backward, AdamW); returns the audio loss."""
@@ -93,9 +93,9 @@ class CoquiTrainingRecipe:
 
 def read(path: str, rate: int) -> Tensor:
     """[1, samples], in place of Coqui's `load_audio`."""
-    samples_, found = soundfile.read(path, dtype="float32", always_2d=True)
-    if found != rate:
-        raise ValueError(f"{path} has {found} Hz; the benchmark's clips have {rate}.")
+    samples_, clip_rate = soundfile.read(path, dtype="float32", always_2d=True)
+    if clip_rate != rate:
+        raise ValueError(f"{path} has {clip_rate} Hz; the benchmark's clips have {rate}.")
     return torch.from_numpy(samples_.T.copy()).mean(0, keepdim=True).clip_(-1, 1)
 
 

@@ -62,11 +62,11 @@ def second_start(folder: Path, count: int) -> dict[str, Any]:
     data = dataset.read(settings, tokenizer, config.gpt)
     data.report()
     data.sha256  # noqa: B018
-    found = features.build(data, base, config, settings.cache_dir)
+    cache = features.build(data, base, config, settings.cache_dir)
     batches = Batches(
         data.clips,
         data.train,
-        found,
+        cache,
         config.gpt,
         seed=0,
         batch_seconds=40.0,
@@ -108,12 +108,12 @@ def write(folder: Path, base: Path, count: int) -> None:
     rows = (f"{number}|{'one ' * (1 + number % _TEXTS)}two three." for number in range(count))
     (folder / "data" / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     hashes = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(count)]
-    known = Facts(folder / "cache", f"clips {VERSION}")
+    facts = Facts(folder / "cache", f"clips {VERSION}")
     for path, sha256 in zip(paths, hashes, strict=True):
         status = path.stat()
         key = f"{path.absolute()}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
-        known.put(key, (SECONDS, sha256, "", ""))
-    known.save()
+        facts.put(key, (SECONDS, sha256, "", ""))
+    facts.save()
     size = 2 * _CODES + 160 * _FRAMES
     digest = hashlib.sha256(bytes(size)).hexdigest()
     cache = folder_of(base, folder / "cache")

@@ -77,15 +77,15 @@ class JudgedGoal:
 def read(path: Path = FILE) -> list[Goal]:
     """All goals. Raises ResultError with the name of an invalid goal."""
     rows = tomllib.loads(path.read_text(encoding="utf-8"))["goal"]
-    found = []
+    goals = []
     for number, row in enumerate(rows, start=1):
         try:
-            found.append(Goal.model_validate(row))
+            goals.append(Goal.model_validate(row))
         except ValidationError as error:
             named = row.get("goal", f"number {number}")
             told = result_files.faults(error)
             raise ResultError(f"{path.name}, {named!r}: {told}.") from None
-    return found
+    return goals
 
 
 def judged(goal: Goal, results: Mapping[str, Result]) -> JudgedGoal:
@@ -94,24 +94,24 @@ def judged(goal: Goal, results: Mapping[str, Result]) -> JudgedGoal:
     if not goal.figure:
         return JudgedGoal(goal, (), {}, "not measured", ())
     taken = tuple(_taken(goal, path, results) for path in goal.figure)
-    reached = all(_holds(goal, one) for one in taken)
+    reached = all(_holds(goal, value) for value in taken)
     if reached == bool(goal.reason):
         says = "is reached and has a reason for a miss" if reached else "is missed without a reason"
         raise ResultError(f"{FILE.name}: {goal.goal!r} {says}.")
-    beside = {name: result_files.figure(results, path) for name, path in goal.beside.items()}
+    compared = {name: result_files.figure(results, path) for name, path in goal.beside.items()}
     names = tuple(dict.fromkeys(path.partition(".")[0] for path in goal.figure))
-    return JudgedGoal(goal, taken, beside, "reached" if reached else "missed", names)
+    return JudgedGoal(goal, taken, compared, "reached" if reached else "missed", names)
 
 
 def _taken(goal: Goal, path: str, results: Mapping[str, Result]) -> Any:
-    found = result_files.figure(results, path)
-    if goal.equals is None and (isinstance(found, bool) or not isinstance(found, int | float)):
-        raise ResultError(f"{path} is no number: {found!r}.")
+    value = result_files.figure(results, path)
+    if goal.equals is None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise ResultError(f"{path} is no number: {value!r}.")
     if goal.divided_by:
-        return found / result_files.figure(results, goal.divided_by)
+        return value / result_files.figure(results, goal.divided_by)
     if goal.minus:
-        return found - result_files.figure(results, goal.minus)
-    return found
+        return value - result_files.figure(results, goal.minus)
+    return value
 
 
 def _holds(goal: Goal, taken: Any) -> bool:

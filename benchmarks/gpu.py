@@ -45,9 +45,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     return measured(arguments)
 
 
-def exit_code(found: dict[str, Any]) -> int:
+def exit_code(result: dict[str, Any]) -> int:
     """1 if a part failed."""
-    return int(any("failed" in figures for figures in found["parts"].values()))
+    return int(any("failed" in figures for figures in result["parts"].values()))
 
 
 def measured(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -55,36 +55,36 @@ def measured(arguments: argparse.Namespace) -> dict[str, Any]:
     from benchmarks.gpu_parts import PARTS
 
     began, out = time.monotonic(), arguments.out
-    found: dict[str, Any] = {"parts": {}}
+    result: dict[str, Any] = {"parts": {}}
     if arguments.resume:
         with suppress(OSError, ValueError):
-            found |= json.loads(out.read_text(encoding="utf-8"))
-    wanted = arguments.only.split(",") if arguments.only else PARTS
-    for name in ["machine", *(name for name in PARTS if name in wanted)]:
-        if "seconds" in found["parts"].get(name, {}):
+            result |= json.loads(out.read_text(encoding="utf-8"))
+    selected = arguments.only.split(",") if arguments.only else PARTS
+    for name in ["machine", *(name for name in PARTS if name in selected)]:
+        if "seconds" in result["parts"].get(name, {}):
             continue
         if time.monotonic() - began > 60 * arguments.minutes:
-            found["parts"][name] = {"not_run": f"{arguments.minutes:g} minutes were over"}
+            result["parts"][name] = {"not_run": f"{arguments.minutes:g} minutes were over"}
             continue
         print(f"{name} …", file=sys.stderr, flush=True)
         where = (name, arguments.device, arguments.folder)
-        found["parts"][name] = one(*where, rehearse=True) if arguments.rehearse else apart(*where)
-        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return found
+        result["parts"][name] = run_part(*where, rehearse=True) if arguments.rehearse else apart(*where)
+        out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return result
 
 
 def apart(name: str, device: str, folder: str) -> dict[str, Any]:
     """Runs a part in a separate process; returns its last output, or how it failed."""
     try:
-        found: dict[str, Any] = measuring.ask(
+        result: dict[str, Any] = measuring.ask(
             "benchmarks.gpu", name, device, folder, limit_seconds=PART_SECONDS
         )
     except measuring.ChildFailed as error:
         return {"failed": str(error)}
-    return found
+    return result
 
 
-def one(name: str, device: str, folder: str, *, rehearse: bool = False) -> dict[str, Any]:
+def run_part(name: str, device: str, folder: str, *, rehearse: bool = False) -> dict[str, Any]:
     """Runs a part in this process; returns its figures and seconds, or why it has none."""
     from benchmarks import gpu_parts
 
@@ -110,11 +110,11 @@ def machine(device: str) -> dict[str, Any]:
 
     told: dict[str, Any] = {"torch": torch.__version__, "device": device}
     if device.startswith("cuda"):
-        found = torch.cuda.get_device_properties(device)
+        properties = torch.cuda.get_device_properties(device)
         told |= {
-            "name": found.name,
-            "capability": [found.major, found.minor],
-            "gigabytes": round(found.total_memory / 1e9, 1),
+            "name": properties.name,
+            "capability": [properties.major, properties.minor],
+            "gigabytes": round(properties.total_memory / 1e9, 1),
             "free_gigabytes": round(torch.cuda.mem_get_info(device)[0] / 1e9, 1),
             "cudnn": torch.backends.cudnn.version(),
             "cuda": torch.version.cuda,
@@ -123,4 +123,4 @@ def machine(device: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(one(*sys.argv[1:])))
+    print(json.dumps(run_part(*sys.argv[1:])))

@@ -69,21 +69,21 @@ def _median(milliseconds: Sequence[float]) -> float:
 def probe(at: Setup) -> Figures:
     """The check of a GPU, cold and cached, in seconds; then every operation of it with other
     numbers each time: its distance beside its limit."""
-    found: Figures = {}
+    figures: Figures = {}
     if at.on_gpu:
         from machine.devices.probe import probe as check
 
         with tempfile.TemporaryDirectory() as name:
             for start in ("cold", "cached"):
                 seconds = measuring.seconds_of(lambda: check(folder=Path(name)))
-                found[f"{start}_seconds"] = round(seconds, 2)
+                figures[f"{start}_seconds"] = round(seconds, 2)
     for row in distances(at.device, TIMES if at.on_gpu else 1):
-        found[f"{row['operation']}, {row['part']}"] = {
+        figures[f"{row['operation']}, {row['part']}"] = {
             "largest": row["largest"],
             "allowed": row["tolerance"],
             "fits": advice(row),
         }
-    return found
+    return figures
 
 
 def distances(device: str, times: int) -> list[dict[str, Any]]:
@@ -123,7 +123,7 @@ def graph(at: Setup) -> Figures:
     from extras.graphs.speech import CudaGraphStep, rows_of
     from xtts.inference.torch_backend import DecodeStep
 
-    found = Figures()
+    figures = Figures()
     gpts = {precision: _speaking_gpt(at, precision) for precision in _spoken_in(at)}
     for (precision, gpt), slots in itertools.product(gpts.items(), at.slots):
         # A CPU takes the same path, with a capture that computes each time.
@@ -133,7 +133,7 @@ def graph(at: Setup) -> Figures:
         _enter_all(gpt, slots, (captured.caches, cache), at)
         codes, milliseconds = _spoken(at, slots, captured)
         eager_codes, eager = _spoken(at, slots, plain)
-        found[f"{slots} rows, {precision}"] = {
+        figures[f"{slots} rows, {precision}"] = {
             "graph": milliseconds,
             "eager": eager,
             "same": codes == eager_codes,
@@ -141,7 +141,7 @@ def graph(at: Setup) -> Figures:
             "rtf_a_stream": round(milliseconds / 1e3 / CODE_SECONDS, 4),
         }
         captured.release()
-    return found
+    return figures
 
 
 def _spoken_in(at: Setup) -> list[str]:
@@ -165,9 +165,9 @@ def _spoken(at: Setup, slots: int, step: Callable[[Tensor, Tensor], Any]) -> tup
     taken = torch.full((slots,), 5, device=at.device)
     codes, milliseconds = [], []
     for turn in range(1, at.codes + 1):
-        place, said = torch.full_like(taken, turn), list[Tensor]()
-        milliseconds.append(timed(at, lambda: said.append(step(taken, place)[1].argmax(-1))))  # noqa: B023
-        taken = said[0]
+        place, likeliest = torch.full_like(taken, turn), list[Tensor]()
+        milliseconds.append(timed(at, lambda: likeliest.append(step(taken, place)[1].argmax(-1))))  # noqa: B023
+        taken = likeliest[0]
         codes.append(taken.tolist())
     return codes, _median(milliseconds)
 
@@ -185,13 +185,13 @@ def _enter_all(gpt: Any, slots: int, caches: Sequence[Any], at: Setup) -> None:
 
 
 def _recomputed(compute: Callable[[], tuple[Tensor, ...]]) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
-    found = compute()
+    outputs = compute()
 
     def replay() -> None:
-        for there, new in zip(found, compute(), strict=True):
+        for there, new in zip(outputs, compute(), strict=True):
             there.copy_(new)
 
-    return found, replay
+    return outputs, replay
 
 
 def training(at: Setup) -> Figures:
@@ -199,7 +199,7 @@ def training(at: Setup) -> Figures:
     of the allocator."""
     from extras.doctor import flops
 
-    learner, found = _learner(at), {}
+    learner, figures = _learner(at), {}
     peak = flops.peak_of_gpu(torch.cuda.get_device_name(at.device)) if at.on_gpu else None
     for clips in at.clips:
         for shapes in ("fixed", "changing"):
@@ -215,13 +215,13 @@ def training(at: Setup) -> Figures:
             peak_gb = round(taken / 1e9, 3) if at.on_gpu else None
             middle = statistics.median(milliseconds)
             counted = flops.step_flops(batches[0].rows, at.shape)
-            found[f"{clips} clips, {shapes}"] = {
+            figures[f"{clips} clips, {shapes}"] = {
                 "milliseconds": round(middle, 3),
                 "positions": batches[0].rows.length,
                 "mfu": round(counted / (middle / 1e3) / peak, 4) if peak else None,
                 "peak_gb": peak_gb,
             }
-    return found
+    return figures
 
 
 def against_coqui(at: Setup) -> Figures:
@@ -235,8 +235,8 @@ def against_coqui(at: Setup) -> Figures:
     with tempfile.TemporaryDirectory() as name:
         base = synthetic.write_base(Path(at.folder or name) / "base", full=at.shape.width == 1024)
         synthetic.write_dataset(Path(name) / "data")
-        theirs = coqui_training.CoquiTrainingRecipe(base, Path(name) / "data", synthetic.LEARNING_RATE)
-        theirs.model.to(at.device)
+        recipe = coqui_training.CoquiTrainingRecipe(base, Path(name) / "data", synthetic.LEARNING_RATE)
+        recipe.model.to(at.device)
         learner, batch = _learner(at), _batch(at, 4, 0)
         graphs = None
         if at.on_gpu:
@@ -246,15 +246,15 @@ def against_coqui(at: Setup) -> Figures:
             _step(learner, batch, graphs)
 
         def coquis() -> float:
-            loaded = theirs.load((0, 2, 4, 6))
+            loaded = recipe.load((0, 2, 4, 6))
             moved = {k: v.to(at.device) if hasattr(v, "to") else v for k, v in loaded.items()}
-            return timed(at, lambda: theirs.step(theirs.features(moved)))
+            return timed(at, lambda: recipe.step(recipe.features(moved)))
 
         sides = {"coqui": coquis, "ours": lambda: timed(at, lambda: _step(learner, batch, graphs))}
         seen = measuring.in_turns(sides, min(at.rounds, 5))
     middle = {side: statistics.median(times) for side, times in seen.items()}
     return {
-        **{f"{side}_milliseconds": round(one, 3) for side, one in middle.items()},
+        **{f"{side}_milliseconds": round(milliseconds, 3) for side, milliseconds in middle.items()},
         "times": round(middle["coqui"] / middle["ours"], 2),
     }
 
@@ -302,8 +302,8 @@ def _batch(at: Setup, clips: int, turn: int) -> "Batch":
     frames = [300 + 5 * (clip + turn) % 200 for clip in range(clips)]
     texts = [many // 3 for many in codes]
     sizes = list(zip(texts, codes, frames, strict=True))
-    found = synthetic.noise_batch(at.shape, sizes, sum(codes) * CODE_SECONDS)
-    return replace(found, rows=found.rows.to(at.device))
+    batch = synthetic.noise_batch(at.shape, sizes, sum(codes) * CODE_SECONDS)
+    return replace(batch, rows=batch.rows.to(at.device))
 
 
 def _step(learner: "Learner", batch: "Batch", graphs: "CapturedSteps | None" = None) -> Any:

@@ -28,12 +28,12 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """The share of codes at which the best heads follow the text, the least of three sentences."""
     torch.set_num_threads(arguments.threads)
     voice = load_voice(VoiceSpec(arguments.bundle), ComputeConfig(precision="fp32"))
-    said = [spoken(voice.backend(), voice.own_voice, text) for text in TEXTS]
+    readings = [spoken(voice.backend(), voice.own_voice, text) for text in TEXTS]
     marks = {
         f"layer {layer} head {head}": round(
-            min(following(rows[layer, head], tokens) for rows, tokens in said), 3
+            min(following(rows[layer, head], tokens) for rows, tokens in readings), 3
         )
-        for layer, head in said[0][0]
+        for layer, head in readings[0][0]
     }
     best = dict(sorted(marks.items(), key=lambda item: -item[1])[:MOST])
     return {"named": voice.model.config.alignment_heads, **best}

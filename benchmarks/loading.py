@@ -60,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Medians of each row, with the least and the most of the first audio; or its growth."""
     possible, usual = (GROWING, GROWING) if arguments.sentences else ([*ROWS], STARTING)
-    wanted = arguments.rows.split(",")
-    names = [name for name in possible if any(word in name for word in wanted)]
+    words = arguments.rows.split(",")
+    names = [name for name in possible if any(word in name for word in words)]
     names = names if arguments.rows else usual
     if arguments.sentences:
         return {name: growth(name, arguments.sentences, arguments.threads) for name in names}
@@ -109,11 +109,11 @@ def growth(name: str, sentences: int, threads: int) -> dict[str, Any]:
         base.symlink_to(DEMO)
         if name.startswith("onnx"):
             synthetic.export_onnx(base)
-        found = measuring.ask("benchmarks.loading", name, base, -sentences, threads)
-    seen = found.pop("resident_mb")
+        result = measuring.ask("benchmarks.loading", name, base, -sentences, threads)
+    seen = result.pop("resident_mb")
     ends = [len(seen) * part // 4 for part in range(5)]
     quarters = [max(seen[a:b]) for a, b in itertools.pairwise(ends)]
-    return {"quarters_mb": quarters, "grown_mb": round(quarters[3] - quarters[1], 1), **found}
+    return {"quarters_mb": quarters, "grown_mb": round(quarters[3] - quarters[1], 1), **result}
 
 
 def sentence(number: int) -> SynthesisRequest:

@@ -28,9 +28,9 @@ def in_turns(
     seen: dict[str, list[T]] = {name: [] for name in contestants}
     for number in range(rounds + warm_up):
         for name, contestant in contestants.items():
-            found = contestant()
+            result = contestant()
             if number >= warm_up:
-                seen[name].append(found)
+                seen[name].append(result)
     return seen
 
 
@@ -57,10 +57,10 @@ def memory_bytes(name: str, pid: int | str = "self") -> int:
 def ask(module: str, *words: object, limit_seconds: float = 3600.0) -> Any:
     """The last line that `python -m MODULE WORDS` prints, from JSON. Raises ChildFailed."""
     command = [sys.executable, "-m", module, *map(str, words)]
-    found = ask_once(command, limit_seconds)
-    if found.answer is None:
-        raise ChildFailed(f"{' '.join(command)}: {found.last_error}")
-    return found.answer
+    child = ask_once(command, limit_seconds)
+    if child.answer is None:
+        raise ChildFailed(f"{' '.join(command)}: {child.last_error}")
+    return child.answer
 
 
 def training_command(folder: Path, **settings: object) -> list[str]:

@@ -65,16 +65,16 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     elif not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         precision = "fp32"
     shape = synthetic.FULL_SHAPE if arguments.full else SMALL
-    found = [measure(shape, mode, precision) for mode in MODES]
-    return {"how": how, "precision": precision, "modes": {one.settings: told(one) for one in found}}
+    measurements = [measure(shape, mode, precision) for mode in MODES]
+    return {"how": how, "precision": precision, "modes": {mode.settings: told(mode) for mode in measurements}}
 
 
-def told(one: Measured) -> dict[str, float]:
+def told(mode: Measured) -> dict[str, float]:
     """The figures of a mode: weights in millions, sizes in GB."""
     return {
-        "learning_millions": round(one.learning / 1e6, 1),
-        "peak_gb": round(one.peak_bytes / 1e9, 2),
-        "card_gb": round(one.card_bytes / 1e9, 2),
+        "learning_millions": round(mode.learning / 1e6, 1),
+        "peak_gb": round(mode.peak_bytes / 1e9, 2),
+        "card_gb": round(mode.card_bytes / 1e9, 2),
     }
 
 
@@ -99,11 +99,11 @@ class Allocations(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        found = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(found):
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
             if isinstance(leaf, Tensor):
                 self._see(leaf)
-        return found
+        return result
 
     def _see(self, tensor: Tensor) -> None:
         if type(tensor) not in (Tensor, torch.nn.Parameter):

@@ -121,9 +121,9 @@ def named(given: Sequence[str]) -> dict[str, str]:
     """Voices by their names, from NAME=VOICE; without a name, by the last part of the path. Raises
     SotaqueError for two of one name."""
     pairs = [
-        (name, voice) if equals else (Path(one).name, one)
-        for one in given
-        for name, equals, voice in [one.partition("=")]
+        (name, voice) if equals else (Path(text).name, text)
+        for text in given
+        for name, equals, voice in [text.partition("=")]
     ]
     names = [name for name, _ in pairs]
     if twice := {name for name in names if names.count(name) > 1} | ({"own"} & set(names)):
@@ -138,13 +138,13 @@ def with_references(voices: Mapping[str, str], reference: Path | None) -> dict[s
     """The files of each voice; base models speak from `reference`, all others from the recording
     that they come with. Raises SotaqueError."""
     recordings = None if reference is None else reference_of([reference])
-    found = {}
+    files_of = {}
     for name, voice in voices.items():
         files = find_voice(VoiceSpec(voice, tos_agreed=True))
         if recordings is not None and is_base(files):
             files = find_voice(VoiceSpec(voice, tos_agreed=True, reference=recordings))
-        found[name] = files
-    return found
+        files_of[name] = files
+    return files_of
 
 
 def is_base(files: VoiceFiles) -> bool:
@@ -155,13 +155,13 @@ def is_base(files: VoiceFiles) -> bool:
 def recordings_of(person: Path) -> list[Path]:
     """The recordings in a folder. Raises SotaqueError for fewer than two, which cannot be compared
     with each other."""
-    found = sorted(path for path in person.iterdir() if is_recording(path)) if person.is_dir() else []
-    if len(found) < 2:
+    recordings = sorted(path for path in person.iterdir() if is_recording(path)) if person.is_dir() else []
+    if len(recordings) < 2:
         raise SotaqueError(
-            f"--person: {person} has {len(found)} recordings. Name a folder with two or more, "
+            f"--person: {person} has {len(recordings)} recordings. Name a folder with two or more, "
             "because `own` compares them with each other."
         )
-    return found
+    return recordings
 
 
 def spaced(lines: Sequence[str], count: int | None) -> list[str]:
@@ -240,8 +240,8 @@ def centre(embeddings: Sequence[Tensor]) -> Tensor:
 def own_similarities(embeddings: Sequence[Tensor]) -> list[float]:
     """The cosine of each embedding to the mean of the others."""
     return [
-        float(one @ centre([*embeddings[:number], *embeddings[number + 1 :]]))
-        for number, one in enumerate(embeddings)
+        float(embedding @ centre([*embeddings[:number], *embeddings[number + 1 :]]))
+        for number, embedding in enumerate(embeddings)
     ]
 
 
@@ -252,45 +252,47 @@ def own_figures(clips: Sequence[HeardSound]) -> dict[str, Any]:
         similar[name] = estimate(own_similarities([clip.embeddings[name] for clip in clips]))
         similar[f"{name}_share"] = {"mean": 1.0, "standard_error": 0.0}  # by definition
     every = [described(clip, len(clip.transcript.split())) for clip in clips]
-    return similar | {name: estimate([one[name] for one in every]) for name in AVERAGED}
+    return similar | {name: estimate([figures[name] for figures in every]) for name in AVERAGED}
 
 
-def rows(own: Mapping[str, Any], spoken: Mapping[str, Sequence[Sequence[JudgedSentence]]]) -> dict[str, Any]:
+def rows(
+    person: Mapping[str, Any], spoken: Mapping[str, Sequence[Sequence[JudgedSentence]]]
+) -> dict[str, Any]:
     """`own` and the row of each voice. `never_ended`, `broken_off`, `faulty` and `spoken_again`
     count sentences over all seeds: those that reached the code limit, that stopped before the end
     of the text, with any faulty ending, and with a piece that the guard had spoken again."""
     first = next(iter(spoken))
-    found = {"own": dict(own)}
+    table = {"own": dict(person)}
     for name, sentences in spoken.items():
         row: dict[str, Any] = {}
         for encoder in ENCODERS:
             nearness = by_sentence(sentences, encoder)
             row[encoder] = estimate(nearness)
             of_first = by_sentence(spoken[first], encoder)
-            row[f"{encoder}_share"] = share_of_way(nearness, of_first, own[encoder])
+            row[f"{encoder}_share"] = share_of_way(nearness, of_first, person[encoder])
         row["word_errors"] = error_rate(sentences)
         row |= {figure: estimate(by_sentence(sentences, figure)) for figure in AVERAGED}
-        found[name] = row | endings([one for seeds in sentences for one in seeds])
-    return found
+        table[name] = row | endings([sentence for seeds in sentences for sentence in seeds])
+    return table
 
 
 def endings(spoken: Sequence[JudgedSentence]) -> dict[str, int]:
     """How many sentences end badly, as in `rows`."""
     return {
-        "never_ended": sum(Ending.CUT in one.endings for one in spoken),
-        "broken_off": sum(Ending.UNFINISHED in one.endings for one in spoken),
-        "faulty": sum(bool(one.endings) for one in spoken),
-        "spoken_again": sum(one.spoken_again for one in spoken),
+        "never_ended": sum(Ending.CUT in sentence.endings for sentence in spoken),
+        "broken_off": sum(Ending.UNFINISHED in sentence.endings for sentence in spoken),
+        "faulty": sum(bool(sentence.endings) for sentence in spoken),
+        "spoken_again": sum(sentence.spoken_again for sentence in spoken),
     }
 
 
 def by_sentence(sentences: Sequence[Sequence[JudgedSentence]], name: str) -> list[float | None]:
     """A figure of each sentence, the mean over its seeds; None where no seed has it."""
-    found: list[float | None] = []
+    means: list[float | None] = []
     for seeds in sentences:
-        values = [value for one in seeds if (value := one.figures[name]) is not None]
-        found.append(statistics.fmean(values) if values else None)
-    return found
+        values = [value for sentence in seeds if (value := sentence.figures[name]) is not None]
+        means.append(statistics.fmean(values) if values else None)
+    return means
 
 
 def estimate(values: Sequence[float | None]) -> dict[str, float] | None:
@@ -307,18 +309,18 @@ def standard_error(values: Sequence[float]) -> float:
 
 
 def share_of_way(
-    voice: Sequence[float | None], base: Sequence[float | None], own: Mapping[str, float]
+    voice: Sequence[float | None], base: Sequence[float | None], person: Mapping[str, float]
 ) -> dict[str, float] | None:
-    """(voice - base) / (own - base) of the means over the same sentences; None where the base is
-    as near as `own` is. The error is that of the linearised ratio, paired by sentences."""
+    """(voice - base) / (person - base) of the means over the same sentences; None where the base is
+    as near as the person is. The error is that of the linearised ratio, paired by sentences."""
     pairs = [(x, b) for x, b in zip(voice, base, strict=True) if x is not None and b is not None]
     base_mean = statistics.fmean(b for _, b in pairs)
-    way = own["mean"] - base_mean
+    way = person["mean"] - base_mean
     if way <= 0:
         return None
     share = (statistics.fmean(x for x, _ in pairs) - base_mean) / way
     of_sentences = standard_error([(x - (1 - share) * b) / way for x, b in pairs])
-    error = math.hypot(of_sentences, share * own["standard_error"] / way)
+    error = math.hypot(of_sentences, share * person["standard_error"] / way)
     return {"mean": share, "standard_error": error}
 
 

@@ -74,8 +74,8 @@ class CamPlusPlus:
             samples = samples.repeat(-(-_LEAST_SAMPLES // max(1, len(samples))))
         with torch.inference_mode():
             bands = kaldi.fbank(samples[None], num_mel_bins=BANDS, sample_frequency=RATE)
-            found: Tensor = self._model((bands - bands.mean(0))[None])[0]
-            return found / found.norm().clamp(min=1e-6)
+            embedding: Tensor = self._model((bands - bands.mean(0))[None])[0]
+            return embedding / embedding.norm().clamp(min=1e-6)
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ def _recogniser(folder: Path | None, language: str) -> recogniser.Recogniser:
 def _whisper_files() -> dict[str, Path]:
     """The installed files of the two wheels by their names."""
     places = (*_WHISPER_PARTS, *((WHISPER_WHEELS[1], text) for text in _WHISPER_TEXTS))
-    found = {name: _in_package(wheel, f"{wheel.replace('-', '_')}/data/{name}") for wheel, name in places}
-    return {name: path for name, path in found.items() if path is not None}
+    files = {name: _in_package(wheel, f"{wheel.replace('-', '_')}/data/{name}") for wheel, name in places}
+    return {name: path for name, path in files.items() if path is not None}
 
 
 def _in_package(package: str, name: str) -> Path | None:

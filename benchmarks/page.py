@@ -64,15 +64,15 @@ _MARK = re.compile(r"<!-- figure: ([^<>]+?)( %)? -->([^<]*)<!-- /figure -->")
 
 def page(results: Mapping[str, Result], rows: Sequence[JudgedGoal]) -> str:
     """The text of docs/benchmarks.md: one row for each goal."""
-    every = [one for subject in SUBJECTS for one in rows if one.goal.subject == subject]
+    every = [row for subject in SUBJECTS for row in rows if row.goal.subject == subject]
     counts = ", ".join(
-        f"{sum(one.verdict == verdict for one in every)} {verdict}"
+        f"{sum(row.verdict == verdict for row in every)} {verdict}"
         for verdict in ("reached", "missed", NOT_MEASURED)
     )
     columns = ("goal", "figure", "reached or missed", "command")
     parts = [HEAD, f"{len(every)} goals: {counts}.\n"]
     for subject in SUBJECTS:
-        cells = [_goal_row(one, results) for one in every if one.goal.subject == subject]
+        cells = [_goal_row(row, results) for row in every if row.goal.subject == subject]
         if cells:
             parts += [f"## {subject}\n", "\n".join(markdown(columns, cells)) + "\n"]
     return "\n".join(parts)
@@ -80,7 +80,7 @@ def page(results: Mapping[str, Result], rows: Sequence[JudgedGoal]) -> str:
 
 def record(results: Mapping[str, Result], rows: Sequence[JudgedGoal]) -> str:
     """The text of benchmarks/record.md: a row for each result, in the order of the goals."""
-    order = dict.fromkeys([*(name for one in rows for name in one.results), *results])
+    order = dict.fromkeys([*(name for row in rows for name in row.results), *results])
     columns = ("result", "command", "taken", "how", "figures")
     parts = [RECORD_HEAD]
     for subject in SUBJECTS:
@@ -107,23 +107,23 @@ def _record_row(name: str, result: Result) -> Sequence[str]:
     )
 
 
-def _goal_row(one: JudgedGoal, results: Mapping[str, Result]) -> Sequence[str]:
-    goal = one.goal
+def _goal_row(row: JudgedGoal, results: Mapping[str, Result]) -> Sequence[str]:
+    goal = row.goal
     limit = "" if goal.limit is None else amount(goal.limit, goal.unit)
-    if one.verdict == NOT_MEASURED:
+    if row.verdict == NOT_MEASURED:
         command = f"`{short(goal.command)}`"
         shown, verdict = NOT_MEASURED, f"not measured: {goal.reason}"
     else:
-        command = ", ".join(_linked(name, results[name]) for name in one.results)
-        told = dict.fromkeys(amount(value, goal.unit) for value in one.figures)
+        command = ", ".join(_linked(name, results[name]) for name in row.results)
+        told = dict.fromkeys(amount(value, goal.unit) for value in row.figures)
         shown = f"**{'; '.join(told)}**"
         # A ratio or a difference is compared with figures of another unit.
         is_derived = bool(goal.divided_by or goal.minus)
         others = [
-            f"{name}: {amount(value, '' if is_derived else goal.unit)}" for name, value in one.beside.items()
+            f"{name}: {amount(value, '' if is_derived else goal.unit)}" for name, value in row.beside.items()
         ]
         shown += f" ({', '.join(others)})" if others else ""
-        verdict = "reached" if one.verdict == "reached" else f"**missed**: {goal.reason}"
+        verdict = "reached" if row.verdict == "reached" else f"**missed**: {goal.reason}"
     return goal.goal.replace("{limit}", limit), shown, verdict, command
 
 
@@ -171,12 +171,12 @@ def short(command: str) -> str:
     words = shlex.split(command)
     if "-m" in words[:3]:
         words = words[words.index("-m") + 1 :]
-    kept = list(words[:2])
+    shown = list(words[:2])
     for word in words[2:]:
-        if len(shlex.join([*kept, word])) > _SHORT:
-            return f"{shlex.join(kept)} ..."
-        kept.append(word)
-    return shlex.join(kept)
+        if len(shlex.join([*shown, word])) > _SHORT:
+            return f"{shlex.join(shown)} ..."
+        shown.append(word)
+    return shlex.join(shown)
 
 
 # ---- figures on other pages ----

@@ -107,7 +107,7 @@ class Result(BaseModel):
     @field_validator("figures")
     @classmethod
     def _has_figures(cls, figures: dict[str, Any]) -> dict[str, Any]:
-        numbers = [one for one in leaves(figures) if isinstance(one, int | float)]
+        numbers = [value for value in leaves(figures) if isinstance(value, int | float)]
         if not numbers:
             raise ValueError("there is no figure in it")
         if not all(map(math.isfinite, numbers)):
@@ -140,9 +140,9 @@ def read(path: Path) -> Result:
 def faults(error: ValidationError) -> str:
     """Which field is missing or wrong, in words."""
     told = []
-    for one in error.errors():
-        name = ".".join(map(str, one["loc"])) or "the file"
-        told.append(f"{name} is missing" if one["type"] == "missing" else f"{name}: {one['msg']}")
+    for fault in error.errors():
+        name = ".".join(map(str, fault["loc"])) or "the file"
+        told.append(f"{name} is missing" if fault["type"] == "missing" else f"{name}: {fault['msg']}")
     return "; ".join(told)
 
 
@@ -156,10 +156,10 @@ def figure(results: Mapping[str, Result], path: str) -> Any:
     name, _, rest = path.partition(".")
     if name not in results:
         raise ResultError(f"{path}: there is no benchmarks/results/{name}.json.")
-    found = list(_at(results[name].figures, rest))
-    if not found:
+    figures = list(_at(results[name].figures, rest))
+    if not figures:
         raise ResultError(f"{path}: benchmarks/results/{name}.json has no figure {rest!r}.")
-    return found[0]
+    return figures[0]
 
 
 def _at(node: object, path: str) -> Iterable[object]:
@@ -222,13 +222,13 @@ def as_json(result: Result) -> str:
 
 def command(name: str, words: Sequence[str]) -> str:
     """The command as typed, without --record."""
-    kept = list(words)
-    if "--record" in kept:
-        place = kept.index("--record")
-        is_value = kept[place + 1 : place + 2] and not kept[place + 1].startswith("-")
-        del kept[place : place + (2 if is_value else 1)]
-    kept = [word for word in kept if not word.startswith("--record=")]
-    return shlex.join([".venv/bin/python", "-m", "benchmarks", name, *kept])
+    arguments = list(words)
+    if "--record" in arguments:
+        place = arguments.index("--record")
+        is_value = arguments[place + 1 : place + 2] and not arguments[place + 1].startswith("-")
+        del arguments[place : place + (2 if is_value else 1)]
+    arguments = [word for word in arguments if not word.startswith("--record=")]
+    return shlex.join([".venv/bin/python", "-m", "benchmarks", name, *arguments])
 
 
 def machine() -> str:

@@ -37,11 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Figures of each backend."""
-    found = {}
+    figures = {}
     for backend in BACKENDS:
         with tempfile.TemporaryDirectory() as name, serving(Path(name), backend) as (pid, url):
-            found[backend] = measured(pid, url, arguments.rounds)
-    return found
+            figures[backend] = measured(pid, url, arguments.rounds)
+    return figures
 
 
 @contextmanager
@@ -59,8 +59,8 @@ def serving(folder: Path, backend: str) -> Iterator[tuple[int, str]]:
         end = time.monotonic() + READY_SECONDS
         while not _ready(url):
             if process.poll() is not None or time.monotonic() > end:
-                said = log.read_text(errors="replace").splitlines()
-                raise measuring.ChildFailed(f"The service is not ready: {said[-1:]}")
+                lines = log.read_text(errors="replace").splitlines()
+                raise measuring.ChildFailed(f"The service is not ready: {lines[-1:]}")
             time.sleep(0.2)
         yield process.pid, url
     finally:
@@ -104,18 +104,18 @@ def first_byte_ms(url: str, text: str) -> float:
     began = time.perf_counter()
     with urllib.request.urlopen(request, timeout=120) as answer:
         answer.read(1)
-        found = 1e3 * (time.perf_counter() - began)
+        milliseconds = 1e3 * (time.perf_counter() - began)
         answer.read()
-    return found
+    return milliseconds
 
 
 def memory_mb(pid: int) -> dict[str, float]:
     """The PSS of each process of a service, by what it does, and of all."""
     sizes: dict[str, float] = {}
     service = psutil.Process(pid)
-    for one in (service, *service.children(recursive=True)):
+    for process in (service, *service.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
-            words = " ".join(one.cmdline())
+            words = " ".join(process.cmdline())
             role = next((role for module, role in ROLES.items() if module in words), "API")
-            sizes[role] = sizes.get(role, 0.0) + one.memory_full_info().pss / 1e6
+            sizes[role] = sizes.get(role, 0.0) + process.memory_full_info().pss / 1e6
     return {name: round(size) for name, size in (sizes | {"all": sum(sizes.values())}).items()}

@@ -51,7 +51,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         if arguments.layers:
             small = synthetic.smaller_base(base, work / "small", arguments.layers)
             ours = _contestants(small, codes, arguments.small_precisions.split(","))
-            contestants |= {f"{name}, {arguments.layers} layers": one for name, one in ours.items()}
+            contestants |= {
+                f"{name}, {arguments.layers} layers": contestant for name, contestant in ours.items()
+            }
         seen = measuring.in_turns(contestants, arguments.rounds)
     peer = statistics.median(seconds for seconds, _ in seen["coqui"])
     return {
@@ -81,7 +83,7 @@ def row(timed: Sequence[tuple[float, float]], audio_seconds: float, peer: float)
 def _contestants(
     base: Path, codes: int, precisions: Sequence[str]
 ) -> dict[str, Callable[[], tuple[float, float]]]:
-    found: dict[str, Callable[[], tuple[float, float]]] = {}
+    contestants: dict[str, Callable[[], tuple[float, float]]] = {}
     request = SynthesisRequest(TEXT, "en", max_codes=codes)
     for precision in precisions:
         kind = precision.removeprefix("onnx-")
@@ -90,8 +92,8 @@ def _contestants(
         else:
             voice = synthetic.torch_voice(base, precision)
         name = f"ours {precision}" if kind == precision else precision
-        found[name] = partial(_timed, voice, request)
-    return found
+        contestants[name] = partial(_timed, voice, request)
+    return contestants
 
 
 def _coqui(folder: Path, codes: int) -> Callable[[], tuple[float, float]]:

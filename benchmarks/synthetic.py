@@ -108,7 +108,7 @@ def smaller_base(base: Path, to: Path, layers: int) -> Path:
     teacher = GPT(ModelConfig.read(base).gpt)
     teacher.load_state_dict(from_coqui(state))
     student = new_student(teacher, kept_layers(teacher.shape.layers, layers))
-    others = {name: one for name, one in state.items() if not name.startswith(PREFIX)}
+    others = {name: tensor for name, tensor in state.items() if not name.startswith(PREFIX)}
     to.mkdir(parents=True)
     torch.save({"model": {**to_coqui(student.state_dict()), **others}}, to / "model.pth")
     content = json.loads((base / "config.json").read_text(encoding="utf-8"))
@@ -121,16 +121,16 @@ def smaller_base(base: Path, to: Path, layers: int) -> Path:
 
 def _config(shape: GPTShape) -> dict[str, Any]:
     """The values of the published config.json that set sizes and speaking."""
-    found: dict[str, Any] = json.loads(_CONFIG.read_text(encoding="utf-8"))
-    found["languages"] = LANGUAGES
-    found["model_args"] |= {
+    config: dict[str, Any] = json.loads(_CONFIG.read_text(encoding="utf-8"))
+    config["languages"] = LANGUAGES
+    config["model_args"] |= {
         "gpt_layers": shape.layers,
         "gpt_n_model_channels": shape.width,
         "gpt_n_heads": shape.heads,
         "gpt_number_text_tokens": shape.text_ids,
         "decoder_input_dim": shape.width,
     }
-    return found
+    return config
 
 
 def _vocabulary() -> dict[str, Any]:
@@ -282,12 +282,12 @@ def batches(base: Path, data: Path, cache: Path) -> tuple["ModelConfig", "Batche
     config = ModelConfig.read(base)
     settings = TrainSettings(dataset_dir=data, cache_dir=cache)
     clips = dataset.read(settings, Tokenizer(config, base), config.gpt)
-    kept = features.build(clips, base, config, cache)
+    features_cache = features.build(clips, base, config, cache)
     everything = tuple(range(len(clips.clips)))
     made = Batches(
         clips.clips,
         everything,
-        kept,
+        features_cache,
         config.gpt,
         seed=0,
         batch_seconds=40.0,

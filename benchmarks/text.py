@@ -48,9 +48,9 @@ class Phrase:
     written: str
     expected: tuple[str, ...]
 
-    def is_read(self, said: str) -> bool:
-        """Whether `said` is one of the right readings, ignoring case, punctuation and spaces."""
-        return plain(said, self.language) in {plain(one, self.language) for one in self.expected}
+    def is_read(self, reading: str) -> bool:
+        """Whether `reading` is one of the right readings, ignoring case, punctuation and spaces."""
+        return plain(reading, self.language) in {plain(expected, self.language) for expected in self.expected}
 
 
 def phrases(folder: Path = FOLDER) -> Iterator[Phrase]:
@@ -66,31 +66,31 @@ def phrases(folder: Path = FOLDER) -> Iterator[Phrase]:
 def plain(text: str, language: str) -> str:
     """The words of a text, for comparing."""
     text = unicodedata.normalize("NFC", text.casefold()).replace("\u00ad", "")
-    for one, other in _SPELLINGS:
-        text = text.replace(one, other)
-    kept = "".join(character if unicodedata.category(character)[0] in "LMN" else " " for character in text)
-    return re.sub(r"\s+", "" if language in _ROMANISED else " ", kept).strip()
+    for spelling, other in _SPELLINGS:
+        text = text.replace(spelling, other)
+    letters = "".join(character if unicodedata.category(character)[0] in "LMN" else " " for character in text)
+    return re.sub(r"\s+", "" if language in _ROMANISED else " ", letters).strip()
 
 
 def missed(reader: Callable[[str, str], str], folder: Path = FOLDER) -> list[tuple[Phrase, str]]:
     """The phrases that `reader(text, language)` reads wrongly, with its readings."""
-    found = []
+    wrong = []
     for phrase in phrases(folder):
         try:
-            said = reader(phrase.written, phrase.language)
+            reading = reader(phrase.written, phrase.language)
         except Exception as error:  # Coqui's raises many kinds
-            said = f"{type(error).__name__}: {error}"
-        if not phrase.is_read(said):
-            found.append((phrase, said))
-    return found
+            reading = f"{type(error).__name__}: {error}"
+        if not phrase.is_read(reading):
+            wrong.append((phrase, reading))
+    return wrong
 
 
 def _judged(folder: Path, *, show: bool) -> dict[str, Any]:
     every = list(phrases(folder))
     wrong = {"ours": missed(ours, folder), "coqui": missed(coquis, folder)}
     if show:
-        for phrase, said in wrong["ours"]:
-            line = f"{phrase.language} {phrase.kind}: {phrase.written}\n  read: {said}"
+        for phrase, reading in wrong["ours"]:
+            line = f"{phrase.language} {phrase.kind}: {phrase.written}\n  read: {reading}"
             print(line, file=sys.stderr)
     return {
         "phrases": len(every),
@@ -109,8 +109,8 @@ def ours(text: str, language: str) -> str:
     words = rules.read(clean_text(markdown.spoken(text)))
     if language in _ROMANISED:
         return words
-    said: str = tokenizer_class()().preprocess_text(words.lower(), language)
-    return said
+    reading: str = tokenizer_class()().preprocess_text(words.lower(), language)
+    return reading
 
 
 def coquis(text: str, language: str) -> str:
@@ -120,5 +120,5 @@ def coquis(text: str, language: str) -> str:
 
     if language == "ja":
         return text
-    said: str = coqui.multilingual_cleaners(text, language)
-    return said
+    reading: str = coqui.multilingual_cleaners(text, language)
+    return reading

@@ -46,9 +46,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     seen: dict[str, list[Measured]] = {}
     with synthetic.base_model(arguments) as (base, folder):
         synthetic.write_dataset(folder / "data")
-        for variant, found in passes(base, folder, arguments):
-            seen.setdefault(variant, []).append(found)
-    rows = {variant: summary(found) for variant, found in seen.items()}
+        for variant, figures in passes(base, folder, arguments):
+            seen.setdefault(variant, []).append(figures)
+    rows = {variant: summary(measurements) for variant, measurements in seen.items()}
     base_speed = rows["coqui as it stands"]["audio_seconds_per_second"]
     for row in rows.values():
         row["times_coqui"] = round(row["audio_seconds_per_second"] / base_speed, 2)
@@ -100,20 +100,20 @@ class Side:
 
 def summary(taken: Sequence[Measured]) -> Measured:
     """Medians of one variant; figures of the same names as in a run's TensorBoard."""
-    middle = {name: statistics.median(one[name] for one in taken) for name in taken[0]}
+    middle = {name: statistics.median(figures[name] for figures in taken) for name in taken[0]}
     seconds = middle["seconds"]
-    found = {
+    rates = {
         "audio_seconds_per_second": middle["audio_seconds"] / seconds,
         "clips_per_second": middle["clips"] / seconds,
         "seconds": seconds,
-        "least_seconds": min(one["seconds"] for one in taken),
-        "most_seconds": max(one["seconds"] for one in taken),
+        "least_seconds": min(figures["seconds"] for figures in taken),
+        "most_seconds": max(figures["seconds"] for figures in taken),
         "data_wait_share": middle["data_seconds"] / seconds,
         "busy_share": middle["busy_share"],
         "peak_gb": middle["peak_gb"],
         "loss": taken[-1]["loss"],
     }
-    return {name: round(value, 4) for name, value in found.items()}
+    return {name: round(value, 4) for name, value in rates.items()}
 
 
 # ---- the child: one side, a pass for each line of JSON that names a variant ----
@@ -133,10 +133,10 @@ def measured(taken: Pass, threads: int) -> Measured:
     """One pass: seconds, the share of the cores that was busy, the peak of memory in GB."""
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts over
     began, used = time.perf_counter(), time.process_time()
-    found = taken()
-    found["seconds"] = time.perf_counter() - began
-    found["busy_share"] = (time.process_time() - used) / found["seconds"] / threads
-    return found | {"peak_gb": memory_bytes("VmHWM") / 1e9, "load": os.getloadavg()[0]}
+    figures = taken()
+    figures["seconds"] = time.perf_counter() - began
+    figures["busy_share"] = (time.process_time() - used) / figures["seconds"] / threads
+    return figures | {"peak_gb": memory_bytes("VmHWM") / 1e9, "load": os.getloadavg()[0]}
 
 
 def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
@@ -176,17 +176,17 @@ def coqui(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
     trainer = coqui_training.CoquiTrainingRecipe(base, data, LEARNING_RATE)
     everything = tuple(range(len(trainer.samples)))
     groups = grouped(everything, CLIPS_IN_A_BATCH)
-    kept: dict[tuple[int, ...], Any] = {}
+    features: dict[tuple[int, ...], Any] = {}
 
     def taken(quickened: bool) -> Measured:
         waited, losses = 0.0, []
         for group in groups:
             clock = time.perf_counter()
-            batch = kept.get(group) if quickened else None
+            batch = features.get(group) if quickened else None
             if batch is None:
                 batch = trainer.features(trainer.load(group))
             if quickened:
-                kept[group] = batch
+                features[group] = batch
             waited += time.perf_counter() - clock
             with torch.autocast("cpu", torch.bfloat16) if quickened else nullcontext():
                 losses.append(trainer.step(dict(batch)))

@@ -53,7 +53,11 @@ class Chapter:
     @property
     def words(self) -> int:
         """The number of words, without footnotes."""
-        return sum(len(one.text.split()) for one in self.paragraphs if one.kind is not Kind.FOOTNOTE)
+        return sum(
+            len(paragraph.text.split())
+            for paragraph in self.paragraphs
+            if paragraph.kind is not Kind.FOOTNOTE
+        )
 
 
 @dataclass(frozen=True)

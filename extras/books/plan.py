@@ -59,7 +59,9 @@ class ChapterPlan:
 def samples_of(sentences: Sequence[Sentence]) -> list[Sentence]:
     """Five sentences of medium length, evenly spread over the book. Deterministic."""
     fitting = [
-        one for one in sentences if one.kind is Kind.TEXT and len(one.text) in _SAMPLE_CHARACTERS
+        sentence
+        for sentence in sentences
+        if sentence.kind is Kind.TEXT and len(sentence.text) in _SAMPLE_CHARACTERS
     ] or list(sentences)
     count = min(SAMPLES, len(fitting))
     return [fitting[(2 * place + 1) * len(fitting) // (2 * count)] for place in range(count)]
@@ -69,9 +71,9 @@ def chapter_plan(number: int, title: str, sentences: Iterable[Sentence], pace: f
     """The plan of a chapter, by its characters and pauses."""
     words = count = characters = 0
     pauses = 0.0
-    for one in sentences:
-        words += len(_WORD.findall(_TAG.sub(" ", one.text)))
-        count, characters, pauses = count + 1, characters + len(one.text), pauses + one.pause
+    for sentence in sentences:
+        words += len(_WORD.findall(_TAG.sub(" ", sentence.text)))
+        count, characters, pauses = count + 1, characters + len(sentence.text), pauses + sentence.pause
     speech = characters * pace
     return ChapterPlan(number, title, words, count, speech + pauses, speech)
 
@@ -81,18 +83,18 @@ def unknown_words(
 ) -> Counter[str]:
     """Words whose pronunciation is a guess, with their counts: in English words that are not in
     CMU's dictionary, in other languages names (capitalised words within a sentence)."""
-    known = {word.casefold() for word in pronounced}
+    listed = {word.casefold() for word in pronounced}
     english = short_code(language) == "en"
-    found = Counter[str]()
-    for one in sentences:
-        words = _WORD.findall(_TAG.sub(" ", one.text))
+    unknown = Counter[str]()
+    for sentence in sentences:
+        words = _WORD.findall(_TAG.sub(" ", sentence.text))
         for place, word in enumerate(words):
             plain = word.replace("’", "'")
-            if plain.casefold() in known or len(plain) not in _LENGTHS:
+            if plain.casefold() in listed or len(plain) not in _LENGTHS:
                 continue
             if not _in_dictionary(plain.lower()) if english else place > 0 and plain.istitle():
-                found[plain] += 1
-    return found
+                unknown[plain] += 1
+    return unknown
 
 
 def _in_dictionary(word: str) -> bool:
@@ -105,13 +107,13 @@ def _in_dictionary(word: str) -> bool:
 def unreadable_characters(sentences: Iterable[Sentence], tokenizer: Tokenizer, language: str) -> Counter[str]:
     """Letters that are not in the voice's vocabulary, with their counts. Words with them are left
     out."""
-    found = Counter[str]()
-    for one in sentences:
-        found.update(set(_TAG.sub(" ", one.text)))
+    letters = Counter[str]()
+    for sentence in sentences:
+        letters.update(set(_TAG.sub(" ", sentence.text)))
     return Counter(
         {
             letter: count
-            for letter, count in found.items()
+            for letter, count in letters.items()
             if speakable(letter) and not letter.isascii() and not _reads(tokenizer, letter, language)
         }
     )
@@ -148,28 +150,28 @@ def plan_lines(
     book: Book, chapters: Sequence[ChapterPlan], measured: Measured, forms: Sequence[str]
 ) -> list[str]:
     """The plan as lines of text."""
-    seconds = sum(one.seconds for one in chapters)
-    takes_seconds = sum(one.speech_seconds for one in chapters) / max(measured.rate, 1e-6)
+    seconds = sum(plan.seconds for plan in chapters)
+    takes_seconds = sum(plan.speech_seconds for plan in chapters) / max(measured.rate, 1e-6)
     rows = [["", "chapter", "words", "sentences", "length"]]
     rows += [
         [
-            str(one.number),
-            printable(one.title)[:50],
-            f"{one.words:,}",
-            f"{one.sentences:,}",
-            clock(one.seconds),
+            str(plan.number),
+            printable(plan.title)[:50],
+            f"{plan.words:,}",
+            f"{plan.sentences:,}",
+            clock(plan.seconds),
         ]
-        for one in chapters
+        for plan in chapters
     ]
-    skipped = [one for one in book.chapters if one.left_out]
+    skipped = [chapter for chapter in book.chapters if chapter.left_out]
     lines = [f"{printable(book.title)}, {printable(book.author) or 'no author'}", *table(rows)]
     if skipped:
-        named = ", ".join(f"{printable(one.title)[:30]} ({one.left_out})" for one in skipped[:8])
+        named = ", ".join(f"{printable(chapter.title)[:30]} ({chapter.left_out})" for chapter in skipped[:8])
         lines.append(f"Not read aloud: {named}{', …' if len(skipped) > 8 else ''}.")
     weight = ", ".join(f"{form} {size_words(BYTES_A_SECOND[form] * seconds)}" for form in forms)
     takes = size_words(BYTES_A_SECOND["wav"] * seconds)
     lines += [
-        f"{counted(sum(one.words for one in chapters), 'word')} in "
+        f"{counted(sum(plan.words for plan in chapters), 'word')} in "
         f"{counted(len(chapters), 'chapter')}: about {clock(seconds)} of speech.",
         f"Speaking all of it takes about {clock(takes_seconds)} on this machine "
         f"({measured.rate:.2f} x real time, measured with the sample sentences).",

@@ -157,10 +157,10 @@ def order_of(arguments: argparse.Namespace) -> Order:
     count = len(book.read_aloud)
     chapters = _numbers("--chapters", arguments.chapters or f"1-{count}", count)
     speakers = dict[int, str]()
-    for one in arguments.chapter_voice:
-        where, equals, name = one.partition("=")
+    for choice in arguments.chapter_voice:
+        where, equals, name = choice.partition("=")
         if not equals or not name.strip():
-            raise BookError(f"--chapter-voice {one} is not valid: write 2=anna or 2-4=anna.")
+            raise BookError(f"--chapter-voice {choice} is not valid: write 2=anna or 2-4=anna.")
         speakers |= dict.fromkeys(_numbers("--chapter-voice", where, count), name.strip())
     return Order(book, arguments.to, chapters, speakers, forms, captions, new_steps)
 
@@ -193,10 +193,10 @@ def limited_memory(num_bytes: int) -> Iterator[None]:
 
 
 def _chosen(name: str, value: str, allowed: Sequence[str]) -> list[str]:
-    wanted = [one.strip() for one in value.split(",") if one.strip()]
-    if wrong := [one for one in wanted if one not in allowed]:
+    names = [part.strip() for part in value.split(",") if part.strip()]
+    if wrong := [part for part in names if part not in allowed]:
         raise BookError(f"{name} names {', '.join(wrong)}; allowed: {', '.join(allowed)}.")
-    return list(dict.fromkeys(wanted))
+    return list(dict.fromkeys(names))
 
 
 def _numbers(name: str, value: str, count: int) -> list[int]:
@@ -288,12 +288,12 @@ class _Reader:
 
     def _rejected(self, again: Sequence[str]) -> frozenset[str]:
         path = self.folder / "rejected.json"
-        known = [str(one) for one in read_json(path).get("takes", [])]
-        if wrong := [one for one in again if not re.fullmatch(r"[0-9a-f]{40}", one)]:
+        rejected = [str(key) for key in read_json(path).get("takes", [])]
+        if wrong := [key for key in again if not re.fullmatch(r"[0-9a-f]{40}", key)]:
             raise BookError(f"--again {wrong[0]} is not the key of a sentence; see report.html.")
         if again:
-            write_json(path, {"takes": list(dict.fromkeys([*known, *again]))})
-        return frozenset([*known, *again])
+            write_json(path, {"takes": list(dict.fromkeys([*rejected, *again]))})
+        return frozenset([*rejected, *again])
 
     def plan(self) -> "Measured":
         """Speaks the sample sentences and prints the plan."""
@@ -318,7 +318,7 @@ class _Reader:
         written = self._write_names(names_file(names).encode() if names else b"")
         if names:
             path = self.folder / "names.txt"
-            shown = ", ".join(f"{one} ({count})" for one, count in names.most_common(MOST_SHOWN_NAMES))
+            shown = ", ".join(f"{word} ({count})" for word, count in names.most_common(MOST_SHOWN_NAMES))
             print(
                 f"The voice guesses the pronunciation of {counted(len(names), 'word')}: {shown}. "
                 f"Correct them in {path} and add --pronunciations {path}."
@@ -335,11 +335,11 @@ class _Reader:
                 "language": self.language,
                 "pace": measured.pace,
                 "rate": measured.rate,
-                "chapters": [vars(one) for one in plans],
+                "chapters": [vars(plan) for plan in plans],
                 "left_out": [
-                    {"title": one.title, "reason": one.left_out}
-                    for one in self.order.book.chapters
-                    if one.left_out
+                    {"title": chapter.title, "reason": chapter.left_out}
+                    for chapter in self.order.book.chapters
+                    if chapter.left_out
                 ],
                 "names": [
                     {"word": word, "count": count} for word, count in names.most_common(MOST_KEPT_NAMES)
@@ -347,7 +347,7 @@ class _Reader:
                 "names_sha256": written,
                 "unreadable": letters,
                 "notes": list(self.order.book.notes),
-                "samples": [{"key": one.take.key, "text": one.take.text} for one in samples],
+                "samples": [{"key": sample.take.key, "text": sample.take.text} for sample in samples],
             },
         )
         return measured
@@ -387,53 +387,53 @@ class _Reader:
 
         samples = self._sample_lines()
         heard: list[Chosen] = []
-        if all(self.narration.chosen(one, number) for number, one in samples):
+        if all(self.narration.chosen(sentence, number) for number, sentence in samples):
             print("The sample sentences of the last plan:", flush=True)
         else:
             print("Speaking five sample sentences to measure this machine ...", flush=True)
         self.narration.speak(
-            iter(samples), lambda _chapter, _sentence, one: heard.append(one) if one else None
+            iter(samples), lambda _chapter, _sentence, chosen: heard.append(chosen) if chosen else None
         )
         if not heard:
             raise BookError(
                 f"No sentence of this book can be spoken in {self.language}. Choose the language "
                 "that it is written in, and a voice that speaks it."
             )
-        for place, one in enumerate(heard, start=1):
-            print(f"  sample {place}: {self.takes.sound(one.take.key)}  {one.take.text[:60]}")
-        seconds = sum(one.take.seconds for one in heard)
-        pace = seconds / sum(len(one.take.text) for one in heard)
-        known = read_json(self.folder / "plan.json").get("rate")
+        for place, sample in enumerate(heard, start=1):
+            print(f"  sample {place}: {self.takes.sound(sample.take.key)}  {sample.take.text[:60]}")
+        seconds = sum(sample.take.seconds for sample in heard)
+        pace = seconds / sum(len(sample.take.text) for sample in heard)
+        last_rate = read_json(self.folder / "plan.json").get("rate")
         self.samples_rate = self.narration.rate
         rate = self.samples_rate / max(self.narration.voice.used, 1e-6)
         spoke = self.narration.spoken_seconds > 0.5 * seconds
-        return Measured(pace, rate if spoke or not isinstance(known, float) else known), heard
+        return Measured(pace, rate if spoke or not isinstance(last_rate, float) else last_rate), heard
 
     def _sample_lines(self) -> "list[tuple[int, Sentence]]":
         """The sample sentences of the last plan if the book still contains them, else new ones from
         the wanted chapters."""
         from extras.books.plan import samples_of
 
-        last = [one.get("text") for one in read_json(self.folder / "plan.json").get("samples", [])]
-        lines = [(number, one) for number in self._numbers for one in self._sentences(number)]
-        known = {one.text: (number, one) for number, one in reversed(lines)}
-        if last and all(text in known for text in last):
-            return [known[text] for text in last]
-        chosen = [(number, one) for number, one in lines if number in set(self.order.chapters)]
-        wanted = {id(one) for one in samples_of([one for _, one in chosen])}
-        return [(number, one) for number, one in chosen if id(one) in wanted]
+        last = [sample.get("text") for sample in read_json(self.folder / "plan.json").get("samples", [])]
+        lines = [(number, sentence) for number in self._numbers for sentence in self._sentences(number)]
+        line_of = {sentence.text: (number, sentence) for number, sentence in reversed(lines)}
+        if last and all(text in line_of for text in last):
+            return [line_of[text] for text in last]
+        chosen = [(number, sentence) for number, sentence in lines if number in set(self.order.chapters)]
+        samples = {id(sentence) for sentence in samples_of([sentence for _, sentence in chosen])}
+        return [(number, sentence) for number, sentence in chosen if id(sentence) in samples]
 
     def speak(self, measured: "Measured") -> None:
         """Speaks the chapters. Writes each when its sentences are spoken, and then the
         audiobook."""
         progress = _Progress(self, measured)
-        lines = [(number, one) for number in self.order.chapters for one in self._sentences(number)]
+        lines = [(number, sentence) for number in self.order.chapters for sentence in self._sentences(number)]
         open_ = dict.fromkeys(self.order.chapters, 0)
         for number, _ in lines:
             open_[number] += 1
-        progress.characters = sum(len(one.text) for _, one in lines)
+        progress.characters = sum(len(sentence.text) for _, sentence in lines)
         taken: dict[int, dict[int, Chosen]] = {number: {} for number in self.order.chapters}
-        place_of = {id(one): place for place, (_, one) in enumerate(lines)}
+        place_of = {id(sentence): place for place, (_, sentence) in enumerate(lines)}
 
         def settled(number: int, sentence: "Sentence", chosen: "Chosen | None") -> None:
             if chosen is None:
@@ -460,9 +460,9 @@ class _Reader:
         title = self._chapter(number).title
         chapter = BoundChapter(number, title, sentences, self.takes)
         stem = file_stem(number, title)
-        known = self.folder / "chapters.json"
-        state = read_json(known)
-        forms = [one for one in self.order.forms if one not in _WHOLE]
+        state_file = self.folder / "chapters.json"
+        state = read_json(state_file)
+        forms = [form for form in self.order.forms if form not in _WHOLE]
         for name in (*forms, *self.order.captions):
             path = self.folder / f"{stem}.{name}"
             if state.get(path.name) == chapter.fingerprint and path.is_file():
@@ -472,9 +472,11 @@ class _Reader:
             else:
                 chapter.write(path, name)
             state[path.name] = chapter.fingerprint
-            write_json(known, state)
+            write_json(state_file, state)
         # Without word times, which are most of a sentence's memory and not used in the audiobook.
-        chapter.sentences = [replace(one, take=replace(one.take, words=None)) for one in chapter.sentences]
+        chapter.sentences = [
+            replace(chosen, take=replace(chosen.take, words=None)) for chosen in chapter.sentences
+        ]
         self.bound[number] = chapter
 
     def _finish(self) -> None:
@@ -488,7 +490,7 @@ class _Reader:
         self._write_whole(chapters)
         from extras.books.plan import clock
 
-        seconds = sum(one.seconds for one in chapters)
+        seconds = sum(chapter.seconds for chapter in chapters)
         spoken = self.narration.spoken_seconds
         # A short book may have no sentence beside its samples.
         rate = self.narration.rate or self.samples_rate
@@ -508,7 +510,7 @@ class _Reader:
 
         book = self.order.book
         stem = file_stem(0, book.title)[3:] or "book"
-        for form in (one for one in _WHOLE if one in self.order.forms):
+        for form in (whole for whole in _WHOLE if whole in self.order.forms):
             # The folder may contain the source book under the same name.
             path = self.folder / (f"{stem}.m4b" if form == "m4b" else f"{stem} with sound.epub")
             if form == "m4b":
@@ -558,7 +560,7 @@ class _Progress:
 
 def _language(book: Book, voice: "LoadedVoice") -> str:
     """The book's language if the voice speaks it, else the voice's first."""
-    short = {short_code(one): one for one in reversed(voice.languages)}
+    short = {short_code(code): code for code in reversed(voice.languages)}
     if book.language in short:
         return short[book.language]
     if book.language:

@@ -98,8 +98,8 @@ async def upload_book(
     await asyncio.to_thread(books.check_room)
     async with arrived(request, books.folder, "book") as path:
         book = await asyncio.to_thread(books.add, plain, path)
-    wanted = schemas.ReadingRequest(plan_only=True)
-    await asyncio.to_thread(state.part(Library).readings.ask, book, wanted.model_dump(), None)
+    reading = schemas.ReadingRequest(plan_only=True)
+    await asyncio.to_thread(state.part(Library).readings.ask, book, reading.model_dump(), None)
     state.part(Library).readings.wake()
     state.events.tell("book", {"id": book.id})
     return await asyncio.to_thread(_details, state, book)
@@ -115,45 +115,45 @@ def read_book(book: str, state: Shared) -> schemas.BookDetails:
 @router.delete("/{book}", status_code=204, response_class=Response)
 async def remove_book(book: str, state: Shared) -> Response:
     """Deletes a book with all its files, and stops its reading."""
-    kept = state.part(Library).books.find(book)
-    await state.part(Library).readings.stop(kept, deleted=True)
-    await asyncio.to_thread(state.part(Library).books.remove, kept)
-    state.events.tell("book", {"id": kept.id})
+    uploaded = state.part(Library).books.find(book)
+    await state.part(Library).readings.stop(uploaded, deleted=True)
+    await asyncio.to_thread(state.part(Library).books.remove, uploaded)
+    state.events.tell("book", {"id": uploaded.id})
     return Response(status_code=204)
 
 
 @router.put("/{book}/names")
-def put_names(book: str, wanted: schemas.NamesRequest, state: Shared) -> schemas.NamesRow:
+def put_names(book: str, body: schemas.NamesRequest, state: Shared) -> schemas.NamesRow:
     """Sets the pronunciation of words in a book. Only sentences with these words are spoken
     again."""
-    kept = state.part(Library).books.find(book)
-    _check_names(wanted.names)
-    book_store.put_names(kept, wanted.names)
-    return schemas.NamesRow(names=book_store.names_of(kept))
+    uploaded = state.part(Library).books.find(book)
+    _check_names(body.names)
+    book_store.put_names(uploaded, body.names)
+    return schemas.NamesRow(names=book_store.names_of(uploaded))
 
 
 @router.post("/{book}/reading", status_code=202)
 async def ask_for_reading(
-    book: str, wanted: schemas.ReadingRequest, request: Request, state: Shared
+    book: str, body: schemas.ReadingRequest, request: Request, state: Shared
 ) -> schemas.ReadingRow:
     """Queues the reading, or the plan, of a book with the served voice. One book is read at a time,
     and only while the service is idle. Sentences that are already spoken are reused."""
     state.check_rate(request)
-    kept = state.part(Library).books.find(book)
-    recording = await recording_of(state, state.engine.standing, wanted.voice)
+    uploaded = state.part(Library).books.find(book)
+    recording = await recording_of(state, state.engine.standing, body.voice)
     await asyncio.to_thread(state.part(Library).books.check_room)
-    await asyncio.to_thread(state.part(Library).readings.ask, kept, wanted.model_dump(), recording)
+    await asyncio.to_thread(state.part(Library).readings.ask, uploaded, body.model_dump(), recording)
     state.part(Library).readings.wake()
-    state.events.tell("book", {"id": kept.id})
-    return await asyncio.to_thread(_reading, state, kept)
+    state.events.tell("book", {"id": uploaded.id})
+    return await asyncio.to_thread(_reading, state, uploaded)
 
 
 @router.delete("/{book}/reading")
 async def stop_reading(book: str, state: Shared) -> schemas.ReadingRow:
     """Stops the reading of a book, or removes it from the queue. Spoken sentences are kept."""
-    kept = state.part(Library).books.find(book)
-    await state.part(Library).readings.stop(kept)
-    return await asyncio.to_thread(_reading, state, kept)
+    uploaded = state.part(Library).books.find(book)
+    await state.part(Library).readings.stop(uploaded)
+    return await asyncio.to_thread(_reading, state, uploaded)
 
 
 @router.get("/{book}/files/{file}", response_class=FileResponse, responses=_FILE_RESPONSES)
@@ -175,10 +175,10 @@ def hear_sentence(book: str, take: str, state: Shared) -> FileResponse:
 
 def _check_names(names: dict[str, str]) -> None:
     """Raises APIError (422) for entries that are not allowed in a list of pronunciations."""
-    for word, said in names.items():
+    for word, spoken in names.items():
         try:
-            if said.strip():
-                check_entry(word, said)
+            if spoken.strip():
+                check_entry(word, spoken)
         except TextError as error:
             raise APIError(422, "invalid_request", str(error), param="names") from error
 
@@ -209,22 +209,22 @@ def _plan(book: UploadedBook) -> dict[str, Any]:
 
 
 def _told_plan(book: UploadedBook) -> schemas.BookPlan | None:
-    said = book_store.names_of(book)
-    found = _plan(book)
+    corrections = book_store.names_of(book)
+    plan = _plan(book)
     with contextlib.suppress(KeyError, TypeError):
-        known = {row["word"] for row in found["names"]}
-        corrected = [{"word": word, "count": 0} for word in said if word not in known]
-        names = [{**row, "said": said.get(row["word"], "")} for row in [*corrected, *found["names"]]]
-        samples = [{**row, "sound": _sound(book, row["key"])} for row in found["samples"]]
-        return _made(schemas.BookPlan, {**found, "names": names, "samples": samples})
+        words = {row["word"] for row in plan["names"]}
+        corrected = [{"word": word, "count": 0} for word in corrections if word not in words]
+        names = [{**row, "said": corrections.get(row["word"], "")} for row in [*corrected, *plan["names"]]]
+        samples = [{**row, "sound": _sound(book, row["key"])} for row in plan["samples"]]
+        return _made(schemas.BookPlan, {**plan, "names": names, "samples": samples})
     return None
 
 
 def _told_report(book: UploadedBook) -> schemas.BookReport | None:
-    found = read_json(book.spoken / "report.json")
+    report = read_json(book.spoken / "report.json")
     with contextlib.suppress(KeyError, TypeError):
-        worst = [{**row, "sound": _sound(book, row["key"])} for row in found["worst"]]
-        return _made(schemas.BookReport, {**found, "worst": worst})
+        worst = [{**row, "sound": _sound(book, row["key"])} for row in report["worst"]]
+        return _made(schemas.BookReport, {**report, "worst": worst})
     return None
 
 

@@ -23,11 +23,11 @@ def choices_of(verb: str) -> Choices:
         return flag_values(whole(ApiSettings))
     if verb in (declared := extras.verbs("sotaque")):
         module: Any = importlib.import_module(declared[verb])
-        own: Choices = module.choices()
-        return own
+        choices: Choices = module.choices()
+        return choices
     if verb in xtts.modules():
         parser = xtts.parser_of_all()
-        (verbs,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+        (verbs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
         return _flags_of(verbs.choices[verb])
     parser = train.opened("run" if verb == "train" else verb)[1]
     return flag_values(whole(TrainSettings)) | _flags_of(parser)

@@ -98,29 +98,29 @@ def overview() -> str:
         lines += ["", f"{group.title}:"]
         lines += console.rows({name: verbs[name] for name in group.verbs})
         if group.examples:
-            lines += ["", *(f"    {_typed(one)}" for one in group.examples[:_MOST_EXAMPLES])]
+            lines += ["", *(f"    {_typed(example)}" for example in group.examples[:_MOST_EXAMPLES])]
     return "\n".join([*lines, "", console.ENDING])
 
 
 def groups(verbs: Collection[str]) -> list[Group]:
     """The groups with their installed verbs, and a last group for all other verbs."""
-    found = [
+    installed = [
         Group(
             group.title,
             tuple(name for name in group.verbs if name in verbs),
-            tuple(one for one in group.examples if verb_of(one) in verbs),
+            tuple(example for example in group.examples if verb_of(example) in verbs),
         )
         for group in GROUPS
     ]
     named = {name for group in GROUPS for name in group.verbs}
-    found.append(Group("More", tuple(name for name in verbs if name not in named), ()))
-    return [group for group in found if group.verbs]
+    installed.append(Group("More", tuple(name for name in verbs if name not in named), ()))
+    return [group for group in installed if group.verbs]
 
 
 def examples_of(name: str) -> str:
     """The end of the help of a verb."""
-    examples = [one for group in GROUPS for one in group.examples if verb_of(one) == name]
-    return "\n".join(["", "examples:", *(f"  {_typed(one)}" for one in examples), ""])
+    examples = [example for group in GROUPS for example in group.examples if verb_of(example) == name]
+    return "\n".join(["", "examples:", *(f"  {_typed(example)}" for example in examples), ""])
 
 
 def verb_of(example: str) -> str:

@@ -24,4 +24,4 @@ def _literals(annotation: Any) -> tuple[str, ...]:
     inner = get_args(annotation)
     if get_origin(annotation) is Literal:
         return inner
-    return tuple(word for one in inner for word in _literals(one))
+    return tuple(word for part in inner for word in _literals(part))

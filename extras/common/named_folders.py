@@ -31,7 +31,7 @@ def free_id(name: str, otherwise: str, taken: Collection[str]) -> str:
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9]+", "-", plain)[:_LONGEST_SLUG].strip("-") or otherwise
     numbered = (f"{slug}-{number}" for number in itertools.count(2))
-    return next(one for one in itertools.chain((slug,), numbered) if one not in taken)
+    return next(identity for identity in itertools.chain((slug,), numbered) if identity not in taken)
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class NamedFolders(Generic[Named]):
 
     def all(self) -> list[Named]:
         """All of them, the newest first."""
-        found = read_all(self.folder, self.get)
-        return sorted(found, key=lambda one: (one.created, one.id), reverse=True)
+        folders = read_all(self.folder, self.get)
+        return sorted(folders, key=lambda folder: (folder.created, folder.id), reverse=True)
 
     def get(self, identity: str) -> Named | None:
         """The folder with this id; None if it is missing or the id is invalid."""
@@ -102,10 +102,10 @@ class NamedFolders(Generic[Named]):
 
     def find(self, identity: str) -> Named:
         """The folder with this id. Raises APIError (404), also for an invalid id."""
-        found = self.get(identity)
-        if found is None:
+        item = self.get(identity)
+        if item is None:
             raise _missing(self._kind.word)
-        return found
+        return item
 
     @contextmanager
     def _claimed(self, name: str, most: int) -> Iterator[str]:

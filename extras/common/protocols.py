@@ -23,12 +23,12 @@ def labels_of(uploaded: Sequence[UploadedVoice], speakers: Iterable[str] = ()) -
 
     Programs store labels, so the served voice is `default`: its name changes with its epoch.
     """
-    known = Counter(plain_name(voice.name) for voice in uploaded)
+    uses = Counter(plain_name(voice.name) for voice in uploaded)
     listed = {SERVED: SERVED}
-    listed |= {name: name for name in speakers if plain_name(name) not in known}
+    listed |= {name: name for name in speakers if plain_name(name) not in uses}
     for voice in uploaded:
         name = plain_name(voice.name)
-        plain = known[name] == 1 and not is_served(name) and not name.endswith(".wav")
+        plain = uses[name] == 1 and not is_served(name) and not name.endswith(".wav")
         listed[voice.name if plain else voice.id] = voice.id
     return listed
 

@@ -42,9 +42,9 @@ def use_backend(name: str, inside: bool) -> str:
     return f"echo TORCH_BACKEND={name} >> {dotenv} && {commands.make('install')}"
 
 
-def replace_builds(installed: str, wanted: str) -> str:
+def replace_builds(installed: str, build: str) -> str:
     """The command that replaces all installed builds by one."""
-    return f"{commands.uninstall(installed)} && {commands.install(wanted)}"
+    return f"{commands.uninstall(installed)} && {commands.install(build)}"
 
 
 def install_libraries() -> str:
@@ -62,7 +62,7 @@ def fitting_backend(driver: str, capabilities: Sequence[tuple[int, int]]) -> str
     """The newest build that the driver and all GPUs support; "" if there is none."""
     branch = branch_of(driver)
     for name, (major, architectures) in BACKENDS.items():
-        runs = all(has_code_for(one, architectures) for one in capabilities)
+        runs = all(has_code_for(capability, architectures) for capability in capabilities)
         if runs and (branch is None or branch >= OLDEST_DRIVER[major]):
             return name
     return ""

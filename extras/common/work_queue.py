@@ -173,7 +173,7 @@ class WorkQueue(ABC, Generic[Item]):
 
     def place(self, item: Item) -> int:
         """The number of queued items before this one. Blocks."""
-        waiting = [one.id for one in self._waiting()]
+        waiting = [item.id for item in self._waiting()]
         return waiting.index(item.id) if item.id in waiting else 0
 
     async def stop(self, item: Item, *, deleted: bool = False) -> None:
@@ -226,10 +226,10 @@ class WorkQueue(ABC, Generic[Item]):
 
     def _waiting(self) -> list[Item]:
         """The queued items, and one marked as running, since no other service has the lock."""
-        jobs = [(one, one.job) for one in self._store.all()]
-        waiting = [(one, job) for one, job in jobs if job.is_queued]
-        waiting.sort(key=lambda one: (one[1].state != "running", one[1].asked or ""))
-        return [one for one, _ in waiting]
+        jobs = [(item, item.job) for item in self._store.all()]
+        waiting = [(item, job) for item, job in jobs if job.is_queued]
+        waiting.sort(key=lambda pair: (pair[1].state != "running", pair[1].asked or ""))
+        return [item for item, _ in waiting]
 
     def _is_ours(self) -> bool:
         if self._lock is not None:
@@ -346,11 +346,11 @@ class WorkQueue(ABC, Generic[Item]):
                 quiet_since = time.monotonic()
             # Not before its first line: until then it loads a voice, holding locks that speech may
             # need.
-            wanted = bool(self._told) and time.monotonic() - quiet_since < _QUIET_SECONDS
-            if wanted != self._paused:
-                self._paused = wanted
+            pause = bool(self._told) and time.monotonic() - quiet_since < _QUIET_SECONDS
+            if pause != self._paused:
+                self._paused = pause
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(child.pid, signal.SIGSTOP if wanted else signal.SIGCONT)
+                    os.killpg(child.pid, signal.SIGSTOP if pause else signal.SIGCONT)
             await asyncio.sleep(_WATCH_SECONDS)
             with contextlib.suppress(OSError):  # the folder may be unavailable for a moment
                 if count % _CHECKS_UNTIL_STOP == 0:

@@ -205,7 +205,7 @@ class BaseScorer:
             return scores
         stops = [self._stops(begin, last) for place in candidates for last in ends[place]]
         count = max(stop.stop for stop in stops)
-        own, stop, null = self._ask(begin, count, [groups[place] for place in candidates])
+        likelihoods, stop, null = self._ask(begin, count, [groups[place] for place in candidates])
         rows = {groups[place]: row for row, place in enumerate(candidates)}
         for group, row in rows.items():
             shorter = rows.get(group[:-1]) if len(group) > 1 else None
@@ -213,10 +213,14 @@ class BaseScorer:
                 reach = self._stops(begin, last)
                 # The span ends where STOP is likeliest.
                 end = reach.start + int(stop[row, reach.start : reach.stop].argmax())
-                added = own[row, :end].sum() - own[shorter, :end].sum() if shorter is not None else 0
+                added = (
+                    likelihoods[row, :end].sum() - likelihoods[shorter, :end].sum()
+                    if shorter is not None
+                    else 0
+                )
                 if shorter is not None and added < _LEAST_ADDED:
                     continue
-                evidence = own[row, :end] - null[:end]
+                evidence = likelihoods[row, :end] - null[:end]
                 nats = float(evidence.sum() + stop[row, end]) - self._oddness(end, group)
                 scores[candidates[row]].append(SpanScore(last, nats, end, _weakest(evidence)))
         return scores
@@ -224,14 +228,14 @@ class BaseScorer:
     def _likeliest(self, begin: int, groups: Sequence[range], candidates: Sequence[int]) -> list[int]:
         """The groups whose first piece fits the first codes best. Each is compared up to the code
         where it fits best, because a short piece ends before the last of these codes."""
-        own, _, null = self._ask(begin, _FIRST_CODES, [groups[place] for place in candidates])
-        fits = np.cumsum(own - null, axis=1).max(axis=1)
+        likelihoods, _, null = self._ask(begin, _FIRST_CODES, [groups[place] for place in candidates])
+        fits = np.cumsum(likelihoods - null, axis=1).max(axis=1)
         best: dict[int, float] = {}
         for place, nats in zip(candidates, fits):
             piece = groups[place].start
             best[piece] = max(best.get(piece, float(nats)), float(nats))
-        kept = sorted(best, key=lambda piece: (-best[piece], piece))[:_KEPT]
-        return [place for place in candidates if groups[place].start in kept]
+        pieces = sorted(best, key=lambda piece: (-best[piece], piece))[:_KEPT]
+        return [place for place in candidates if groups[place].start in pieces]
 
     def _ask(
         self, begin: int, count: int, groups: Sequence[range]
@@ -242,8 +246,8 @@ class BaseScorer:
         codes = self._codes[begin : begin + count]
         texts = [self._tokens(group) for group in groups]
         others = self._other_words(groups, max(map(len, texts)))
-        own, stop = _code_log_likelihoods(self._base.gpt, self._latents, [*texts, others], codes)
-        with_text, stopped = own.cpu().numpy(), stop.cpu().numpy()
+        likelihoods, stop = _code_log_likelihoods(self._base.gpt, self._latents, [*texts, others], codes)
+        with_text, stopped = likelihoods.cpu().numpy(), stop.cpu().numpy()
         return with_text[:-1], stopped[:-1], with_text[-1]
 
     def _other_words(self, groups: Sequence[range], length: int) -> list[int]:
@@ -282,7 +286,7 @@ class BaseScorer:
         return range(end, max(min(end + _STOP_REACH, following), end) + 1)
 
     def _expected(self, pieces: range) -> float:
-        return sum(len(self._texts[one]) for one in pieces) * self._pace
+        return sum(len(self._texts[piece]) for piece in pieces) * self._pace
 
     def _oddness(self, codes: int, pieces: range) -> float:
         """The cost of an unusual duration in nats, from a normal distribution of its logarithm."""
@@ -291,7 +295,7 @@ class BaseScorer:
 
     def _tokens(self, pieces: range) -> list[int]:
         if pieces not in self._ids:
-            self._ids[pieces] = self._encoded(" ".join(self._texts[one] for one in pieces))
+            self._ids[pieces] = self._encoded(" ".join(self._texts[piece] for piece in pieces))
         return self._ids[pieces]
 
     def _encoded(self, text: str) -> list[int]:
@@ -351,13 +355,13 @@ def best_matches(
         ]
         for group, scores in zip(groups, score(first, groups) if groups else []):
             before = starts[group.start]
-            for one in scores:
-                if one.nats > 0:
-                    match = SpanMatch(first, one.last, group.start, group.stop, one)
-                    nats = before.nats + one.nats - _JOIN * (len(group) - 1)
+            for span in scores:
+                if span.nats > 0:
+                    match = SpanMatch(first, span.last, group.start, group.stop, span)
+                    nats = before.nats + span.nats - _JOIN * (len(group) - 1)
                     reading = _Reading(nats, 0, (before, match))
-                    _offer(waiting, best_after, one.last, group.stop, reading)
-    return list(_traced(max(waiting[-1].values(), key=lambda one: one.nats)))
+                    _offer(waiting, best_after, span.last, group.stop, reading)
+    return list(_traced(max(waiting[-1].values(), key=lambda reading: reading.nats)))
 
 
 def _alive(
@@ -371,7 +375,7 @@ def _alive(
     worse than one at a later breath by more than the sound in between can add."""
     if not readings:
         return
-    least = max(one.nats for one in readings.values()) - _BEAM
+    least = max(reading.nats for reading in readings.values()) - _BEAM
     for later in range(first + 1, min(first + 40, len(breaths))):
         gain = _MOST_NATS_A_SECOND * (breaths[later].start - breath.start)
         least = max(least, best_after[later] - gain)
@@ -385,7 +389,7 @@ def _starts(alive: dict[int, _Reading], num_pieces: int) -> dict[int, _Reading]:
     starts = dict[int, _Reading]()
     if not alive:
         return starts
-    least = max(one.nats for one in alive.values()) - _BEAM
+    least = max(reading.nats for reading in alive.values()) - _BEAM
     for piece, reading in alive.items():
         ahead = min(_AHEAD + reading.since, _MOST_AHEAD)
         for later in range(piece, min(piece + ahead, num_pieces)):
@@ -398,8 +402,8 @@ def _starts(alive: dict[int, _Reading], num_pieces: int) -> dict[int, _Reading]:
 def _offer(
     waiting: list[dict[int, _Reading]], best_after: list[float], place: int, piece: int, reading: _Reading
 ) -> None:
-    known = waiting[place].get(piece)
-    if known is None or known.nats < reading.nats:
+    best = waiting[place].get(piece)
+    if best is None or best.nats < reading.nats:
         waiting[place][piece] = reading
         best_after[place] = max(best_after[place], reading.nats)
 

@@ -40,11 +40,11 @@ def base_that_aligns(settings: TrainSettings, language: str) -> ScoringBase:
     """Loads BASE_MODEL on DEVICE. Raises CuttingError for a language that it does not speak, and
     the errors of `chosen_base` and `choose_device`."""
     folder = chosen_base(settings)
-    known = ModelConfig.read(folder).languages
-    if short_code(language) not in map(short_code, known):
+    languages = ModelConfig.read(folder).languages
+    if short_code(language) not in map(short_code, languages):
         raise CuttingError(
             f"A text without times is aligned by the base model, and BASE_MODEL="
-            f"{settings.base_model} speaks {', '.join(known)}, not {language}. Use a base that "
+            f"{settings.base_model} speaks {', '.join(languages)}, not {language}. Use a base that "
             "does (--base-model xtts_v2), give a text with times (srt, vtt, lab, TextGrid), or "
             "cut without --text."
         )
@@ -64,7 +64,7 @@ def cut_by_base(job: CutJob, text: Manuscript, base: ScoringBase, language: str)
     pace = _pace(text, profiles)
     pieces = pieces_of(text, round(_LONG_SECONDS / pace))
     done, placed, first = list[CutRecording](), set[int](), 0
-    breaths_of_each = [breaths_of(one) for one in profiles]
+    breaths_of_each = [breaths_of(profile) for profile in profiles]
     with Progress("Aligning", sum(map(len, breaths_of_each)), "breaths") as progress:
         for recording, profile, breaths in zip(job.recordings, profiles, breaths_of_each):
             matched = list[SpanMatch]()
@@ -82,8 +82,8 @@ def cut_by_base(job: CutJob, text: Manuscript, base: ScoringBase, language: str)
                     progress.add(begun + len(breaths) - progress.done)
             units = list(_units(matched, pieces[first:], breaths, recording.seconds))
             done.append(cut_one(recording, profile, units))
-            for one in matched:
-                placed |= set(range(first + one.first_piece, first + one.last_piece))
+            for match in matched:
+                placed |= set(range(first + match.first_piece, first + match.last_piece))
             first += matched[-1].last_piece if matched else 0
     _refuse_other_text(placed, pieces, job.recordings, clipping(profiles))
     return CutResult(done, _unheard(placed, pieces, text))
@@ -101,11 +101,11 @@ def _journaled(
             progress.add(began_with + first - progress.done)
         spans = ",".join(f"{group.start}-{group.stop}" for group in groups)
         key = f"{name}|{first}|{spans}"
-        known = journal.get(key)
-        if known is None:
-            known = scorer.score(first, groups)
-            journal.put(key, known)
-        return [[SpanScore(*one) for one in row] for row in known]
+        scores = journal.get(key)
+        if scores is None:
+            scores = scorer.score(first, groups)
+            journal.put(key, scores)
+        return [[SpanScore(*fields) for fields in row] for row in scores]
 
     return score
 
@@ -114,27 +114,29 @@ def sure_matches(matches: Sequence[SpanMatch], pieces: Sequence[TextUnit]) -> li
     """The matches that are likely enough. One that begins or ends inside a sentence counts only if
     the rest of that sentence is matched next to it. Pure."""
     sure = [
-        one for one in matches if one.nats_a_code >= LEAST_EVIDENCE and one.score.weakest >= LEAST_WEAKEST
+        match
+        for match in matches
+        if match.nats_a_code >= LEAST_EVIDENCE and match.score.weakest >= LEAST_WEAKEST
     ]
     while True:
-        kept = [
-            one
-            for place, one in enumerate(sure)
-            if _is_whole(one, sure[place - 1 : place], sure[place + 1 : place + 2], pieces)
+        whole = [
+            match
+            for place, match in enumerate(sure)
+            if _is_whole(match, sure[place - 1 : place], sure[place + 1 : place + 2], pieces)
         ]
-        if len(kept) == len(sure):
-            return kept
-        sure = kept
+        if len(whole) == len(sure):
+            return whole
+        sure = whole
 
 
 def _is_whole(
-    one: SpanMatch, before: Sequence[SpanMatch], after: Sequence[SpanMatch], pieces: Sequence[TextUnit]
+    match: SpanMatch, before: Sequence[SpanMatch], after: Sequence[SpanMatch], pieces: Sequence[TextUnit]
 ) -> bool:
-    first, last = pieces[one.first_piece], pieces[one.last_piece - 1]
-    begins = one.first_piece == 0 or pieces[one.first_piece - 1].sentence != first.sentence
-    ends = one.last_piece == len(pieces) or pieces[one.last_piece].sentence != last.sentence
-    return (begins or any(one.follows(other) for other in before)) and (
-        ends or any(other.follows(one) for other in after)
+    first, last = pieces[match.first_piece], pieces[match.last_piece - 1]
+    begins = match.first_piece == 0 or pieces[match.first_piece - 1].sentence != first.sentence
+    ends = match.last_piece == len(pieces) or pieces[match.last_piece].sentence != last.sentence
+    return (begins or any(match.follows(other) for other in before)) and (
+        ends or any(other.follows(match) for other in after)
     )
 
 
@@ -148,7 +150,7 @@ def pieces_of(text: Manuscript, most_characters: int) -> list[TextUnit]:
         divides = unit.ends == 1 and len(sentence) > most_characters
         last = number + 1 == len(text.units) or text.units[number + 1].sentence != unit.sentence
         if last or divides:
-            written = " ".join(one.text for one in held)
+            written = " ".join(part.text for part in held)
             pieces.append(replace(unit, text=written, first_word=held[0].first_word))
             held = []
     return pieces
@@ -175,17 +177,17 @@ def _pace(text: Manuscript, profiles: Sequence[SoundProfile]) -> float:
 def _units(
     matches: Sequence[SpanMatch], pieces: Sequence[TextUnit], breaths: Sequence[Breath], seconds: float
 ) -> Iterator[PlacedUnit]:
-    for place, one in enumerate(matches):
+    for place, match in enumerate(matches):
         following = matches[place + 1] if place + 1 < len(matches) else None
-        start, end = breaths[one.first].start, breaths[one.last - 1].end
-        after = breaths[one.last].start if one.last < len(breaths) else seconds
+        start, end = breaths[match.first].start, breaths[match.last - 1].end
+        after = breaths[match.last].start if match.last < len(breaths) else seconds
         yield PlacedUnit(
-            " ".join(piece.text for piece in pieces[one.first_piece : one.last_piece]),
+            " ".join(piece.text for piece in pieces[match.first_piece : match.last_piece]),
             start,
             end,
-            pieces[one.last_piece - 1].ends,
-            following is not None and following.follows(one) and after - end <= LONGEST_GAP_SECONDS,
-            breaths[one.first - 1].end if one.first else 0.0,
+            pieces[match.last_piece - 1].ends,
+            following is not None and following.follows(match) and after - end <= LONGEST_GAP_SECONDS,
+            breaths[match.first - 1].end if match.first else 0.0,
             after,
         )
 

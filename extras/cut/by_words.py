@@ -72,15 +72,15 @@ class TextListener:
         while self._begun:
             self._settle()
 
-    def check(self, recording: SourceRecording, one: DoubtfulSentence, samples: np.ndarray) -> _Heard:
+    def check(self, recording: SourceRecording, sentence: DoubtfulSentence, samples: np.ndarray) -> _Heard:
         """Starts to align the words of a doubtful sentence with the [samples]. The returned
         function waits for the words and their certainty."""
-        key = f"{recording.name}|words {one.first} to {one.last}|{one.start:.3f}"
-        if (known := self._known(key)) is not None:
-            return lambda: known
-        words = list(self._text.words[one.first : one.last + 1])
+        key = f"{recording.name}|words {sentence.first} to {sentence.last}|{sentence.start:.3f}"
+        if (journaled := self._known(key)) is not None:
+            return lambda: journaled
+        words = list(self._text.words[sentence.first : sentence.last + 1])
         resampled = resample(torch.from_numpy(samples), recording.rate, LISTENING_RATE).numpy()
-        begun = self._steps.begin(aligned_words, words, resampled, one.start)
+        begun = self._steps.begin(aligned_words, words, resampled, sentence.start)
 
         def take() -> list[HeardWord]:
             words = begun()
@@ -90,12 +90,12 @@ class TextListener:
         return take
 
     def _known(self, key: str) -> list[HeardWord] | None:
-        kept = self._journal.get(key)
-        return None if kept is None else [HeardWord(*one) for one in kept]
+        rows = self._journal.get(key)
+        return None if rows is None else [HeardWord(*row) for row in rows]
 
     def _begin(self, key: str, chunk: SpokenChunk) -> _Heard:
-        if (known := self._known(key)) is not None:
-            return lambda: known
+        if (journaled := self._known(key)) is not None:
+            return lambda: journaled
         expected = list(self._text.words[slice(*self._wanted)])
         return self._steps.begin(heard_words, expected, chunk.samples, chunk.start)
 
@@ -138,17 +138,17 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
         done, sure, num_placed = list[CutRecording](), set[int](), 0
         for number, (recording, profile) in enumerate(zip(job.recordings, profiles)):
             first, last = bounds[number], bounds[number + 1]
-            own = {
+            placed = {
                 word: recognised - first for word, recognised in places.items() if first <= recognised < last
             }
             recognised = listener.heard[first:last]
-            doubtful = doubts(text, own, recognised, recording.seconds)
+            doubtful = doubts(text, placed, recognised, recording.seconds)
             checked = _checked(recording, doubtful, listener, job.steps.ahead)
-            units = place_units(text, own, recognised, checked)
+            units = place_units(text, placed, recognised, checked)
             num_placed += sum(len(unit.text.split()) for unit in units)
             done.append(cut_one(recording, profile, units))
-            sure |= own.keys() | {
-                word for word, one in checked.items() if (one.certainty or 0.0) >= LEAST_CERTAINTY
+            sure |= placed.keys() | {
+                word for word, aligned in checked.items() if (aligned.certainty or 0.0) >= LEAST_CERTAINTY
             }
     # A language model of a short text recognises its phrases in any sound; the check rejects them.
     _refuse_other_text(num_placed, *counts, job.recordings, cause)
@@ -167,16 +167,18 @@ def _checked(
     """The words of doubtful sentences, by number, as a second alignment places them."""
     sure = dict[int, HeardWord]()
     rate = recording.rate
-    doubtful = sorted(doubtful, key=lambda one: one.end)
-    spans = [(int(one.start * rate), min(int(one.end * rate), recording.frames)) for one in doubtful]
+    doubtful = sorted(doubtful, key=lambda sentence: sentence.end)
+    spans = [
+        (int(sentence.start * rate), min(int(sentence.end * rate), recording.frames)) for sentence in doubtful
+    ]
 
     begun = (
         (doubtful[place], listener.check(recording, doubtful[place], samples))
         for place, samples in stretches(recording, spans)
     )
     checked = lookahead(begun, ahead)
-    for one, aligned in with_progress(checked, len(doubtful), "Checking", "sentences"):
-        sure |= dict(zip(range(one.first, one.last + 1), aligned()))
+    for sentence, aligned in with_progress(checked, len(doubtful), "Checking", "sentences"):
+        sure |= dict(zip(range(sentence.first, sentence.last + 1), aligned()))
     return sure
 
 
@@ -199,7 +201,7 @@ def _refuse_other_text(
 def heard_whole(recognised: Sequence[HeardWord], text: Manuscript) -> list[int]:
     """The sentences that are recognised completely and exactly once, in the order of the recording,
     which may differ from the text's."""
-    texts = [one.text for one in recognised]
+    texts = [word.text for word in recognised]
     places: dict[tuple[str, ...], list[int]] = {}
     for words in text.words_of_sentence:
         if len(words) >= _FEWEST_WORDS_OF_SENTENCE:

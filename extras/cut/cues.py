@@ -86,10 +86,10 @@ def _plain(text: str, path: Path, language: str, tags: list[str]) -> list[Cue]:
         return _subtitles(text, path, language, tags)
     labels = [line for line in lines if not _FREQUENCIES.match(line)]
     # Decimals: two whole numbers at the beginning of each line are text.
-    if labels and all((one := _LABEL.match(line)) and not one[1].isdigit() for line in labels):
+    if labels and all((label := _LABEL.match(line)) and not label[1].isdigit() for line in labels):
         return _labels(text, path, language, tags)
-    paragraphs = [decoded(one)[0] for one in _paragraphs(text, language)]
-    return [Cue(one) for one in spoken(paragraphs, tags)]
+    paragraphs = [decoded(paragraph)[0] for paragraph in _paragraphs(text, language)]
+    return [Cue(part) for part in spoken(paragraphs, tags)]
 
 
 def _paragraphs(text: str, language: str) -> list[str]:
@@ -139,7 +139,7 @@ def _labels(text: str, path: Path, _language: str, tags: list[str]) -> list[Cue]
         if fields is None:
             raise CuttingError(f"{path}, line {number}: {line[:60]!r} is not `start end text`.")
         htk = fields[1].isdigit() and fields[2].isdigit()
-        start, end = (float(one.replace(",", ".")) for one in fields.groups()[:2])
+        start, end = (float(time.replace(",", ".")) for time in fields.groups()[:2])
         scale = _HTK_PER_SECOND if htk else 1.0
         label = fields[3] or ""
         if label.strip().lower() not in _SILENT_LABELS:
@@ -155,7 +155,10 @@ def _text_grid(text: str, path: Path, _language: str, tags: list[str]) -> list[C
         raise CuttingError(
             f"{path} lacks an IntervalTier in Praat's long text format. Save it in that format."
         )
-    tier = next((one for one in tiers if not re.search(r'name\s*=\s*"(words|phones)"', one)), tiers[0])
+    tier = next(
+        (candidate for candidate in tiers if not re.search(r'name\s*=\s*"(words|phones)"', candidate)),
+        tiers[0],
+    )
     pattern = r'xmin\s*=\s*([\d.]+)\s*\n\s*xmax\s*=\s*([\d.]+)\s*\n\s*text\s*=\s*"((?:[^"]|"")*)"'
     timed = [
         (" ".join(label.replace('""', '"').split()), float(start), float(end))
@@ -168,7 +171,7 @@ def _text_grid(text: str, path: Path, _language: str, tags: list[str]) -> list[C
 def _tsv(text: str, path: Path, _language: str, tags: list[str]) -> list[Cue]:
     """Whisper's table: start and end in milliseconds, and the text."""
     header, *rows = (line.split("\t") for line in text.split("\n") if line.strip())
-    names = [one.strip().lower() for one in header]
+    names = [name.strip().lower() for name in header]
     if not {"start", "end", "text"} <= set(names):
         raise CuttingError(
             f"{path} does not begin with the columns start, end and text, as Whisper writes them."
@@ -194,7 +197,7 @@ def _json(text: str, path: Path, _language: str, tags: list[str]) -> list[Cue]:
     if timed := list(_segments(content)):
         return _timed(timed, path, tags)
     if isinstance(content, Mapping) and isinstance(content.get("text"), str):
-        return [Cue(one) for one in spoken([content["text"]], tags)]
+        return [Cue(part) for part in spoken([content["text"]], tags)]
     raise CuttingError(
         f"{path} has no list of segments with start, end and text, as Whisper writes it. Export "
         "the transcript as .srt instead."

@@ -53,7 +53,7 @@ class CutJob:
 
     def listening(self) -> Progress:
         """Progress over the seconds of all recordings."""
-        return Progress("Listening", sum(one.seconds for one in self.recordings), "s")
+        return Progress("Listening", sum(recording.seconds for recording in self.recordings), "s")
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def fingerprint_of(
 ) -> str:
     """A hash of everything that the clips depend on: the same fingerprint means the same bytes."""
     parts = [str(CUTTING_VERSION), method, speech_by]
-    parts += [f"{one.name} {sha256_of(one.path)}" for one in recordings]
+    parts += [f"{recording.name} {sha256_of(recording.path)}" for recording in recordings]
     if text is not None:
         parts += [f"{cue.start} {cue.end} {cue.text}" for cue in text.cues]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -116,7 +116,7 @@ def measured_all(job: CutJob) -> Iterator[SoundProfile]:
     with job.listening() as progress:
         # Another process cannot report progress: its recordings count when they are done.
         here = None if job.steps.ahead else progress
-        begun = (job.steps.begin(measured, one, job.speech_by, here) for one in job.recordings)
+        begun = (job.steps.begin(measured, recording, job.speech_by, here) for recording in job.recordings)
         for recording, profile in zip(job.recordings, lookahead(begun, job.steps.ahead)):
             measures = profile()
             if here is None:
@@ -185,9 +185,9 @@ def cut_by_cues(job: CutJob, text: Manuscript) -> CutResult:
 def clipping(profiles: Sequence[SoundProfile]) -> str:
     """A warning if too much of the speech is clipped to recognise its words; else ""."""
     frames = [
-        one.clipped[int(start / LEVEL_SECONDS) : int(end / LEVEL_SECONDS)]
-        for one in profiles
-        for start, end in speech_spans(one.speech)
+        profile.clipped[int(start / LEVEL_SECONDS) : int(end / LEVEL_SECONDS)]
+        for profile in profiles
+        for start, end in speech_spans(profile.speech)
     ]
     share = float(np.concatenate(frames).mean()) if frames else 0.0
     if share < _CLIPPED_SHARE:
@@ -209,7 +209,7 @@ def open_recogniser(folder: Path, language: str) -> tuple[Recogniser, str]:
     try:
         recogniser = opened(str(folder), language, torch.get_num_threads())
         digest = hashlib.sha256()
-        for path in sorted(one for one in folder.iterdir() if one.is_file()):
+        for path in sorted(path for path in folder.iterdir() if path.is_file()):
             digest.update(path.name.encode() + bytes.fromhex(sha256_of(path)))
     except (RecogniserError, OSError) as error:
         raise CuttingError(f"--recogniser: {error}") from error
@@ -218,28 +218,28 @@ def open_recogniser(folder: Path, language: str) -> tuple[Recogniser, str]:
 
 def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal) -> CutResult:
     """The clips with the recogniser's transcripts; a clip without one is left out."""
-    count = sum(len(one.clips) for one in result.recordings)
+    count = sum(len(cut.clips) for cut in result.recordings)
     done = []
     with Progress("Transcribing", count, "clips") as progress:
-        for one in result.recordings:
-            recording, kept, left = one.recording, list[Stretch](), list(one.left)
-            for place, samples in stretches(recording, one.spans()):
-                clip = one.clips[place]
+        for cut in result.recordings:
+            recording, clips, left = cut.recording, list[Stretch](), list(cut.left)
+            for place, samples in stretches(recording, cut.spans()):
+                clip = cut.clips[place]
                 key = f"{recording.name}|clip {clip.first} to {clip.last}"
-                known = journal.get(key)
-                if known is None:
+                rows = journal.get(key)
+                if rows is None:
                     wave = resample(torch.from_numpy(samples), recording.rate, LISTENING_RATE)
                     # In the journal's form of a word: text, start, end, certainty.
                     transcribed_text = recogniser.hear(wave.numpy())
-                    known = [(transcribed_text, clip.first / 100, clip.last / 100, None)]
-                    journal.put(key, known)
-                transcribed_text = known[0][0]
+                    rows = [(transcribed_text, clip.first / 100, clip.last / 100, None)]
+                    journal.put(key, rows)
+                transcribed_text = rows[0][0]
                 if (text := transcript(transcribed_text, (clip.last - clip.first) / 100)) is None:
                     left.append(replace(clip, text=transcribed_text, reason=UNSURE))
                 else:
-                    kept.append(replace(clip, text=text))
+                    clips.append(replace(clip, text=text))
                 progress.add()
-            done.append(CutRecording.of(recording, one.profile, kept, left))
+            done.append(CutRecording.of(recording, cut.profile, clips, left))
     return CutResult(done, result.unheard)
 
 

@@ -53,7 +53,7 @@ class HeardJournal:
             lines = self._path.read_bytes().splitlines(keepends=True)
         except OSError:
             return {}, 0
-        known, whole = {}, 0
+        entries, whole = {}, 0
         for number, line in enumerate(lines):
             try:
                 entry = json.loads(line) if line.endswith(b"\n") else None
@@ -62,6 +62,6 @@ class HeardJournal:
             if entry is None or (number == 0 and entry.get("fingerprint") != fingerprint):
                 break
             if number:
-                known[entry["chunk"]] = entry["words"]
+                entries[entry["chunk"]] = entry["words"]
             whole += len(line)
-        return known, whole
+        return entries, whole

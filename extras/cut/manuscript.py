@@ -62,7 +62,7 @@ class Manuscript:
 def manuscript_of(cues: Sequence[Cue], language: str) -> Manuscript:
     """Makes a manuscript from cues. Only cues without times are split into sentences."""
     words, units = list[str](), list[TextUnit]()
-    sentences, kept, ranges = list[str](), list[Cue](), list[range]()
+    sentences, sources, ranges = list[str](), list[Cue](), list[range]()
     for cue in cues:
         parts = [cue.text] if cue.start is not None else _SENTENCE_END.split(cue.text)
         for part, sentence in enumerate(parts, start=1):
@@ -76,9 +76,9 @@ def manuscript_of(cues: Sequence[Cue], language: str) -> Manuscript:
                 words += spoken
             if read:
                 sentences.append(sentence.strip())
-                kept.append(cue)
+                sources.append(cue)
                 ranges.append(range(begins, len(words)))
-    return Manuscript(tuple(words), tuple(units), tuple(sentences), tuple(kept), tuple(ranges))
+    return Manuscript(tuple(words), tuple(units), tuple(sentences), tuple(sources), tuple(ranges))
 
 
 def said_words(text: str, language: str) -> list[str]:

@@ -87,8 +87,8 @@ def run(
             closing(HeardJournal(work / "heard.jsonl", fingerprint)) as journal,
         ):
             result = cut(CutJob(opened, speech_by, journal, steps))
-        if not any(one.clips for one in result.recordings):
-            doubt = cutter.clipping([one.profile for one in result.recordings])
+        if not any(recording.clips for recording in result.recordings):
+            doubt = cutter.clipping([recording.profile for recording in result.recordings])
             if text is not None and not doubt:
                 doubt = f" Is {text} its text, and in {language}?"
             raise CuttingError(
@@ -153,7 +153,7 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
                 len(result.moved),
                 min(result.moved) + 1,
             )
-    count = sum(len(one.clips) for one in result.recordings)
+    count = sum(len(cut.clips) for cut in result.recordings)
     log.info("%d clips in %s. Listen and correct: %s", count, to, to / "report.html")
     if text is None and recogniser is None:
         log.info(
@@ -165,7 +165,7 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
     else:
         if recogniser is not None:
             log.info("%s wrote their transcripts: check them first.", recogniser.name)
-        if little := little_kept([one.seconds_by_reason() for one in result.recordings]):
+        if little := little_kept([cut.seconds_by_reason() for cut in result.recordings]):
             log.warning("%s", little)
         else:
             log.info("Train on it: %s", train_command(to, short))
@@ -181,7 +181,7 @@ def train_command(to: Path, language: str) -> str:
 
 def _summary_lines(result: CutResult, text: Manuscript | None) -> str:
     """A line for each recording; for many, only the first ones, and a total."""
-    totals = [(one.recording.name, one.seconds_by_reason()) for one in result.recordings]
+    totals = [(cut.recording.name, cut.seconds_by_reason()) for cut in result.recordings]
     rows = totals[:_MOST_RECORDINGS]
     if len(totals) > len(rows):
         rows.append((f"All {len(totals):,} together", summed([row for _, row in totals])))
@@ -189,7 +189,7 @@ def _summary_lines(result: CutResult, text: Manuscript | None) -> str:
     for name, seconds_by in rows:
         parts = ", ".join(f"{seconds:.1f} s {reason}" for reason, seconds in seconds_by.items())
         lines.append(f"{name}: {sum(seconds_by.values()):.1f} s, of which {parts}.")
-    accounts = [(one.recording.name, one.recording.rate, one.rows) for one in result.recordings]
+    accounts = [(cut.recording.name, cut.recording.rate, cut.rows) for cut in result.recordings]
     shortest = SHORTEST_TEXTLESS_PAUSE_SECONDS if text is None else SHORTEST_PAUSE_SECONDS
     return "\n".join(lines + without_pause(accounts, shortest))
 
@@ -219,12 +219,12 @@ def little_kept(totals: Sequence[dict[str, float]]) -> str:
     speech = {
         reason: seconds for reason, seconds in together.items() if reason not in (IN_A_CLIP, SILENCE, NOISE)
     }
-    kept, left = together.get(IN_A_CLIP, 0.0), sum(speech.values())
-    if kept >= _LITTLE_SHARE * (kept + left):
+    used, left = together.get(IN_A_CLIP, 0.0), sum(speech.values())
+    if used >= _LITTLE_SHARE * (used + left):
         return ""
     worst = max(speech, key=lambda reason: speech[reason])
     return (
-        f"Only {kept:.0f} of {kept + left:.0f} s of speech are in clips, which is little to train "
+        f"Only {used:.0f} of {used + left:.0f} s of speech are in clips, which is little to train "
         f"on. Most of the rest ({speech[worst]:.0f} s) is left out as {worst!r}: "
         f"{_REMEDIES[worst]}."
     )
@@ -233,8 +233,8 @@ def little_kept(totals: Sequence[dict[str, float]]) -> str:
 def summed(totals: Sequence[dict[str, float]]) -> dict[str, float]:
     """The seconds by reason over all recordings, largest first."""
     total = Counter[str]()
-    for one in totals:
-        total.update(one)
+    for seconds_by in totals:
+        total.update(seconds_by)
     return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
 
 

@@ -96,10 +96,10 @@ def plan(units: Sequence[PlacedUnit], profile: SoundProfile) -> tuple[list[Stret
 def _plan_breath(units: Sequence[PlacedUnit], profile: SoundProfile) -> tuple[list[Stretch], list[Stretch]]:
     pauses = _pauses(units, profile)
     clips, left = list[Stretch](), list[Stretch]()
-    for first, last, kept in _cheapest(units, pauses):
+    for first, last, is_clip in _cheapest(units, pauses):
         before, after = pauses[first], pauses[last]
         text = " ".join(unit.text for unit in units[first:last])
-        if kept and before and after:
+        if is_clip and before and after:
             start, stop = _edges(before, after)
             begin, end = round(start * 100), round(stop * 100)
             if profile.clipped[begin:end].mean() > _CLIPPED_SHARE:
@@ -156,20 +156,20 @@ def _cheapest(units: Sequence[PlacedUnit], pauses: Sequence[Pause | None]) -> li
             spoken = units[last - 1].end - units[first].start
             if spoken > LONGEST_SECONDS and first < last - 1:
                 break
-            for cost, kept in (
+            for cost, is_clip in (
                 (_clip_cost(units, pauses, first, last), True),
                 (_LOSS_COST + 10 * spoken, False),
             ):
                 if costs[first] + cost < costs[last]:
                     costs[last] = costs[first] + cost
-                    came[last] = (first, kept)
+                    came[last] = (first, is_clip)
     division, last = list[tuple[int, int, bool]](), len(units)
     while last:
-        first, kept = came[last]
-        if division and not kept and not division[-1][2]:
+        first, is_clip = came[last]
+        if division and not is_clip and not division[-1][2]:
             division[-1] = (first, division[-1][1], False)
         else:
-            division.append((first, last, kept))
+            division.append((first, last, is_clip))
         last = first
     return division[::-1]
 
@@ -196,11 +196,11 @@ def account(
     for start, end in speech_spans(profile.speech):
         labels[int(start / LEVEL_SECONDS) : int(end / LEVEL_SECONDS)] = 2
     texts = dict[int, str]()
-    for one in (*left, *clips):
+    for stretch in (*left, *clips):
         # Each has another number, so that adjacent ones remain two rows.
-        labels[one.first : one.last] = len(kinds)
-        texts[len(kinds)] = one.text
-        kinds.append(one.reason)
+        labels[stretch.first : stretch.last] = len(kinds)
+        texts[len(kinds)] = stretch.text
+        kinds.append(stretch.reason)
     for begin, end in runs_of(labels == 2):
         # The margins of detected speech around a clip.
         if end - begin < _SHORTEST_FRAMES:

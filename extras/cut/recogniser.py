@@ -67,12 +67,12 @@ class TextRecogniser:
         _listen(self._expected, samples)
         return [
             HeardWord(
-                _spelled(one.word),
-                start + one.start_frame * _FRAME_SECONDS,
-                start + (one.end_frame + 1) * _FRAME_SECONDS,
+                _spelled(segment.word),
+                start + segment.start_frame * _FRAME_SECONDS,
+                start + (segment.end_frame + 1) * _FRAME_SECONDS,
             )
-            for one in self._expected.seg() or ()
-            if one.word[0] not in _FILLERS
+            for segment in self._expected.seg() or ()
+            if segment.word[0] not in _FILLERS
         ]
 
     def align(self, samples: np.ndarray, words: Sequence[str], start: float) -> list[HeardWord]:
@@ -84,13 +84,15 @@ class TextRecogniser:
         try:
             self._dictionary.set_align_text(" ".join(words))
             _listen(self._dictionary, samples)
-            segments = [one for one in self._dictionary.seg() or () if one.word[0] not in _FILLERS]
+            segments = [
+                segment for segment in self._dictionary.seg() or () if segment.word[0] not in _FILLERS
+            ]
         except RuntimeError:
             return []
-        if [_spelled(one.word) for one in segments] != list(words):
+        if [_spelled(segment.word) for segment in segments] != list(words):
             return []
         free = self._free_scores(samples)
-        return [_certain(one, free, start) for one in segments]
+        return [_certain(segment, free, start) for segment in segments]
 
     def _expect(self, words: Sequence[str]) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -116,18 +118,18 @@ class TextRecogniser:
         """The log-likelihood of each 10 ms frame, in nats, by the best-fitting phones."""
         _listen(self._phones, samples)
         scores = np.zeros(len(samples) // 160 + 8)
-        for one in self._phones.seg() or ():
-            frames = slice(one.start_frame, one.end_frame + 1)
-            scores[frames] = _FREE_SCALE * _nats(one) / (one.end_frame + 1 - one.start_frame)
+        for segment in self._phones.seg() or ():
+            frames = slice(segment.start_frame, segment.end_frame + 1)
+            scores[frames] = _FREE_SCALE * _nats(segment) / (segment.end_frame + 1 - segment.start_frame)
         return scores
 
     def _write_dictionary(self, words: Sequence[str], path: Path) -> None:
         lines = list[str]()
         for word in words:
-            known = self._dictionary.lookup_word(word)
-            lines.append(f"{word} {known or _pronounced(word)}")
+            pronunciation = self._dictionary.lookup_word(word)
+            lines.append(f"{word} {pronunciation or _pronounced(word)}")
             number = 2
-            while known and (other := self._dictionary.lookup_word(f"{word}({number})")):
+            while pronunciation and (other := self._dictionary.lookup_word(f"{word}({number})")):
                 lines.append(f"{word}({number}) {other}")
                 number += 1
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -106,10 +106,10 @@ def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
                     )
                 # A header may declare too few frames; the account follows the header.
                 over = max(seen - recording.frames, 0)
-                kept = block[: len(block) - over]
-                if len(kept):
-                    mono = kept.mean(axis=1, dtype=np.float32)
-                    apart += float(np.square(kept, dtype=np.float64).mean(axis=1).sum())
+                frames = block[: len(block) - over]
+                if len(frames):
+                    mono = frames.mean(axis=1, dtype=np.float32)
+                    apart += float(np.square(frames, dtype=np.float64).mean(axis=1).sum())
                     together += float(np.square(mono, dtype=np.float64).sum())
                     yield mono
                 if over:

@@ -92,16 +92,16 @@ def seconds_of(groups: Sequence[str | None]) -> float:
 def _with_plain_lines(cue: Shown) -> Shown:
     """The cue without formatting. Brackets that span lines are closed in the first."""
     text = unescape(_FORMAT.sub("", _RUBY.sub("", "\n".join(cue.lines))))
-    text = _ENCLOSED.sub(lambda one: one[0].replace("\n", " "), text)
+    text = _ENCLOSED.sub(lambda match: match[0].replace("\n", " "), text)
     lines = (" ".join(line.split()) for line in text.split("\n"))
     return Shown(cue.start, cue.end, tuple(filter(None, lines)))
 
 
 def _without_tags(lines: Sequence[str], tags: list[str]) -> Iterator[str]:
     for line in lines:
-        plain, found = without_tags(line, captions=True)
+        plain, removed = without_tags(line, captions=True)
         plain = _DASH.sub("", plain)
-        tags += found
+        tags += removed
         if any(map(str.isalnum, plain)):
             yield plain
 

@@ -61,7 +61,7 @@ class TextFollower:
 
     def add(self, recognised: Sequence[HeardWord]) -> None:
         """Adds recognised words."""
-        self._pending += [self._number(one.text) for one in recognised]
+        self._pending += [self._number(word.text) for word in recognised]
         while len(self._pending) >= _SECTION_WORDS:
             self._settle(_SETTLED_WORDS)
 
@@ -77,14 +77,14 @@ class TextFollower:
         recognised = np.array(self._pending, np.int32)
         first = max(self.position - _BEHIND_WORDS, 0)
         last = self.position + 2 * len(recognised) + _BEYOND_WORDS
-        pairs = [(one, first + place) for one, place in matched(recognised, self._text[first:last])]
+        pairs = [(number, first + place) for number, place in matched(recognised, self._text[first:last])]
         if len(pairs) < _LOST_SHARE * len(recognised):
             everywhere = matched(recognised, self._text)
             if len(everywhere) >= _FOUND_SHARE * len(recognised):
                 pairs = everywhere
         self.lost = len(pairs) < _LOST_SHARE * len(recognised)
         settled = [] if self.lost else [pair for pair in pairs if pair[0] < count]
-        self.matches += [(place, self._heard + one) for one, place in settled]
+        self.matches += [(place, self._heard + number) for number, place in settled]
         if settled:
             self.position = max(self.position, settled[-1][1] + 1)
         self._pending = self._pending[count:]
@@ -155,13 +155,13 @@ def _beside_neighbours(
     moved = list(matches)
     for step, places in ((1, range(len(moved) - 2, -1, -1)), (-1, range(1, len(moved)))):
         for place in places:
-            (word, spot), (other, beside) = moved[place], moved[place + step]
+            (word, spot), (other, neighbour) = moved[place], moved[place + step]
             if (
                 other == word + step
                 and text.sentence_of(word) == text.sentence_of(other)
-                and recognised[beside - step].text == recognised[spot].text
+                and recognised[neighbour - step].text == recognised[spot].text
             ):
-                moved[place] = (word, beside - step)
+                moved[place] = (word, neighbour - step)
     return moved
 
 
@@ -174,19 +174,19 @@ def doubts(
     used = set(places.values())
     for number in sorted({text.sentence_of(word) for word in places}):
         words = text.words_of_sentence[number]
-        known = [word for word in words if word in places]
-        inside = places[known[-1]] - places[known[0]] + 1
-        if len(known) == len(words) == inside:
-            if one := _with_fragments(words, places, recognised, used):
-                doubtful.append(one)
+        placed = [word for word in words if word in places]
+        inside = places[placed[-1]] - places[placed[0]] + 1
+        if len(placed) == len(words) == inside:
+            if sentence := _with_fragments(words, places, recognised, used):
+                doubtful.append(sentence)
             continue
-        if len(known) < _LEAST_HEARD_SHARE * len(words):
+        if len(placed) < _LEAST_HEARD_SHARE * len(words):
             continue
         earlier, later = places.get(words[0] - 1), places.get(words[-1] + 1)
-        first, last = recognised[places[known[0]]], recognised[places[known[-1]]]
+        first, last = recognised[places[placed[0]]], recognised[places[placed[-1]]]
         # Half a second for each missing word, but not past the neighbouring words.
-        start = max(first.start - 0.3 - 0.5 * (known[0] - words[0]), 0.0)
-        end = min(last.end + 0.3 + 0.5 * (words[-1] - known[-1]), seconds)
+        start = max(first.start - 0.3 - 0.5 * (placed[0] - words[0]), 0.0)
+        end = min(last.end + 0.3 + 0.5 * (words[-1] - placed[-1]), seconds)
         if earlier is not None:
             start = max(start, recognised[earlier].end - 0.02)
         if later is not None:
@@ -215,17 +215,20 @@ def _fragment(recognised: Sequence[HeardWord], edge: int, step: int, used: Set[i
     """The unwritten word next to the one at `edge`, if it is short and touches no other word."""
     if not 0 <= edge + step < len(recognised) or edge + step in used:
         return None
-    one, further = recognised[edge + step], edge + 2 * step
-    if one.end - one.start > _FRAGMENT_SECONDS or _gap(recognised[edge], one) > _ABUTTING_SECONDS:
+    fragment, further = recognised[edge + step], edge + 2 * step
+    if (
+        fragment.end - fragment.start > _FRAGMENT_SECONDS
+        or _gap(recognised[edge], fragment) > _ABUTTING_SECONDS
+    ):
         return None
-    if 0 <= further < len(recognised) and _gap(one, recognised[further]) <= 2 * _ABUTTING_SECONDS:
+    if 0 <= further < len(recognised) and _gap(fragment, recognised[further]) <= 2 * _ABUTTING_SECONDS:
         return None
-    return one
+    return fragment
 
 
-def _gap(one: HeardWord, other: HeardWord) -> float:
+def _gap(word: HeardWord, other: HeardWord) -> float:
     """The seconds between two words, in either order."""
-    return max(one.start, other.start) - min(one.end, other.end)
+    return max(word.start, other.start) - min(word.end, other.end)
 
 
 def place_units(
@@ -265,14 +268,14 @@ def _placed(
     starts = [times[text.units[number].first_word].start for number in sure]
     # One value before each unit, and one after the last.
     between: list[list[HeardWord]] = [[] for _ in range(len(sure) + 1)]
-    for one in strangers:
-        between[bisect.bisect_right(starts, one.start)].append(one)
+    for stranger in strangers:
+        between[bisect.bisect_right(starts, stranger.start)].append(stranger)
     for place, number in enumerate(sure):
         unit = text.units[number]
         others_before, others_after = between[place], between[place + 1]
-        before = max((one.end for one in others_before), default=ends[place - 1] if place else 0.0)
+        before = max((stranger.end for stranger in others_before), default=ends[place - 1] if place else 0.0)
         next_start = starts[place + 1] if place + 1 < len(sure) else float("inf")
-        after = min((one.start for one in others_after), default=next_start)
+        after = min((stranger.start for stranger in others_after), default=next_start)
         follows = place + 1 < len(sure) and sure[place + 1] == number + 1 and not others_after
         gap = starts[place + 1] - ends[place] if follows else 0.0
         yield PlacedUnit(
@@ -295,7 +298,7 @@ def _sure_words(
 ) -> set[int]:
     """The checked words that are certainly spoken where they were aligned. The limit is lower for a
     single doubtful word among certain ones, because nothing else can be there."""
-    sure = {word for word, one in checked.items() if _is_sure(word, one, places, recognised)}
+    sure = {word for word, aligned in checked.items() if _is_sure(word, aligned, places, recognised)}
     for number in {text.sentence_of(word) for word in checked}:
         words = text.words_of_sentence[number]
         doubtful = [checked[word] for word in words if word in checked and word not in sure]
@@ -306,13 +309,15 @@ def _sure_words(
     return sure
 
 
-def _is_sure(word: int, one: HeardWord, places: Mapping[int, int], recognised: Sequence[HeardWord]) -> bool:
+def _is_sure(
+    word: int, aligned: HeardWord, places: Mapping[int, int], recognised: Sequence[HeardWord]
+) -> bool:
     """Whether a checked word is certain. A word that was recognised as written needs no second
     proof if it is aligned with the same sound; elsewhere, another person may have said it."""
-    if (one.certainty or 0.0) >= LEAST_CERTAINTY:
+    if (aligned.certainty or 0.0) >= LEAST_CERTAINTY:
         return True
-    known = recognised[places[word]] if word in places else None
-    return known is not None and one.start < known.end and known.start < one.end
+    heard = recognised[places[word]] if word in places else None
+    return heard is not None and aligned.start < heard.end and heard.start < aligned.end
 
 
 def _strangers(
@@ -329,15 +334,15 @@ def _strangers(
         words = [checked[word] for word in text.words_of_sentence[number] if word in checked]
         spans.append((words[0].start, words[-1].end))
     spans.sort()
-    unsure = [one for word, one in checked.items() if word not in certain]
+    unsure = [aligned for word, aligned in checked.items() if word not in certain]
     place = 0
-    for number, one in enumerate(recognised):
-        while place < len(spans) and spans[place][1] <= one.start:
+    for number, heard in enumerate(recognised):
+        while place < len(spans) and spans[place][1] <= heard.start:
             place += 1
-        inside = place < len(spans) and spans[place][0] < (one.start + one.end) / 2
+        inside = place < len(spans) and spans[place][0] < (heard.start + heard.end) / 2
         if number not in used and not inside:
-            unsure.append(one)
-    return sorted(unsure, key=lambda one: one.start)
+            unsure.append(heard)
+    return sorted(unsure, key=lambda word: word.start)
 
 
 def _rows(matches: Sequence[WordMatch]) -> Iterator[list[WordMatch]]:

@@ -94,12 +94,12 @@ def write(folder: Path, result: CutResult, text: Manuscript | None, fingerprint:
             "speech_by": speech_by,
             "recordings": [
                 {
-                    "name": one.recording.name,
-                    "seconds": round(one.recording.seconds, 6),
-                    "clips": len(one.clips),
-                    "seconds_by_reason": one.seconds_by_reason(),
+                    "name": cut.recording.name,
+                    "seconds": round(cut.recording.seconds, 6),
+                    "clips": len(cut.clips),
+                    "seconds_by_reason": cut.seconds_by_reason(),
                 }
-                for one in result.recordings
+                for cut in result.recordings
             ],
             "unheard_sentences": unheard,
         },
@@ -117,21 +117,21 @@ def _write_clips(folder: Path, result: CutResult) -> list[WrittenClip]:
     wavs = folder / "wavs"
     make_folder(wavs)
     remove_stale(wavs)
-    seconds = sum(clip.last - clip.first for one in result.recordings for clip in one.clips) / 100
-    rate = max(one.recording.rate for one in result.recordings)
+    seconds = sum(clip.last - clip.first for cut in result.recordings for clip in cut.clips) / 100
+    rate = max(cut.recording.rate for cut in result.recordings)
     require_space(folder, int(seconds * rate * 2), "the clips")
     written = list[WrittenClip]()
-    for one in result.recordings:
-        rate = one.recording.rate
-        for place, samples in stretches(one.recording, one.spans()):
-            clip = one.clips[place]
-            name = f"{one.recording.name}-{place + 1:04d}"
+    for cut in result.recordings:
+        rate = cut.recording.rate
+        for place, samples in stretches(cut.recording, cut.spans()):
+            clip = cut.clips[place]
+            name = f"{cut.recording.name}-{place + 1:04d}"
             file = wav.write(wavs / f"{name}.wav", samples, rate)
-            levels = one.profile.level_db[clip.first : clip.last]
+            levels = cut.profile.level_db[clip.first : clip.last]
             written.append(
                 WrittenClip(
                     name,
-                    one.recording.name,
+                    cut.recording.name,
                     clip.first / 100,
                     len(samples) / rate,
                     clip.text,
@@ -145,11 +145,11 @@ def _write_clips(folder: Path, result: CutResult) -> list[WrittenClip]:
 def write_account(folder: Path, result: CutResult) -> None:
     """Writes every row of every account, in seconds with six decimals."""
     rows = []
-    for one in result.recordings:
-        for row in one.rows:
-            start, end = row.first / one.recording.rate, row.last / one.recording.rate
+    for cut in result.recordings:
+        for row in cut.rows:
+            start, end = row.first / cut.recording.rate, row.last / cut.recording.rate
             times = (f"{start:.6f}", f"{end:.6f}", f"{end - start:.6f}")
-            rows.append((one.recording.name, *times, row.reason, row.text))
+            rows.append((cut.recording.name, *times, row.reason, row.text))
     content = csv_bytes(("recording", "start", "end", "seconds", "reason", "text"), rows)
     replace_file(folder / "account.csv", lambda file: file.write(content))
 
@@ -162,18 +162,18 @@ def write_report(
     usual = statistics.median([_rate(clip) for clip in clips if clip.text] or [0.0])
     shown = [_shown(clip, usual) for clip in clips]
     more = ({"recording": clip.recording, "sha256": clip.sha256} for clip in clips)
-    lines = [json.dumps({**row, **one}, ensure_ascii=False) + "\n" for row, one in zip(shown, more)]
+    lines = [json.dumps({**row, **extra}, ensure_ascii=False) + "\n" for row, extra in zip(shown, more)]
     replace_file(folder / "clips.jsonl", lambda file: file.write("".join(lines).encode()))
     left: list[dict[str, Any]] = [
         {
-            "recording": one.recording.name,
-            "start": round(row.first / one.recording.rate, 2),
-            "seconds": round((row.last - row.first) / one.recording.rate, 2),
+            "recording": cut.recording.name,
+            "start": round(row.first / cut.recording.rate, 2),
+            "seconds": round((row.last - row.first) / cut.recording.rate, 2),
             "reason": row.reason,
             "text": row.text,
         }
-        for one in result.recordings
-        for row in one.rows
+        for cut in result.recordings
+        for row in cut.rows
         if row.reason not in (IN_A_CLIP, SILENCE)
     ]
     data = json.dumps(
@@ -181,12 +181,12 @@ def write_report(
             "key": fingerprint,
             "recordings": [
                 {
-                    "name": one.recording.name,
-                    "seconds": one.recording.seconds,
-                    "clips": len(one.clips),
-                    "totals": one.seconds_by_reason(),
+                    "name": cut.recording.name,
+                    "seconds": cut.recording.seconds,
+                    "clips": len(cut.clips),
+                    "totals": cut.seconds_by_reason(),
                 }
-                for one in result.recordings
+                for cut in result.recordings
             ],
             "unheard": list(unheard),
             "clips": shown,

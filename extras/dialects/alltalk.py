@@ -147,8 +147,8 @@ async def preview_voice(voice: Annotated[VoiceText, Form()], request: Request, s
     caller = state.check_rate(request)
     name = _UNSPEAKABLE.sub(" ", voice.removesuffix(".wav")).strip()
     ask = SynthesisRequest(f"This is the voice {name}.", "")
-    kept = await _kept(voice, request, state, [])
-    return await speaking.respond(state, caller, ask, kept, voice)
+    recording = await _kept(voice, request, state, [])
+    return await speaking.respond(state, caller, ask, recording, voice)
 
 
 @router.get(

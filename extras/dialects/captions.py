@@ -35,7 +35,7 @@ class CaptionedSpeechRequest(SpeechRequest):
 
 
 @router.post("/dev/captioned_speech", response_class=Response, responses=_RESPONSES)
-async def speak_captioned(wanted: CaptionedSpeechRequest, request: Request, state: Shared) -> Response:
+async def speak_captioned(body: CaptionedSpeechRequest, request: Request, state: Shared) -> Response:
     """Speaks `input`, with the time of each word, as Kokoro-FastAPI does: lines of JSON as audio is
     made, or one object with `stream: false`."""
-    return await speech.respond(state, state.check_rate(request), wanted)
+    return await speech.respond(state, state.check_rate(request), body)

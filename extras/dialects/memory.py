@@ -39,8 +39,8 @@ class KeptSounds:
     def find(self, name: str) -> bytes | None:
         """The WAV file of that name; None if it was dropped or never existed."""
         self._clear(time.monotonic(), 0)
-        kept = self._known.get(name)
-        return kept[1] if kept else None
+        sound = self._known.get(name)
+        return sound[1] if sound else None
 
     def _clear(self, now: float, more: int) -> None:
         """Makes room for `more` bytes. With 0, drops only what is too old."""

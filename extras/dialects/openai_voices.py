@@ -164,9 +164,9 @@ def read_consent(consent_id: str, state: Shared) -> ConsentRow:
 
 
 @router.post("/voice_consents/{consent_id}")
-def rename_consent(consent_id: str, wanted: ConsentChange, state: Shared) -> ConsentRow:
+def rename_consent(consent_id: str, body: ConsentChange, state: Shared) -> ConsentRow:
     """Changes the label of a consent."""
-    return _consents(state).rename(consent_id, visible_name(wanted.name)).row()
+    return _consents(state).rename(consent_id, visible_name(body.name)).row()
 
 
 @router.delete("/voice_consents/{consent_id}")
@@ -200,12 +200,12 @@ class Consents:
 
     def all(self) -> list[Consent]:
         """The newest first."""
-        found = read_all(self.folder, self._get, ".json")
-        return sorted(found, key=lambda one: (one.created, one.id), reverse=True)
+        consents = read_all(self.folder, self._get, ".json")
+        return sorted(consents, key=lambda consent: (consent.created, consent.id), reverse=True)
 
     def _get(self, identity: str) -> Consent | None:
-        known = _ID.fullmatch(identity)
-        return read(Consent, self.folder / f"{identity}.json", identity) if known else None
+        valid = _ID.fullmatch(identity)
+        return read(Consent, self.folder / f"{identity}.json", identity) if valid else None
 
     def find(self, identity: str) -> Consent:
         """The consent with this id. Raises APIError (404), also for an invalid id."""

@@ -80,10 +80,10 @@ async def change_settings(settings: TtsSettings, request: Request, state: Shared
 
 
 @router.post("/tts_to_audio/", tags=["speech"], response_class=Response, responses=speaking.sound("wav"))
-async def speak_whole(wanted: TtsToAudioRequest, request: Request, state: Shared) -> Response:
+async def speak_whole(body: TtsToAudioRequest, request: Request, state: Shared) -> Response:
     """Speaks `text` into a WAV file."""
     caller = state.check_rate(request)
-    return await _respond(wanted, SoundForm("wav", "whole"), state, caller)
+    return await _respond(body, SoundForm("wav", "whole"), state, caller)
 
 
 @router.get("/tts_stream/", include_in_schema=False, tags=["speech"], response_class=Response)
@@ -99,17 +99,17 @@ async def speak_stream(
 ) -> Response:
     """Speaks `text` as a WAV stream whose header leaves its length open."""
     caller = state.check_rate(request)
-    wanted = TtsToAudioRequest(text=text, speaker_wav=speaker_wav, language=language)
-    return await _respond(wanted, _STREAM, state, caller)
+    body = TtsToAudioRequest(text=text, speaker_wav=speaker_wav, language=language)
+    return await _respond(body, _STREAM, state, caller)
 
 
-async def _respond(wanted: TtsToAudioRequest, form: SoundForm, state: AppState, caller: str) -> Response:
+async def _respond(body: TtsToAudioRequest, form: SoundForm, state: AppState, caller: str) -> Response:
     chosen = state.part(Memory).caller_settings.get(caller)
     ask = SynthesisRequest(
-        wanted.text,
-        wanted.language or "",
+        body.text,
+        body.language or "",
         temperature=chosen.temperature if chosen else None,
         speed=chosen.speed if chosen else 1.0,
     )
-    voice = wanted.speaker_wav or SERVED
+    voice = body.speaker_wav or SERVED
     return await speaking.respond(state, caller, ask, form, voice, voice_field="speaker_wav")

@@ -81,7 +81,7 @@ async def clone_speaker(
         text = f"wav_file occurs {count} times. A voice has one recording: send one."
         raise APIError(422, "several_files", text, param="wav_file")
     stem = PurePath(wav_file.filename or "").stem
-    name = "".join(one for one in stem if one.isprintable())[:100].strip()
+    name = "".join(character for character in stem if character.isprintable())[:100].strip()
     if not name or means_served(name):
         name = "cloned"  # clients name the voice by its handle, not by this
     decoded = await decode_uploads(state, [wav_file])
@@ -92,16 +92,18 @@ async def clone_speaker(
             return handle_of(voice.id)
     taken = {plain_name(voice.name) for voice in uploaded}
     numbered = (f"{name} {number}" for number in itertools.count(2))
-    name = next(one for one in itertools.chain((name,), numbered) if plain_name(one) not in taken)
+    name = next(
+        candidate for candidate in itertools.chain((name,), numbered) if plain_name(candidate) not in taken
+    )
     return handle_of((await keep_voice(state, name, decoded)).id)
 
 
 @router.post("/tts_stream", tags=["speech"], response_class=Response, responses=speaking.sound("wav"))
-async def speak_stream(wanted: TtsStreamRequest, request: Request, state: Shared) -> Response:
+async def speak_stream(body: TtsStreamRequest, request: Request, state: Shared) -> Response:
     """Speaks `text` as a WAV stream, or as samples alone."""
     caller = state.check_rate(request)
-    form = SoundForm("wav" if wanted.add_wav_header else "pcm", "stream", "audio/wav")
-    return await _respond(wanted, form, state, caller)
+    form = SoundForm("wav" if body.add_wav_header else "pcm", "stream", "audio/wav")
+    return await _respond(body, form, state, caller)
 
 
 @router.post(
@@ -110,11 +112,11 @@ async def speak_stream(wanted: TtsStreamRequest, request: Request, state: Shared
     response_class=Response,
     responses={200: {"content": {"application/json": {"schema": {"type": "string"}}}}},
 )
-async def speak_whole(wanted: TtsRequest, request: Request, state: Shared) -> Response:
+async def speak_whole(body: TtsRequest, request: Request, state: Shared) -> Response:
     """Speaks `text` into a WAV file, sent in base64 as a JSON string."""
     caller = state.check_rate(request)
     form = SoundForm("wav", "whole", "application/json", wrap=_in_base64)
-    return await _respond(wanted, form, state, caller)
+    return await _respond(body, form, state, caller)
 
 
 def handle_of(voice_id: str) -> VoiceHandle:
@@ -137,9 +139,9 @@ def voice_of(handle: VoiceHandle) -> str:
     return text.removeprefix(_MARK)
 
 
-async def _respond(wanted: TtsRequest, form: SoundForm, state: AppState, caller: str) -> Response:
-    ask = SynthesisRequest(wanted.text, wanted.language)
-    return await speaking.respond(state, caller, ask, form, voice_of(wanted), voice_field="speaker_embedding")
+async def _respond(body: TtsRequest, form: SoundForm, state: AppState, caller: str) -> Response:
+    ask = SynthesisRequest(body.text, body.language)
+    return await speaking.respond(state, caller, ask, form, voice_of(body), voice_field="speaker_embedding")
 
 
 def _in_base64(wav: bytes) -> bytes:

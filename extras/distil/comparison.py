@@ -45,10 +45,10 @@ def judged(teacher: Speaking, student: Speaking, plan: EvaluationPlan) -> tuple[
     knows = not plan.learns_added_language
     weights = replace(teacher.voice, share=0.0 if knows else 1.0, decoder=None)
     listener = (teacher.tuned, weights)
-    own = _facts(teacher, listener, plan, person)
+    teachers = _facts(teacher, listener, plan, person)
     others = _facts(student, listener, plan, person)
-    usual = judges.measures_of_base(own[0])["base_nats_per_token"]
-    return _candidate(plan, own, person, usual), _candidate(plan, others, person, usual)
+    usual = judges.measures_of_base(teachers[0])["base_nats_per_token"]
+    return _candidate(plan, teachers, person, usual), _candidate(plan, others, person, usual)
 
 
 def _candidate(
@@ -63,20 +63,24 @@ def _person(tuned: TunedModel, plan: EvaluationPlan) -> Person:
 
 
 def _facts(
-    one: Speaking, listener: tuple[TunedModel, TunedVoice], plan: EvaluationPlan, person: Person
+    speaking: Speaking, listener: tuple[TunedModel, TunedVoice], plan: EvaluationPlan, person: Person
 ) -> tuple[Sequence[SpokenFacts], float]:
     tasks = tuple(
         SentenceTask(
             replace(sentence.request, seed=sentence.request.seed + FRESH_SEEDS),
             sounded=number % plan.sounded_every == 0,
             natural=plan.no_naturalness is None,
-            out=one.sounds / f"{number + 1:02}.wav" if one.sounds and number < KEPT_SOUNDS else None,
+            out=speaking.sounds / f"{number + 1:02}.wav"
+            if speaking.sounds and number < KEPT_SOUNDS
+            else None,
         )
         for number, sentence in enumerate(plan.sentences)
     )
-    request = EvaluateRequest(tasks, one.voice, person.rate, plan.recogniser, plan.no_speaker_judge is None)
+    request = EvaluateRequest(
+        tasks, speaking.voice, person.rate, plan.recogniser, plan.no_speaker_judge is None
+    )
     started = time.perf_counter()
-    facts = evaluate(one.tuned, request, words_by=listener).sentences
+    facts = evaluate(speaking.tuned, request, words_by=listener).sentences
     return facts, time.perf_counter() - started
 
 

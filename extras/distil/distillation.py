@@ -83,13 +83,13 @@ def run(settings: TrainSettings, asked: Asked) -> int:
     with locked(folder):
         context = context_of_run(settings, folder)
         voice = voice_to_export(settings, None, None)
-        kept = kept_layers(context.config.gpt.layers, asked.layers)
+        layers = kept_layers(context.config.gpt.layers, asked.layers)
         kept_here = folder.folder / "distillation"
         remove_stale(kept_here)
         with at_work(settings.cache_dir, context.device.value, folder.folder):
             work = Distillation(settings, context, voice, kept_here)
-            student = work.student(kept, epochs, minutes, own_texts)
-            return work.export(student, asked, len(kept))
+            student = work.student(layers, epochs, minutes, own_texts)
+            return work.export(student, asked, len(layers))
 
 
 def _refuse_what_is_there(asked: Asked) -> None:
@@ -111,12 +111,12 @@ def _texts(path: Path | None) -> list[str]:
     if path is None:
         return []
     try:
-        found = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise SotaqueError(f"--texts {path} cannot be read ({error}).") from error
-    if not any(found):
+    if not any(lines):
         raise SotaqueError(f"--texts {path} contains no sentence. Write one per line.")
-    return [line for line in found if line]
+    return [line for line in lines if line]
 
 
 class Distillation:
@@ -138,7 +138,7 @@ class Distillation:
         self.plan = _plan(settings, context, voice, voice.reference)
         self.narrators = _narrators(context, voice, voice.reference)
 
-    def student(self, kept: tuple[int, ...], epochs: int, minutes: float, own_texts: list[str]) -> GPT:
+    def student(self, layers: tuple[int, ...], epochs: int, minutes: float, own_texts: list[str]) -> GPT:
         """The trained student; logs its distance to the teacher."""
         for number, text in enumerate(own_texts, start=1):
             try:
@@ -147,11 +147,11 @@ class Distillation:
                 raise SotaqueError(f"--texts, sentence {number} ({shown(text)}): {error}") from error
         taught_by, voices, lessons_key = self._lessons(minutes, own_texts)
         teacher = self._teacher()
-        student = new_student(teacher, kept)
+        student = new_student(teacher, layers)
         device = self.context.device.value
         log.info(
             "The student keeps %d of %d layers: %.0f of %.0f million weights.",
-            len(kept),
+            len(layers),
             teacher.shape.layers,
             _millions(student),
             _millions(teacher),
@@ -159,7 +159,7 @@ class Distillation:
         taught = learning.taught_by(teacher.to(device), taught_by, voices)
         del teacher
         trim_heap()
-        key = hashlib.sha256(json.dumps([lessons_key, kept, minutes]).encode()).hexdigest()
+        key = hashlib.sha256(json.dumps([lessons_key, layers, minutes]).encode()).hexdigest()
         learning.learn(
             student.to(device),
             taught,
@@ -182,11 +182,11 @@ class Distillation:
     def export(self, student: GPT, asked: Asked, layers: int) -> int:
         """Writes the student's voice if it may be served, and logs why."""
         to = asked.to
-        clips = [self.context.data.clips[i] for one in self.narrators for i in one.clips]
+        clips = [self.context.data.clips[i] for narrator in self.narrators for i in narrator.clips]
         spoken = {short_code(clip.language) for clip in clips}
-        known = self.context.config.languages
-        languages = tuple(one for one in known if short_code(one) in spoken)
-        state = {name: one.float() for name, one in to_coqui(student.state_dict()).items()}
+        languages_of_base = self.context.config.languages
+        languages = tuple(language for language in languages_of_base if short_code(language) in spoken)
+        state = {name: tensor.float() for name, tensor in to_coqui(student.state_dict()).items()}
         try:
             voice, config = replace(self.voice, state=state), ModelConfig.read(self.voice.folder)
             # The heads that follow the text are unknown until they are measured.
@@ -219,10 +219,10 @@ class Distillation:
         tuned = TunedModel(self.voice.folder, self.compute)
         weights = sha256_of(self.voice.weights)
         teacher = Teacher(tuned, self.reading, None if self.of_base else self.reading, weights)
-        judging_texts = {one.request.text for one in self.plan.sentences}
+        judging_texts = {sentence.request.text for sentence in self.plan.sentences}
         who_says_what = (teacher, self.narrators, data.clips, own_texts, judging_texts)
-        said = lessons.spoken(*who_says_what, minutes, self.folder, seed)
-        latents = [teacher.voice_of(one.recording)[1].latents.float() for one in self.narrators]
+        speech = lessons.spoken(*who_says_what, minutes, self.folder, seed)
+        latents = [teacher.voice_of(narrator.recording)[1].latents.float() for narrator in self.narrators]
         features = feature_cache.build(
             data,
             self.context.base,
@@ -232,18 +232,18 @@ class Distillation:
         )
         clips = [
             (data.clips[index], torch.from_numpy(features.codes(index).astype("int64")), number)
-            for number, one in enumerate(self.narrators)
-            for index in features.present(one.clips)
+            for number, narrator in enumerate(self.narrators)
+            for index in features.present(narrator.clips)
         ]
         held_out = [data.clips[index] for index in data.validation]
-        own = lessons.of_clips(clips, held_out, minutes, seed)
-        log.info("Lessons: %d pieces of the teacher's speech, %d clips.", len(said), len(own))
-        return [*said, *own], torch.cat(latents).cpu(), lessons.key_of(*who_says_what, seed)
+        clip_lessons = lessons.of_clips(clips, held_out, minutes, seed)
+        log.info("Lessons: %d pieces of the teacher's speech, %d clips.", len(speech), len(clip_lessons))
+        return [*speech, *clip_lessons], torch.cat(latents).cpu(), lessons.key_of(*who_says_what, seed)
 
     def _teacher(self) -> GPT:
         state = self.voice.state or read_tensors(self.voice.folder / "model.pth")
         gpt = GPT(self.context.config.gpt)
-        gpt.load_state_dict({name: one.float() for name, one in from_coqui(state).items()})
+        gpt.load_state_dict({name: tensor.float() for name, tensor in from_coqui(state).items()})
         return gpt.requires_grad_(False)
 
     def _autocast(self) -> torch.autocast:
@@ -262,14 +262,14 @@ class Distillation:
         results = {}
         for narrator in self.narrators:
             opens = narrator.recording == self.voice.reference
-            own = self.voice.speaker_decoders.get(narrator.recording)
+            decoder = self.voice.speaker_decoders.get(narrator.recording)
             students = student.speaker_decoders.get(student.speakers.get(narrator.name, part))
             plan = self.plan if opens else _plan_of(self.plan, narrator, self.context)
             asked = TunedVoice(
                 plan.reference.path,
                 self.reading,
                 0.0 if self.of_base else 1.0,
-                self.voice.decoder if opens else own,
+                self.voice.decoder if opens else decoder,
             )
             learned = TunedVoice(plan.reference.path, decoder=None if opens else students)
             results[narrator.name] = judged(
@@ -296,7 +296,7 @@ class _NotServedError(Exception):
 
 def _figures(name: str, teacher: Candidate, student: Candidate) -> str:
     """The judges' figures of both, for the log."""
-    known = [
+    figures = [
         f"{judge} {teacher.mean(judge):.3f} and {student.mean(judge):.3f}"
         for judge in (WORD_ERRORS, WORDS, VOICE, NATURALNESS)
         if judge in teacher.judges and judge in student.judges
@@ -304,7 +304,7 @@ def _figures(name: str, teacher: Candidate, student: Candidate) -> str:
     failed = f"failed sentences {teacher.num_failed} and {student.num_failed}"
     whose = f" as {name}" if name else ""
     count = len(teacher.sentences)
-    return f"Teacher and student on {count} sentences{whose}: {', '.join([*known, failed])}."
+    return f"Teacher and student on {count} sentences{whose}: {', '.join([*figures, failed])}."
 
 
 def _plan(settings: TrainSettings, context: RunContext, voice: VoiceFiles, recording: Path) -> EvaluationPlan:
@@ -335,13 +335,13 @@ def _narrators(context: RunContext, voice: VoiceFiles, recording: Path) -> list[
     def narrator(name: str, path: Path, clips: tuple[int, ...]) -> Narrator:
         return Narrator(name, path, clips, tuple(sorted(set(clips) & set(data.train))))
 
-    found = []
+    narrators = []
     for name, path in voice.speakers.items():
         clips = tuple(index for index in everyone if data.clips[index].speaker == name)
         if clips:
-            found.append(narrator(name, recording if name == voice.own_name else path, clips))
-    return found or [narrator("", recording, everyone)]
+            narrators.append(narrator(name, recording if name == voice.own_name else path, clips))
+    return narrators or [narrator("", recording, everyone)]
 
 
 def _millions(gpt: GPT) -> float:
-    return sum(one.numel() for one in gpt.parameters()) / 1e6
+    return sum(parameter.numel() for parameter in gpt.parameters()) / 1e6

@@ -81,11 +81,11 @@ def taught_by(teacher: GPT, lessons: Sequence[Lesson], voices: Tensor) -> Taught
         for batch in batches:
             some = [lessons[index] for index in batch]
             heard = _latents(teacher, some, voices).cpu()
-            latents += [part.clone() for part in heard.split([len(one.codes) + 1 for one in some])]
+            latents += [part.clone() for part in heard.split([len(lesson.codes) + 1 for lesson in some])]
             progress.add(len(batch))
     every = torch.cat(latents)
     head = nn.Linear(every.shape[1], teacher.shape.audio_ids)
-    head.load_state_dict({name: one.cpu() for name, one in teacher.mel_head.state_dict().items()})
+    head.load_state_dict({name: tensor.cpu() for name, tensor in teacher.mel_head.state_dict().items()})
     return Taught(lessons, latents, voices, head.requires_grad_(False), float(every.var()))
 
 
@@ -151,17 +151,17 @@ def take_step(
         loss = _loss(student, taught, batch)
     optimizer.zero_grad()
     loss.backward()
-    learned = [one for one in student.parameters() if one.requires_grad]
-    found = float(loss.detach() + torch.nn.utils.clip_grad_norm_(learned, MOST_NORM))
-    if math.isfinite(found):
+    learned = [weight for weight in student.parameters() if weight.requires_grad]
+    total = float(loss.detach() + torch.nn.utils.clip_grad_norm_(learned, MOST_NORM))
+    if math.isfinite(total):
         optimizer.step()
-    return found
+    return total
 
 
 @torch.no_grad()
 def agreement(student: GPT, taught: Taught) -> Agreement | None:
     """The agreement on the held-out lessons; None without such lessons."""
-    chosen = [index for index, one in enumerate(taught.lessons) if one.held_out]
+    chosen = [index for index, lesson in enumerate(taught.lessons) if lesson.held_out]
     if not chosen:
         return None
     was_training = student.training
@@ -179,8 +179,8 @@ def cut(order: Sequence[int], lessons: Sequence[Lesson]) -> Iterator[list[int]]:
     """Divides lessons, in this order, into batches of about POSITIONS positions."""
     batch, positions = list[int](), 0
     for index in order:
-        one = lessons[index]
-        length = row_length(len(one.ids), len(one.codes), stop_input=True)
+        lesson = lessons[index]
+        length = row_length(len(lesson.ids), len(lesson.codes), stop_input=True)
         if batch and positions + length > POSITIONS:
             yield batch
             batch, positions = [], 0
@@ -191,7 +191,7 @@ def cut(order: Sequence[int], lessons: Sequence[Lesson]) -> Iterator[list[int]]:
 
 
 def _batches(lessons: Sequence[Lesson], seed: int, epoch: int) -> Iterator[list[int]]:
-    order = [index for index, one in enumerate(lessons) if not one.held_out]
+    order = [index for index, lesson in enumerate(lessons) if not lesson.held_out]
     random.Random(f"distillation/{seed}/{epoch}").shuffle(order)
     return cut(order, lessons)
 
@@ -203,10 +203,10 @@ def _factor(step: int, total: int) -> float:
 
 
 def _loss(student: GPT, taught: Taught, batch: Sequence[int]) -> Tensor:
-    divergence, own, _, error = _terms(student, taught, batch)
+    divergence, surprise, _, error = _terms(student, taught, batch)
     spoken = [taught.lessons[index].spoken for index in batch for _ in _targets(taught, index)]
-    said = torch.tensor(spoken, device=own.device)
-    cross_entropy = (own * said).sum() / said.sum().clamp(min=1)
+    is_spoken = torch.tensor(spoken, device=surprise.device)
+    cross_entropy = (surprise * is_spoken).sum() / is_spoken.sum().clamp(min=1)
     return divergence.mean() + OWN_WEIGHT * cross_entropy + LATENT_WEIGHT * error.mean()
 
 
@@ -220,32 +220,34 @@ def _terms(student: GPT, taught: Taught, batch: Sequence[int]) -> tuple[Tensor, 
     lessons = [taught.lessons[index] for index in batch]
     device = next(student.parameters()).device
     latents = _latents(student, lessons, taught.voices).float()
-    wanted = torch.cat([taught.latents[index] for index in batch]).to(device)
+    targets = torch.cat([taught.latents[index] for index in batch]).to(device)
     stop = torch.tensor([student.shape.audio_stop])
-    codes = torch.cat([part for one in lessons for part in (one.codes, stop)]).to(device)
-    own = F.log_softmax(student.mel_head(latents).float(), -1)
-    teachers = F.log_softmax(taught.head(wanted).float(), -1)
-    divergence = (teachers.exp() * (teachers - own)).sum(-1)
-    cross_entropy = F.nll_loss(own, codes, reduction="none")
-    same = (own.argmax(-1) == teachers.argmax(-1)).float()
-    error = (latents - wanted).square().mean(-1) / taught.variance
+    codes = torch.cat([part for lesson in lessons for part in (lesson.codes, stop)]).to(device)
+    students = F.log_softmax(student.mel_head(latents).float(), -1)
+    teachers = F.log_softmax(taught.head(targets).float(), -1)
+    divergence = (teachers.exp() * (teachers - students)).sum(-1)
+    cross_entropy = F.nll_loss(students, codes, reduction="none")
+    same = (students.argmax(-1) == teachers.argmax(-1)).float()
+    error = (latents - targets).square().mean(-1) / taught.variance
     return divergence, cross_entropy, same, error
 
 
 def _latents(gpt: GPT, lessons: Sequence[Lesson], voices: Tensor) -> Tensor:
     """The latents `[codes + 1 of every lesson, width]` of a GPT."""
     rows = pack(
-        [one.ids for one in lessons],
-        [one.codes for one in lessons],
+        [lesson.ids for lesson in lessons],
+        [lesson.codes for lesson in lessons],
         [_NO_MEL] * len(lessons),
         gpt.shape,
         stop_input=True,
     )
     # Only the first STOP target of a clip is used, because decoding ends there.
-    heard = torch.cat([torch.arange(len(one.codes) + STOP_TARGETS) <= len(one.codes) for one in lessons])
+    heard = torch.cat(
+        [torch.arange(len(lesson.codes) + STOP_TARGETS) <= len(lesson.codes) for lesson in lessons]
+    )
     device = next(gpt.parameters()).device
     slots = rows.audio_target_slots[heard].to(device)
-    conditioning = voices[[one.narrator for one in lessons]].to(device)
+    conditioning = voices[[lesson.narrator for lesson in lessons]].to(device)
     return training.hidden(gpt, rows.to(device), conditioning).index_select(0, slots).float()
 
 

@@ -104,10 +104,10 @@ class Teacher:
         return self.tuned.speaking(self.tuned.reading(asked), asked)
 
 
-def texts(own: Sequence[str], language: str, draw: random.Random) -> Iterator[str]:
-    """An endless iterator of texts: each of `own` once in random order, and then the beginning of
+def texts(sentences: Sequence[str], language: str, draw: random.Random) -> Iterator[str]:
+    """An endless iterator of texts: each of `sentences` once in random order, and then the beginning of
     one with the end of another."""
-    whole = list(dict.fromkeys(own))
+    whole = list(dict.fromkeys(sentences))
     draw.shuffle(whole)
     yield from whole
     halves = [_halves(text, language) for text in whole]
@@ -126,7 +126,7 @@ def key_of(
     teacher: Teacher,
     narrators: Sequence[Narrator],
     clips: Sequence[Clip],
-    own: Sequence[str],
+    user_texts: Sequence[str],
     judging: Collection[str],
     seed: int,
 ) -> str:
@@ -134,10 +134,11 @@ def key_of(
     made_of = {
         "weights": teacher.sha256,
         "seed": seed,
-        "own": list(own),
+        "own": list(user_texts),
         "judging": sorted(judging),
         "narrators": [
-            [sha256_of(one.recording), *(clips[index].sha256 for index in one.learned)] for one in narrators
+            [sha256_of(narrator.recording), *(clips[index].sha256 for index in narrator.learned)]
+            for narrator in narrators
         ],
     }
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
@@ -147,7 +148,7 @@ def spoken(
     teacher: Teacher,
     narrators: Sequence[Narrator],
     clips: Sequence[Clip],
-    own: Sequence[str],
+    user_texts: Sequence[str],
     judging: Collection[str],
     minutes: float,
     folder: Path,
@@ -155,37 +156,40 @@ def spoken(
 ) -> list[Lesson]:
     """About `minutes` of the teacher's speech, by all narrators in turn.
 
-    own: the user's texts, instead of the transcripts. judging: texts to leave out. Raises RunError
+    user_texts: the user's texts, instead of the transcripts. judging: texts to leave out. Raises RunError
     if the teacher ends none of the first texts, DecodingError, DiskFull, WriteError, and the errors
     of voice and model.
     """
-    key = key_of(teacher, narrators, clips, own, judging, seed)
+    key = key_of(teacher, narrators, clips, user_texts, judging, seed)
     path = folder / f"speech-{key[:12]}.jsonl"
-    said = _kept(path, key)
-    wanted, done = minutes * CODES_PER_MINUTE, _codes(said)
-    endless = [_requests(clips, one, own, judging, seed, number) for number, one in enumerate(narrators)]
-    for number in range(len(said)):
+    lines = _kept(path, key)
+    target, done = minutes * CODES_PER_MINUTE, _codes(lines)
+    endless = [
+        _requests(clips, narrator, user_texts, judging, seed, number)
+        for number, narrator in enumerate(narrators)
+    ]
+    for number in range(len(lines)):
         next(endless[number % len(narrators)])
-    with Progress("The teacher speaks", wanted / CODES_PER_MINUTE, "min") as progress:
-        progress.add(min(done, wanted) / CODES_PER_MINUTE)
-        while done < wanted:
-            first = len(said)
+    with Progress("The teacher speaks", target / CODES_PER_MINUTE, "min") as progress:
+        progress.add(min(done, target) / CODES_PER_MINUTE)
+        while done < target:
+            first = len(lines)
             portion = [
                 (number % len(narrators), next(endless[number % len(narrators)]))
                 for number in range(first, first + _PORTION)
             ]
             new = _say(teacher, narrators, portion)
             with refused(path), path.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps(one) + "\n" for one in new)
-            said += new
-            if not _codes(said):
+                file.writelines(json.dumps(line) + "\n" for line in new)
+            lines += new
+            if not _codes(lines):
                 raise RunError(
-                    f"The teacher ended none of {len(said)} texts, so there is nothing to learn "
+                    f"The teacher ended none of {len(lines)} texts, so there is nothing to learn "
                     "from. Listen to a sample of the run: these weights may not speak yet."
                 )
-            progress.add(min(_codes(new), max(0.0, wanted - done)) / CODES_PER_MINUTE)
+            progress.add(min(_codes(new), max(0.0, target - done)) / CODES_PER_MINUTE)
             done += _codes(new)
-    return _plausible(said, wanted, len(narrators))
+    return _plausible(lines, target, len(narrators))
 
 
 def of_clips(
@@ -207,7 +211,7 @@ def of_clips(
 def _requests(
     clips: Sequence[Clip],
     narrator: Narrator,
-    own: Sequence[str],
+    user_texts: Sequence[str],
     judging: Collection[str],
     seed: int,
     number: int,
@@ -216,14 +220,19 @@ def _requests(
     numbers; the user's texts in the most frequent language of all clips."""
     mine = [clips[index] for index in narrator.learned or narrator.clips]
     counts = Counter(clip.language for clip in mine)
-    said = {one: [clip.text for clip in mine if clip.language == one] for one in counts}
+    texts_by_language = {
+        language: [clip.text for clip in mine if clip.language == language] for language in counts
+    }
     ((usual, _),) = Counter(clip.language for clip in clips).most_common(1)
-    if own and usual in said:
-        said[usual] = list(own)
+    if user_texts and usual in texts_by_language:
+        texts_by_language[usual] = list(user_texts)
     # With very few clips, all texts may be needed.
-    said = {one: [text for text in some if text not in judging] or some for one, some in said.items()}
+    texts_by_language = {
+        language: [text for text in some if text not in judging] or some
+        for language, some in texts_by_language.items()
+    }
     draw = random.Random(f"lessons/{seed}/{number}")
-    streams = {one: texts(some, one, draw) for one, some in said.items()}
+    streams = {language: texts(some, language, draw) for language, some in texts_by_language.items()}
     for count in itertools.count():
         (language,) = draw.choices(list(counts), list(counts.values()))
         yield SynthesisRequest(next(streams[language]), language, seed_of(seed, number, count))
@@ -245,9 +254,9 @@ def _say(
 
     lines: list[dict[str, Any]] = [{"narrator": who, "pieces": []} for who, _ in portion]
     with torch.inference_mode():
-        for who in sorted({one for one, _ in portion}):
+        for who in sorted({speaker for speaker, _ in portion}):
             model, voice = teacher.voice_of(narrators[who].recording)
-            wanted = []
+            waiting = []
             for line, (narrator, request) in zip(lines, portion, strict=True):
                 if narrator != who:
                     continue
@@ -260,35 +269,35 @@ def _say(
                     generator.manual_seed(seed_of(request.seed, number))
                     utterance = TorchUtterance(model.gpt, model.config.decoding, generator)
                     ids = torch.tensor(piece.ids, device=model.device)
-                    wanted.append((line, ids, utterance))
-            decode(model.gpt, voice.latents, [one[1:] for one in wanted], SLOTS)
-            for line, ids, utterance in wanted:
+                    waiting.append((line, ids, utterance))
+            decode(model.gpt, voice.latents, [entry[1:] for entry in waiting], SLOTS)
+            for line, ids, utterance in waiting:
                 if utterance.stopped:
                     line["pieces"].append({"ids": ids.tolist(), "codes": list(utterance.codes)})
     return lines
 
 
-def _codes(said: Sequence[dict[str, Any]]) -> int:
-    return sum(len(piece["codes"]) for line in said for piece in line["pieces"])
+def _codes(lines: Sequence[dict[str, Any]]) -> int:
+    return sum(len(piece["codes"]) for line in lines for piece in line["pieces"])
 
 
-def _plausible(said: Sequence[dict[str, Any]], wanted: float, narrators: int) -> list[Lesson]:
-    """The lessons of the first `wanted` codes, without speech that was cut or babbles."""
+def _plausible(lines: Sequence[dict[str, Any]], target: float, narrators: int) -> list[Lesson]:
+    """The lessons of the first `target` codes, without speech that was cut or babbles."""
     lessons, done = [], 0
-    for number, line in enumerate(said):
-        if done >= wanted:
+    for number, line in enumerate(lines):
+        if done >= target:
             break
         for piece in line["pieces"]:
             ids, codes = torch.tensor(piece["ids"]), torch.tensor(piece["codes"])
             done += len(codes)
             held_out = number // narrators % HELD_OUT_EVERY == 0
             lessons.append(Lesson(ids, codes, line["narrator"], True, held_out))
-    rates = [len(one.codes) / max(1, len(one.ids)) for one in lessons]
+    rates = [len(lesson.codes) / max(1, len(lesson.ids)) for lesson in lessons]
     usual = statistics.median(rates) if rates else 1.0
     return [
-        one
-        for one, rate in zip(lessons, rates, strict=True)
-        if len(one.codes) and usual / _MOST_UNLIKE <= rate <= usual * _MOST_UNLIKE
+        lesson
+        for lesson, rate in zip(lessons, rates, strict=True)
+        if len(lesson.codes) and usual / _MOST_UNLIKE <= rate <= usual * _MOST_UNLIKE
     ]
 
 

@@ -83,7 +83,7 @@ def settings(environ: Mapping[str, str], dotenv: Path, models: Mapping[str, Path
 
 def _files(place: ReadingPlace) -> dict[str, Callable[[], Any]]:
     root = place.root
-    kept = {name: value for name, value in place.environ.items() if name.startswith(_CONCERNING)}
+    variables = {name: value for name, value in place.environ.items() if name.startswith(_CONCERNING)}
 
     @cache
     def on_path() -> dict[str, str]:
@@ -94,7 +94,7 @@ def _files(place: ReadingPlace) -> dict[str, Callable[[], Any]]:
         return settings(place.environ, place.dotenv, place.models)
 
     return {
-        "variables": lambda: kept,
+        "variables": lambda: variables,
         "programs": on_path,
         "settings": read_settings,
         "nodes": lambda: system_files.nodes(root),
@@ -139,7 +139,7 @@ def _take(
     seconds: dict[str, float],
 ) -> None:
     """Takes all readings in parallel; one that is late is left in its daemon thread."""
-    kept: dict[str, tuple[float, Any, str]] = {}
+    outcomes: dict[str, tuple[float, Any, str]] = {}
 
     def run(name: str, look: Callable[[], Any]) -> None:
         started = time.monotonic()
@@ -148,7 +148,7 @@ def _take(
             value = look()
         except Exception as error:
             trouble = str(error) or type(error).__name__
-        kept[name] = (time.monotonic() - started, value, trouble)
+        outcomes[name] = (time.monotonic() - started, value, trouble)
 
     threads = [threading.Thread(target=run, args=item, name=item[0], daemon=True) for item in looks.items()]
     end = time.monotonic() + limit_seconds
@@ -158,7 +158,7 @@ def _take(
         thread.join(max(0.0, end - time.monotonic()))
     for name in looks:
         late = (limit_seconds, None, f"no answer within {limit_seconds:g} s")
-        seconds[name], value, trouble = kept.get(name, late)
+        seconds[name], value, trouble = outcomes.get(name, late)
         if trouble:
             troubles[name] = trouble
         else:

@@ -59,7 +59,7 @@ _GPU = re.compile(r"gpu\d+")
 
 def judge(machine: Machine) -> tuple[Finding, ...]:
     """Every finding, in the order of the list."""
-    findings = [one for name, check in CHECKS.items() for one in _findings(name, check, machine)]
+    findings = [finding for name, check in CHECKS.items() for finding in _findings(name, check, machine)]
     return _with_one_cause(tuple(findings))
 
 
@@ -78,11 +78,12 @@ def exit_code(findings: tuple[Finding, ...]) -> int:
 
 def _with_one_cause(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Gives a failing GPU the fix of the first failing cause, since that fixes both."""
-    causes = [one for one in findings if one.id in CAUSES and one.status is Severity.FAIL]
+    causes = [finding for finding in findings if finding.id in CAUSES and finding.status is Severity.FAIL]
     if not causes:
         return findings
     return tuple(
-        replace(one, fix=causes[0].fix) if one.fix and _GPU.fullmatch(one.id) else one for one in findings
+        replace(finding, fix=causes[0].fix) if finding.fix and _GPU.fullmatch(finding.id) else finding
+        for finding in findings
     )
 
 
@@ -101,4 +102,4 @@ def _findings(name: str, check: Judge, machine: Machine) -> tuple[Finding, ...]:
             result = could_not_run("the check failed with an error", evidence=message)
     seconds = round(sum(machine.seconds.get(reading, 0.0) for reading in readings), 3)
     many = result if isinstance(result, tuple) else (result,) if result else ()
-    return tuple(replace(one, id=one.id or name, seconds=seconds) for one in many)
+    return tuple(replace(finding, id=finding.id or name, seconds=seconds) for finding in many)

@@ -57,7 +57,7 @@ _SLOWER = ("Laptop", "Max-Q", "Mobile")
 def of_steps(learner: Learner) -> Callable[[PackedBatch, float], dict[str, float]]:
     """A function of a step's rows and seconds that returns its TFLOP/s and, on a known GPU, its
     MFU."""
-    sizes = [(one.numel(), one.requires_grad) for one in learner.gpt.parameters()]
+    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in learner.gpt.parameters()]
     learns = sum(size for size, learns in sizes if learns) / sum(size for size, _ in sizes)
     peak = peak_flops(str(learner.device))
 

@@ -44,14 +44,14 @@ def as_json(findings: tuple[Finding, ...]) -> str:
 
 def fixes(findings: Iterable[Finding]) -> list[str]:
     """The fixes, each once: of failures first, then of warnings, in the order of the checks."""
-    wanting = [one for one in findings if one.fix and one.status is not Severity.OK]
+    wanting = [finding for finding in findings if finding.fix and finding.status is not Severity.OK]
     wanting.sort(key=lambda finding: _ORDER[finding.status])
     return list(dict.fromkeys(finding.fix for finding in wanting))
 
 
 def _chosen(findings: Iterable[Finding]) -> str:
     """The device that a run would use, which is what most users want to know."""
-    device = next((one for one in findings if one.id == "device"), None)
+    device = next((finding for finding in findings if finding.id == "device"), None)
     if device is None or device.status is Severity.COULD_NOT_RUN:
         return "The device of a run is unknown."
     if device.status is Severity.FAIL:

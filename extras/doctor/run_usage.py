@@ -49,10 +49,10 @@ class MachineMetrics:
         with self._lock:
             seen, self._seen = self._seen, []
         values: dict[str, list[float]] = defaultdict(list)
-        for one in seen:
-            for name, value in one.items():
+        for figures in seen:
+            for name, value in figures.items():
                 values[name].append(value)
-        return {name: sum(known) / len(known) for name, known in values.items()}
+        return {name: sum(readings) / len(readings) for name, readings in values.items()}
 
     def _read_on(self) -> None:
         try:

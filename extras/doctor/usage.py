@@ -116,14 +116,16 @@ class UsageMeter:
         if root is None or root not in tree:
             self._spent = {}
             return None, None
-        spent = {pid: one.cpu_seconds for pid, one in tree.items()}
+        spent = {pid: process.cpu_seconds for pid, process in tree.items()}
         # A process seen for the first time adds nothing: its time may be older than this interval.
         worked = sum(max(0.0, now - self._spent.get(pid, now)) for pid, now in spent.items())
-        known, self._spent = bool(self._spent), spent
+        has_earlier, self._spent = bool(self._spent), spent
         memory = tree[root].resident_bytes + sum(
-            max(0, one.resident_bytes - one.shared_bytes) for pid, one in tree.items() if pid != root
+            max(0, process.resident_bytes - process.shared_bytes)
+            for pid, process in tree.items()
+            if pid != root
         )
-        return (100.0 * worked / seconds if known and seconds > 0 else None), memory
+        return (100.0 * worked / seconds if has_earlier and seconds > 0 else None), memory
 
 
 class _Process(NamedTuple):
@@ -136,9 +138,9 @@ def _tree(root: int) -> dict[int, _Process]:
     """A process and its descendants, by process ID."""
     leader = psutil.Process(root)
     processes = {}
-    for one in (leader, *leader.children(recursive=True)):
+    for process in (leader, *leader.children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess):
-            times, memory = one.cpu_times(), one.memory_info()
+            times, memory = process.cpu_times(), process.memory_info()
             shared = getattr(memory, "shared", 0)  # only Linux reports it
-            processes[one.pid] = _Process(times.user + times.system, memory.rss, shared)
+            processes[process.pid] = _Process(times.user + times.system, memory.rss, shared)
     return processes

@@ -103,9 +103,9 @@ def summary(seen: list[Usage]) -> str:
     busiest: float | None = None
     for index, gpu in enumerate(seen[-1].gpus):
         states = [usage.gpus[index] for usage in seen if index < len(usage.gpus)]
-        busy = _mean([one.busy_percent for one in states])
+        busy = _mean([state.busy_percent for state in states])
         busiest = busy if busiest is None else max(busiest, busy or 0.0)
-        most = max((one.used_bytes or 0 for one in states), default=0)
+        most = max((state.used_bytes or 0 for state in states), default=0)
         parts.append(f"{gpu.name} busy {_percent(busy).strip()}, at most {_gigabytes(most)} GB")
     cpu = _mean([usage.cpu_percent for usage in seen])
     most = max((usage.memory_used_bytes or 0 for usage in seen), default=0)
@@ -184,7 +184,9 @@ def _row(seconds: float, usage: Usage, width: int) -> list[object]:
     fixed = [getattr(usage, name) for name in _FIXED[2:]]
     gpus = [value for gpu in usage.gpus for value in (gpu.busy_percent, gpu.used_bytes, gpu.total_bytes)]
     values = [datetime.now(UTC).isoformat(timespec="milliseconds"), seconds, *fixed, *gpus]
-    plain = ["" if one is None else round(one, 2) if isinstance(one, float) else one for one in values]
+    plain = [
+        "" if value is None else round(value, 2) if isinstance(value, float) else value for value in values
+    ]
     return (plain + [""] * width)[:width]
 
 
@@ -195,8 +197,8 @@ def _say(text: str) -> None:
 
 
 def _mean(values: list[float | None]) -> float | None:
-    known = [one for one in values if one is not None]
-    return sum(known) / len(known) if known else None
+    present = [value for value in values if value is not None]
+    return sum(present) / len(present) if present else None
 
 
 def _percent(value: float | None) -> str:

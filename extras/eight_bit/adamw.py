@@ -56,29 +56,29 @@ class AdamW8bit(torch.optim.Optimizer):
                 self._move_together(group, steps, weights)
 
     def _move_together(self, group: dict[str, Any], steps: int, weights: list[Tensor]) -> None:
-        kept = [weights, *([self.state[one][name] for one in weights] for name in _AVERAGES)]
-        joined = [torch.cat([one.flatten() for one in some]) for some in kept]
-        gradient = torch.cat([one.grad.flatten() for one in weights if one.grad is not None])
+        tensors = [weights, *([self.state[weight][name] for weight in weights] for name in _AVERAGES)]
+        joined = [torch.cat([tensor.flatten() for tensor in some]) for some in tensors]
+        gradient = torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None])
         _move(group, steps, joined[0], gradient, *joined[1:])
-        sizes = [one.numel() for one in weights]
-        for some, values in zip(kept, joined, strict=True):
-            torch._foreach_copy_([one.view(-1) for one in some], values.split(sizes))
+        sizes = [weight.numel() for weight in weights]
+        for some, values in zip(tensors, joined, strict=True):
+            torch._foreach_copy_([tensor.view(-1) for tensor in some], values.split(sizes))
 
     def state_dict(self) -> dict[str, Any]:
         """The state as plain tensors and values, in the order of the weights; empty for a weight
         before its first step."""
         states = [self.state[weight] for weight in self._weights()]
-        kept = [{**one, "step": torch.tensor(float(one["step"]))} for one in states]
-        return {"adamw8bit": [one if one["step"] else {} for one in kept]}
+        saved = [{**state, "step": torch.tensor(float(state["step"]))} for state in states]
+        return {"adamw8bit": [state if state["step"] else {} for state in saved]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores what `state_dict` returned."""
-        for weight, kept in zip(self._weights(), state_dict["adamw8bit"], strict=True):
-            if kept:
+        for weight, saved in zip(self._weights(), state_dict["adamw8bit"], strict=True):
+            if saved:
                 state = self.state[weight]
-                state["step"] = int(kept["step"])
+                state["step"] = int(saved["step"])
                 for name in _AVERAGES:
-                    _take_up(state[name], kept[name])
+                    _take_up(state[name], saved[name])
 
     def _weights(self) -> list[Tensor]:
         return [weight for group in self.param_groups for weight in group["params"]]
@@ -90,7 +90,7 @@ def _move(
     """Applies AdamW in place, to the weights and to both averages."""
     beta1, beta2 = group["betas"]
     # float32 numbers on the host, computed as torchao does.
-    rate, step = (torch.tensor(float(one)) for one in (group["lr"], steps))
+    rate, step = (torch.tensor(float(value)) for value in (group["lr"], steps))
     if decay := group["weight_decay"]:
         weights.sub_(weights * (rate * decay))
     gradients = gradients.float()
@@ -125,13 +125,13 @@ def _write(average: dict[str, Any], new: Tensor) -> None:
     average["codes"].view(-1, BLOCK).copy_(codes)
 
 
-def _take_up(average: Any, kept: Any) -> None:
+def _take_up(average: Any, saved: Any) -> None:
     """Restores a saved average."""
     if isinstance(average, Tensor):
-        average.copy_(kept)
+        average.copy_(saved)
     else:
-        average["codes"].copy_(kept["codes"])
-        average["scale"].copy_(kept["scale"])
+        average["codes"].copy_(saved["codes"])
+        average["scale"].copy_(saved["scale"])
 
 
 @functools.lru_cache(maxsize=4)
@@ -154,8 +154,8 @@ def _thresholds(signed: bool, device: torch.device) -> Tensor:
     levels = _levels(signed, torch.device("cpu"))
     below, above = levels[:-1], levels[1:]
     half = (above - below) * 0.5
-    found = torch.nextafter(below + half, above)
+    threshold = torch.nextafter(below + half, above)
     for _ in range(2):  # rounding moves it by a neighbour at most
-        lower = torch.nextafter(found, below)
-        found = torch.where(lower - below >= half, lower, found)
-    return found.to(device)
+        lower = torch.nextafter(threshold, below)
+        threshold = torch.where(lower - below >= half, lower, threshold)
+    return threshold.to(device)

@@ -19,8 +19,8 @@ Capture = Callable[[Compute], tuple[tuple[Tensor, ...], Callable[[], object]]]
 
 def difference(replayed: Iterable[Tensor], plain: Iterable[Tensor]) -> str:
     """How a replay differs from the step without a graph, as a sentence; "" if they agree."""
-    for ours, wanted in zip(replayed, plain, strict=True):
-        off = float((ours - wanted).abs().max() / wanted.abs().max().clamp(min=1e-6))
+    for ours, expected in zip(replayed, plain, strict=True):
+        off = float((ours - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
         # `xtts.inference.torch_backend.sample` reports non-finite values in both.
         if off > REPLAY_OFF:
             return f"the captured step is off by {off:.1e} of the plain one's largest value"
@@ -52,25 +52,25 @@ def cuda_graph(
         The output tensors, and a function that replays the graph.
     """
     with torch.cuda.device(device):
-        own, side = torch.cuda.current_stream(), side or torch.cuda.Stream()
-        side.wait_stream(own)
+        previous, side = torch.cuda.current_stream(), side or torch.cuda.Stream()
+        side.wait_stream(previous)
         with torch.cuda.stream(side):
             for _ in range(warm_ups):
                 compute()
-        own.wait_stream(side)
+        previous.wait_stream(side)
         graph, pool = torch.cuda.CUDAGraph(), pool or torch.cuda.graph_pool_handle()
         random = torch.cuda.default_generators[torch.cuda.current_device()]
-        kept = random.clone_state()
+        random_state = random.clone_state()
         try:
             # A stream of this GPU: torch's default capture stream belongs to the GPU used first.
             with torch.cuda.graph(graph, pool=pool, stream=side, capture_error_mode="thread_local"):
                 outputs = compute()
         except BaseException:
-            random.graphsafe_set_state(kept)
+            random.graphsafe_set_state(random_state)
             _abandon(pool)
             raise
         finally:
-            torch.cuda.set_stream(own)
+            torch.cuda.set_stream(previous)
     return outputs, graph.replay
 
 

@@ -177,7 +177,7 @@ class StaticRows:
         """For each loss term, the factor that turns the mean over the buffers' targets into the
         mean over the targets of `rows`."""
         both = zip(self.batch().num_targets, rows.num_targets, strict=True)
-        return [padded / max(1, own) for padded, own in both]
+        return [padded / max(1, targets) for padded, targets in both]
 
 
 class _StaticLayout:
@@ -225,7 +225,7 @@ class CudaRecorder:
     def measured(self, compute: Callable[[], object]) -> Measured:
         """Runs `compute` on the capture stream and waits for it."""
         with torch.cuda.device(self.device):
-            own = torch.cuda.current_stream()
+            current = torch.cuda.current_stream()
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
@@ -236,7 +236,7 @@ class CudaRecorder:
                 compute()
                 end.record()
                 host = time.perf_counter() - began
-            own.wait_stream(self._side)
+            current.wait_stream(self._side)
             end.synchronize()
             taken = torch.cuda.max_memory_allocated() - held
         return Measured(host, begin.elapsed_time(end) / 1e3, taken)
@@ -327,15 +327,15 @@ class CapturedSteps:
 
     def _holding(self, sizes: Sizes) -> _Graph | None:
         """The smallest graph that has room for a batch."""
-        fitting = [one for one in self._graphs if one.static.sizes.hold(sizes)]
-        return min(fitting, key=lambda one: one.static.sizes.positions, default=None)
+        fitting = [graph for graph in self._graphs if graph.static.sizes.hold(sizes)]
+        return min(fitting, key=lambda graph: graph.static.sizes.positions, default=None)
 
     def _worth_it(self, sizes: Sizes) -> bool:
         """Whether to capture a graph for a batch of these sizes; counts the batch."""
         if len(self._graphs) >= MOST_GRAPHS or sizes.positions >= self._busy_from:
             return False
         buffers = sizes.buffers()
-        often = sum(buffers.hold(one) for one in self._without)
+        often = sum(buffers.hold(earlier) for earlier in self._without)
         self._without.append(sizes)
         # The first step creates the optimizer's state, at the addresses that a graph updates.
         return often >= self.capture_after and bool(self.learner.optimizer.state)
@@ -416,13 +416,13 @@ class CapturedSteps:
         """Inside, AdamW reads its learning rate from the device: a graph would record a number as a
         constant."""
         groups = self.learner.optimizer.param_groups
-        kept = [(group["lr"], group["capturable"]) for group in groups]
+        settings = [(group["lr"], group["capturable"]) for group in groups]
         try:
             for group in groups:
                 group["lr"], group["capturable"] = self._rate, True
             yield
         finally:
-            for group, (rate, capturable) in zip(groups, kept, strict=True):
+            for group, (rate, capturable) in zip(groups, settings, strict=True):
                 group["lr"], group["capturable"] = rate, capturable
 
 

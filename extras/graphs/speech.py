@@ -128,7 +128,7 @@ class CudaGraphStep:
     def _first(self) -> tuple[Tensor, Tensor]:
         """Captures a graph and compares its first replay with the step without a graph."""
         lengths = self.caches.lengths.clone()
-        plain = tuple(one.clone() for one in self._compute())
+        plain = tuple(output.clone() for output in self._compute())
         # Each run advances the lengths. They are reset, so that the next one overwrites its
         # entries.
         self.caches.lengths.copy_(lengths)
@@ -152,11 +152,11 @@ class CudaGraphStep:
 def rows_of(gpt: GPT, count: int, layers: tuple[int, ...], owner: object) -> CudaGraphStep:
     """Borrows a step with CUDA graphs for `count` utterances and the queries of `layers`, as long
     as `owner` lives. Steps are cached as long as `gpt` lives."""
-    kept = _kept.setdefault(gpt, {}).setdefault((count, layers), [])
-    free = next((step for step in kept if not step.in_use), None)
+    steps = _kept.setdefault(gpt, {}).setdefault((count, layers), [])
+    free = next((step for step in steps if not step.in_use), None)
     if free is None:
         free = CudaGraphStep(gpt, count, captures_on(gpt.mel_head.weight.device), layers)
-        kept.append(free)
+        steps.append(free)
     weakref.finalize(owner, free.release)
     return free.borrow()
 

@@ -62,14 +62,14 @@ def inspect(
     """
     models = _models(settings, context)
     answers: dict[str, dict[str, Any]] = {name: {} for name in models}
-    kept = Facts(settings.cache_dir, f"inspection {VERSION}")
+    cache = Facts(settings.cache_dir, f"inspection {VERSION}")
     try:
-        sound_by_audio = _listen(context.data.clips, models, kept, answers)
+        sound_by_audio = _listen(context.data.clips, models, cache, answers)
         clips = [clip for clip in context.data.clips if clip.audio_sha256 in sound_by_audio]
         sounds = [sound_by_audio[clip.audio_sha256] for clip in clips]
         files = [shown_path(clip.path, settings.dataset_dir) for clip in clips]
         copies = _copies(files, [print_ for _, print_ in sounds])
-        likely = _likelihoods(settings, context, clips, kept) if with_likelihood else {}
+        likely = _likelihoods(settings, context, clips, cache) if with_likelihood else {}
         likeness, others, notes = _judge_voices(clips, answers)
         scores = answers.get(_SPOOF, {})
         measured = []
@@ -94,16 +94,16 @@ def inspect(
         # Added last and model by model, so that the file does not depend on the order of computing.
         for name, values in answers.items():
             for sha256, value in values.items():
-                if kept.get(f"{models[name][0]}|{sha256}") is None:
-                    kept.put(f"{models[name][0]}|{sha256}", value)
-        kept.save()
+                if cache.get(f"{models[name][0]}|{sha256}") is None:
+                    cache.put(f"{models[name][0]}|{sha256}", value)
+        cache.save()
 
 
 def made_from(settings: TrainSettings, context: RunContext) -> str:
     """A hash of everything that the measurements and their judgement depend on."""
     clips = [(clip.name, clip.sha256) for clip in context.data.clips]
     assert isinstance(settings, InspectSettings)
-    paths = [Path(one) for one in (settings.speaker_model, settings.spoof_model) if one]
+    paths = [Path(setting) for setting in (settings.speaker_model, settings.spoof_model) if setting]
     models = [sha256_of(path) for path in paths if path.is_file()]
     sources = sorted(Path(__file__).parent.glob("*.py"))  # other code measures otherwise
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
@@ -138,7 +138,7 @@ def _models(settings: TrainSettings, context: RunContext) -> Models:
 
 
 def _listen(
-    clips: Sequence[Clip], models: Models, kept: Facts, answers: dict[str, dict[str, Any]]
+    clips: Sequence[Clip], models: Models, cache: Facts, answers: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
     """Decodes recordings with missing figures, and adds the models' results to `answers`. Returns
     SHA-256 -> (facts, fingerprint), as JSON values, for all recordings that can be decoded."""
@@ -150,7 +150,7 @@ def _listen(
         voiced = is_speech(measured) and measured.spoken_seconds >= _LEAST_VOICE_SECONDS
         for name in (name for name in models if voiced or name == _SPOOF):
             key, ask = models[name]
-            answer = kept.get(f"{key}|{sha256}")
+            answer = cache.get(f"{key}|{sha256}")
             if answer is None:
                 if waveform is None:
                     return False
@@ -161,10 +161,10 @@ def _listen(
     def decoded(clip: Clip) -> tuple[Any, torch.Tensor]:
         rate = facts(clip.path).rate
         samples = read(clip.path, rate)
-        sound = kept.get(f"sound|{clip.audio_sha256}") or _sound(samples.numpy(), rate)
+        sound = cache.get(f"sound|{clip.audio_sha256}") or _sound(samples.numpy(), rate)
         return sound, resample(samples, rate, SPEAKER_RATE)
 
-    sounds = {clip.audio_sha256: kept.get(f"sound|{clip.audio_sha256}") for clip in clips}
+    sounds = {clip.audio_sha256: cache.get(f"sound|{clip.audio_sha256}") for clip in clips}
     missing = [
         clip
         for clip in clips
@@ -181,7 +181,7 @@ def _listen(
                 sounds[clip.audio_sha256] = None
                 continue
             sounds[clip.audio_sha256] = sound
-            kept.put(f"sound|{clip.audio_sha256}", sound)
+            cache.put(f"sound|{clip.audio_sha256}", sound)
             all_answered(clip.audio_sha256, sound, waveform)
     return {sha256: sound for sha256, sound in sounds.items() if sound}
 
@@ -198,11 +198,11 @@ def _sound(samples: np.ndarray, rate: int) -> list[Any]:
 
 def _copies(files: Sequence[str], prints: Sequence[str]) -> dict[int, str]:
     """Index of a copy -> file of its original."""
-    unpacked = [np.frombuffer(base64.b64decode(one), np.uint32) for one in prints]
+    unpacked = [np.frombuffer(base64.b64decode(encoded), np.uint32) for encoded in prints]
     first: dict[int, int] = {}
-    for one, other, _ in find_copies(unpacked):
-        first.setdefault(other, first.get(one, one))
-    return {other: files[one] for other, one in first.items()}
+    for original, other, _ in find_copies(unpacked):
+        first.setdefault(other, first.get(original, original))
+    return {other: files[original] for other, original in first.items()}
 
 
 # Likelihood
@@ -214,7 +214,7 @@ def _base_hash(settings: TrainSettings, context: RunContext) -> str:
 
 
 def _likelihoods(
-    settings: TrainSettings, context: RunContext, clips: Sequence[Clip], kept: Facts
+    settings: TrainSettings, context: RunContext, clips: Sequence[Clip], cache: Facts
 ) -> dict[int, tuple[float, float]]:
     """Index of a clip -> its result of `likelihood`."""
     base, device = _base_hash(settings, context), context.device.value
@@ -224,10 +224,10 @@ def _likelihoods(
         content = repr([tuple(text) for text in (clip.tokens, *texts)]).encode()
         digest = hashlib.sha256(content).hexdigest()[:16]
         keys.append(f"likelihood|{base}|{clip.audio_sha256}|{digest}")
-    missing = [number for number, key in enumerate(keys) if kept.get(key) is None]
+    missing = [number for number, key in enumerate(keys) if cache.get(key) is None]
     if missing:
         started = time.monotonic()
-        known = features.build(
+        features_cache = features.build(
             context.data, context.base, context.config, settings.cache_dir, context.device.features
         )
         gpt = load_gpt(read_tensors(context.base / "model.pth"), context.config, device=device)
@@ -235,14 +235,18 @@ def _likelihoods(
         places = {clip.name: number for number, clip in enumerate(context.data.clips)}
         for number in with_progress(missing, len(missing), "Likelihood"):
             index = places[clips[number].name]
-            if known.present([index]):
+            if features_cache.present([index]):
                 result = likelihood(
-                    gpt, known.codes(index), known.mel(index), clips[number].tokens, others[number]
+                    gpt,
+                    features_cache.codes(index),
+                    features_cache.mel(index),
+                    clips[number].tokens,
+                    others[number],
                 )
-                kept.put(keys[number], [round(one, 4) for one in result])
+                cache.put(keys[number], [round(figure, 4) for figure in result])
         taken = time.monotonic() - started
         log.info("Likelihood: %d clips in %.1f s. The results are cached.", len(missing), taken)
-    return {number: one for number, key in enumerate(keys) if (one := kept.get(key))}
+    return {number: scores for number, key in enumerate(keys) if (scores := cache.get(key))}
 
 
 @torch.inference_mode()
@@ -268,11 +272,11 @@ def likelihood(
     latents = gpt.conditioning_latents(torch.from_numpy(np.array(mel, np.float32)).to(device)[None])
     most = gpt.shape.max_codes
     targets = torch.from_numpy(np.array(codes[:most], np.int64)).to(device)
-    own, *foreign = (
-        float(one) / len(targets)
-        for one in log_likelihoods(gpt, latents, [tokens, *others], targets, stopped=False)
+    fit, *foreign = (
+        float(total) / len(targets)
+        for total in log_likelihoods(gpt, latents, [tokens, *others], targets, stopped=False)
     )
-    return -own, own - max(foreign, default=own)
+    return -fit, fit - max(foreign, default=fit)
 
 
 def _other_texts(clips: Sequence[Clip]) -> list[list[tuple[int, ...]]]:
@@ -283,7 +287,7 @@ def _other_texts(clips: Sequence[Clip]) -> list[list[tuple[int, ...]]]:
     for clip in clips:
         at = places[clip.tokens]
         near = [*range(at + 1, at + 1 + _OTHER_TEXTS), *range(at - 1, at - 1 - _OTHER_TEXTS, -1)]
-        others.append([texts[one] for one in near if 0 <= one < len(texts)][:_OTHER_TEXTS])
+        others.append([texts[neighbour] for neighbour in near if 0 <= neighbour < len(texts)][:_OTHER_TEXTS])
     return others
 
 
@@ -301,19 +305,19 @@ def _judge_voices(
     notes = []
     voiced = [number for number, clip in enumerate(clips) if clip.audio_sha256 in answers[_OURS]]
     for speaker in sorted({clips[number].speaker for number in voiced}):
-        own = [number for number in voiced if clips[number].speaker == speaker]
+        of_speaker = [number for number in voiced if clips[number].speaker == speaker]
         for model in (name for name in answers if name != _SPOOF):
-            packed = [answers[model][clips[number].audio_sha256] for number in own]
-            groups = group_voices([_unpacked(one) for one in packed])
-            for number, value in zip(own, groups.likeness, strict=True):
+            packed = [answers[model][clips[number].audio_sha256] for number in of_speaker]
+            groups = group_voices([_unpacked(embedding) for embedding in packed])
+            for number, value in zip(of_speaker, groups.likeness, strict=True):
                 likeness.setdefault(number, value)
             for place in groups.others:
                 value = groups.likeness[place]
                 finding = f"It sounds like another person than most clips, by {model} ({value:.2f})."
-                others.setdefault(own[place], finding)
+                others.setdefault(of_speaker[place], finding)
             if groups.two_people:
                 notes.append(
-                    f"The {len(own)} clips of {speaker!r} sound like two people by {model} "
+                    f"The {len(of_speaker)} clips of {speaker!r} sound like two people by {model} "
                     f"(separation {groups.separation:.2f}): {len(groups.others)} of them differ "
                     "from the others. Name each speaker separately, or leave them out."
                 )

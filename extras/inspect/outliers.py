@@ -82,12 +82,12 @@ class SuspectClip:
     @property
     def severity(self) -> float:
         """The combined severity of its findings."""
-        return sum(one.severity for one in self.findings)
+        return sum(finding.severity for finding in self.findings)
 
     @property
     def reasons(self) -> str:
         """The reasons as sentences."""
-        return " ".join(one.reason for one in self.findings)
+        return " ".join(finding.reason for finding in self.findings)
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ class _Usual:
 def find_suspects(clips: Sequence[Measurements]) -> list[SuspectClip]:
     """The suspect clips, worst first; with equal severity, by name."""
     usual = {
-        "level": _Usual.of([one.sound.level_db for one in clips]),
-        "rate": _Usual.of([_log_rate(one) for one in clips]),
-        "nats": _Usual.of([one.nats for one in clips if one.nats is not None]),
-        "evidence": _Usual.of([one.evidence for one in clips if one.evidence is not None]),
+        "level": _Usual.of([measured.sound.level_db for measured in clips]),
+        "rate": _Usual.of([_log_rate(measured) for measured in clips]),
+        "nats": _Usual.of([measured.nats for measured in clips if measured.nats is not None]),
+        "evidence": _Usual.of([measured.evidence for measured in clips if measured.evidence is not None]),
     }
     suspects = []
     for clip in clips:
@@ -126,9 +126,9 @@ def find_suspects(clips: Sequence[Measurements]) -> list[SuspectClip]:
             *_unusual_text(clip, usual),
         ]
         if findings:
-            worst = sorted(findings, key=lambda one: (-one.severity, one.kind))
+            worst = sorted(findings, key=lambda finding: (-finding.severity, finding.kind))
             suspects.append(SuspectClip(clip.name, tuple(worst)))
-    return sorted(suspects, key=lambda one: (-one.severity, one.name))
+    return sorted(suspects, key=lambda suspect: (-suspect.severity, suspect.name))
 
 
 def is_speech(sound: SoundFacts) -> bool:
@@ -233,8 +233,8 @@ def _unusual_text(clip: Measurements, usual: Mapping[str, "_Usual | None"]) -> I
                 ),
             )
     if clip.evidence is not None and (most := usual["evidence"]):
-        known = most.median >= LEAST_USUAL_EVIDENCE
-        if known and clip.evidence < EVIDENCE_SHARE * most.median:
+        is_usual = most.median >= LEAST_USUAL_EVIDENCE
+        if is_usual and clip.evidence < EVIDENCE_SHARE * most.median:
             yield ClipFinding(
                 "words",
                 1 + (EVIDENCE_SHARE - clip.evidence / most.median),
@@ -318,10 +318,10 @@ def _separation(points: np.ndarray, group: np.ndarray) -> float:
         return 0.0
     inside, outside = np.empty(len(points)), np.empty(len(points))
     for side in (group, ~group):
-        own = points[side]
-        without = _unit(own.sum(0) - own)
-        inside[side] = 1 - (own * without).sum(1)
-        outside[side] = 1 - own @ _centre(points[~side])
+        members = points[side]
+        without = _unit(members.sum(0) - members)
+        inside[side] = 1 - (members * without).sum(1)
+        outside[side] = 1 - members @ _centre(points[~side])
     width = (outside - inside) / np.maximum(np.maximum(inside, outside), 1e-9)
     # The mean over groups, so that a small group counts as much as a large one.
     return float(min(width[group].mean(), width[~group].mean()))

@@ -77,7 +77,7 @@ class OutsideModel:
             raise OutsideModelError(f"{setting}={path} is not a file. Name an ONNX model.")
         options = sessions.OnnxSessionOptions(threads=1)
         self.session: Any = sessions.open_session(path, "cpu", options).session
-        inputs = [(one.name, one.shape) for one in self.session.get_inputs()]
+        inputs = [(node.name, node.shape) for node in self.session.get_inputs()]
         self.input, self.kind, self.length = input_of(setting, path, inputs)
         self._named = f"{setting}={path}"
 
@@ -100,20 +100,20 @@ class OutsideModel:
         Raises:
             OutsideModelError: It lacks such an output.
         """
-        outputs = [one.reshape(-1) for one in self._run(waveform)]
+        outputs = [output.reshape(-1) for output in self._run(waveform)]
         for width in (2, 1):
-            for one in outputs:
-                if len(one) == width and np.isfinite(one).all():
-                    return float(one[-1] - one[0]) if width == 2 else float(one[0])
+            for output in outputs:
+                if len(output) == width and np.isfinite(output).all():
+                    return float(output[-1] - output[0]) if width == 2 else float(output[0])
         raise OutsideModelError(
-            f"{self._named} gives {', '.join(str(len(one)) for one in outputs)} numbers. A spoof "
+            f"{self._named} gives {', '.join(str(len(output)) for output in outputs)} numbers. A spoof "
             "model gives two logits, made and recorded, or one score."
         )
 
     def _run(self, waveform: torch.Tensor) -> list[np.ndarray]:
         given = self._prepared(waveform)
         try:
-            return [np.asarray(one) for one in self.session.run(None, {self.input: given})]
+            return [np.asarray(output) for output in self.session.run(None, {self.input: given})]
         except Exception as error:  # ONNX Runtime's errors derive from Exception
             message = " ".join(str(error).split())[:300]
             raise OutsideModelError(

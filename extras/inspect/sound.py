@@ -144,13 +144,13 @@ def find_copies(prints: Sequence[np.ndarray]) -> list[tuple[int, int, float]]:
     """
     votes = _shared_words(prints)
     copies: dict[tuple[int, int], float] = {}
-    for (one, other, shift), count in votes.items():
+    for (first, other, shift), count in votes.items():
         if count < _FEWEST_WORDS:
             continue
-        same = _same_bits(prints[one], prints[other], shift)
+        same = _same_bits(prints[first], prints[other], shift)
         if same >= 1 - _MOST_DIFFERENT_BITS:
-            copies[one, other] = max(same, copies.get((one, other), 0.0))
-    return sorted((one, other, same) for (one, other), same in copies.items())
+            copies[first, other] = max(same, copies.get((first, other), 0.0))
+    return sorted((first, other, same) for (first, other), same in copies.items())
 
 
 def _shared_words(prints: Sequence[np.ndarray]) -> Counter[tuple[int, int, int]]:
@@ -159,8 +159,8 @@ def _shared_words(prints: Sequence[np.ndarray]) -> Counter[tuple[int, int, int]]
     if not any(map(len, prints)):
         return votes
     words = np.concatenate(list(prints))
-    clips = np.repeat(np.arange(len(prints)), [len(one) for one in prints])
-    places = np.concatenate([np.arange(len(one)) for one in prints])
+    clips = np.repeat(np.arange(len(prints)), [len(fingerprint) for fingerprint in prints])
+    places = np.concatenate([np.arange(len(fingerprint)) for fingerprint in prints])
     order = np.argsort(words, kind="stable")
     starts = np.flatnonzero(np.diff(words[order], prepend=words[order][0] + np.uint32(1)))
     ends = np.append(starts[1:], len(order))
@@ -168,18 +168,18 @@ def _shared_words(prints: Sequence[np.ndarray]) -> Counter[tuple[int, int, int]]
         if not 1 < end - start <= _MOST_SHARING:
             continue
         group = order[start:end]
-        for number, one in enumerate(group):
+        for number, place in enumerate(group):
             for other in group[number + 1 :]:
-                if clips[one] < clips[other]:
-                    shift = int(places[other]) - int(places[one])
-                    votes[int(clips[one]), int(clips[other]), shift] += 1
+                if clips[place] < clips[other]:
+                    shift = int(places[other]) - int(places[place])
+                    votes[int(clips[place]), int(clips[other]), shift] += 1
     return votes
 
 
-def _same_bits(one: np.ndarray, other: np.ndarray, shift: int) -> float:
+def _same_bits(first: np.ndarray, other: np.ndarray, shift: int) -> float:
     """The share of equal bits in the overlap of two fingerprints; 0 if it is too short."""
-    start, end = max(0, -shift), min(len(one), len(other) - shift)
-    if end - start < _LEAST_OVERLAP * min(len(one), len(other)):
+    start, end = max(0, -shift), min(len(first), len(other) - shift)
+    if end - start < _LEAST_OVERLAP * min(len(first), len(other)):
         return 0.0
-    different = np.bitwise_count(one[start:end] ^ other[start + shift : end + shift])
+    different = np.bitwise_count(first[start:end] ^ other[start + shift : end + shift])
     return 1 - float(different.mean()) / (_BANDS - 1)

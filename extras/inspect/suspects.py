@@ -77,15 +77,15 @@ def report_kept(settings: TrainSettings, context: RunContext) -> None:
 
 def _report(settings: TrainSettings, context: RunContext) -> None:
     facts, stamp = Facts(settings.cache_dir, "suspects"), made_from(settings, context)
-    if (kept := facts.get("report", stamp)) is None:
+    if (report := facts.get("report", stamp)) is None:
         measured, notes = inspect(settings, context, with_likelihood=False)
         suspects = find_suspects(measured)
-        worst = [[one.name, one.reasons] for one in suspects[:_WORST_SHOWN]]
-        kept = [notes, len(suspects), len(measured), worst]
+        worst = [[suspect.name, suspect.reasons] for suspect in suspects[:_WORST_SHOWN]]
+        report = [notes, len(suspects), len(measured), worst]
         if len(measured) == len(context.data.clips):  # no clip was unreadable
-            facts.put("report", kept, stamp)
+            facts.put("report", report, stamp)
             facts.save()
-    notes, count, total, worst = kept
+    notes, count, total, worst = report
     for note in notes:
         log.warning(note)
     if count:
@@ -104,7 +104,7 @@ def left_out(settings: TrainSettings, context: RunContext) -> Dataset:
 
     Raises DatasetError if no clips are left, OutsideModelError, WriteError.
     """
-    reasons = {one.name: one.reasons for one in look(settings, context)}
+    reasons = {suspect.name: suspect.reasons for suspect in look(settings, context)}
     return context.data.without(
         [
             RejectedClip(clip.name, reasons[file], "SUSPECT_CLIPS=keep")
@@ -118,7 +118,7 @@ def _table(total: int, suspects: Sequence[SuspectClip], path: Path) -> list[str]
     """The printed lines. path: the file with all figures."""
     if not suspects:
         return [f"Suspect clips: none of {total}. Every figure is in {path}."]
-    rows = [(one.name, f"{one.severity:8.1f}", one.reasons) for one in suspects[:_MOST_SHOWN]]
+    rows = [(suspect.name, f"{suspect.severity:8.1f}", suspect.reasons) for suspect in suspects[:_MOST_SHOWN]]
     lines = list(text.table([("suspect clip", "severity", "why"), *rows]))
     if len(suspects) > _MOST_SHOWN:
         lines.append(f"… and {len(suspects) - _MOST_SHOWN} more")
@@ -131,10 +131,10 @@ def _table(total: int, suspects: Sequence[SuspectClip], path: Path) -> list[str]
 
 def _write(path: Path, measured: Sequence[Measurements], suspects: Sequence[SuspectClip]) -> None:
     """Writes all clips with their figures as CSV, suspect ones first. Raises WriteError."""
-    known = {one.name: one for one in suspects}
-    order = {one.name: number for number, one in enumerate(suspects)}
-    rows = sorted(measured, key=lambda one: order.get(one.name, len(order)))
-    content = csv_bytes(_HEADER, (_row(one, known.get(one.name)) for one in rows))
+    by_name = {suspect.name: suspect for suspect in suspects}
+    order = {suspect.name: number for number, suspect in enumerate(suspects)}
+    rows = sorted(measured, key=lambda suspect: order.get(suspect.name, len(order)))
+    content = csv_bytes(_HEADER, (_row(suspect, by_name.get(suspect.name)) for suspect in rows))
     make_folder(path.parent)
     replace_file(path, lambda file: file.write(content))
 
@@ -144,7 +144,7 @@ def _row(clip: Measurements, suspect: SuspectClip | None) -> list[object]:
     return [
         clip.name,
         round(suspect.severity, 2) if suspect else 0,
-        " ".join(dict.fromkeys(one.kind for one in suspect.findings)) if suspect else "",
+        " ".join(dict.fromkeys(finding.kind for finding in suspect.findings)) if suspect else "",
         suspect.reasons if suspect else "",
         round(clip.letters / max(sound.spoken_seconds, 0.1), 2),
         "" if clip.nats is None else clip.nats,

@@ -91,8 +91,8 @@ def extended_config(plan: ExtensionPlan, text_ids: int) -> dict[str, Any]:
     content["languages"] = [*plan.config.languages, plan.language]
     content["model_args"] = (content.get("model_args") or {}) | {"gpt_number_text_tokens": text_ids}
     content = naming_normalizer(content, plan.config.normalizer)
-    own = content["sotaque"]
-    own["extensions"] = [asdict(one) for one in (*plan.config.extensions, plan.extension)]
+    section = content["sotaque"]
+    section["extensions"] = [asdict(extension) for extension in (*plan.config.extensions, plan.extension)]
     return content
 
 

@@ -82,12 +82,12 @@ class ExtensionPlan:
     @cached_property
     def missing(self) -> Counter[str]:
         """The characters that the base's vocabulary lacks, with their counts."""
-        known = {
+        tokens = {
             token
             for token, id_ in self.vocabulary.content["model"]["vocab"].items()
             if id_ < self.vocabulary.first_id
         }
-        return lacking(known, self.texts)
+        return lacking(tokens, self.texts)
 
     def report(self) -> str:
         """The missing characters, the amount of data and the changes, as text for a terminal."""
@@ -96,7 +96,7 @@ class ExtensionPlan:
     def _lines(self) -> Iterator[str]:
         yield (f"Language {self.language!r} is not one of this model's: {', '.join(self.config.languages)}.")
         yield from self._data()
-        added = Counter({one: n for one, n in self.missing.items() if can_be_added(one)})
+        added = Counter({character: n for character, n in self.missing.items() if can_be_added(character)})
         yield from self._characters(added, "Characters to be added to the vocabulary")
         yield from self._characters(
             self.missing - added, "Signs that are not added; clips with them are refused"
@@ -156,12 +156,12 @@ class ExtensionPlan:
 
 def language_to_add(settings: TrainSettings, config: ModelConfig) -> str | None:
     """LANGUAGE, if the base speaks neither it nor the language of any clip."""
-    known = set(map(short_code, config.languages))
-    if short_code(settings.language) in known:
+    languages = set(map(short_code, config.languages))
+    if short_code(settings.language) in languages:
         return None
     with suppress(DatasetError):
         entries = read_entries(settings.dataset_dir, settings.dataset_format, settings.language)
-        if known.isdisjoint(short_code(entry.language) for entry in entries):
+        if languages.isdisjoint(short_code(entry.language) for entry in entries):
             return short_code(settings.language)
     return None
 
@@ -234,23 +234,23 @@ def _read(
     return texts, unreadable
 
 
-def _like(wanted: str | None, texts: Sequence[str], config: ModelConfig, content: Mapping[str, Any]) -> str:
+def _like(language: str | None, texts: Sequence[str], config: ModelConfig, content: Mapping[str, Any]) -> str:
     """The language whose tag is copied, by its short code or the text of its tag."""
     tags = {token["content"] for token in content.get("added_tokens") or []}
-    candidates = [one for one in config.languages if tag_of(one) in tags]
+    candidates = [candidate for candidate in config.languages if tag_of(candidate) in tags]
     if not candidates:
         raise ExtensionError(
             "The base's vocab.json lacks tags such as [en] for its languages "
             f"({', '.join(config.languages)}). Use the vocab.json of the model."
         )
-    if wanted is None:
+    if language is None:
         return nearest_language(texts, candidates)
-    found = [one for one in candidates if wanted in (one, short_code(one))]
-    if not found:
+    matches = [candidate for candidate in candidates if language in (candidate, short_code(candidate))]
+    if not matches:
         raise ExtensionError(
-            f"--like {wanted}: the base has tags for {', '.join(candidates)}; name one of these."
+            f"--like {language}: the base has tags for {', '.join(candidates)}; name one of these."
         )
-    return found[0]
+    return matches[0]
 
 
 def _sources(

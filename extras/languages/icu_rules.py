@@ -70,8 +70,8 @@ def _spelled(code: str, number: str, rule_set: str) -> str:
     except RbnfError:  # Zulu lacks decimals
         return ""
     # The rule set `numbering` lacks decimals in some languages.
-    known = [texts.get(f"spellout-{name}", "") for name in (rule_set, *_RULE_SETS)]
-    return next((text for text in known if text and not any(map(str.isdigit, text))), "")
+    candidates = [texts.get(f"spellout-{name}", "") for name in (rule_set, *_RULE_SETS)]
+    return next((text for text in candidates if text and not any(map(str.isdigit, text))), "")
 
 
 def _between(words: str, first: str, last: str) -> str:

@@ -42,7 +42,7 @@ def _pairs(texts: Iterable[str]) -> Counter[str]:
     return pairs
 
 
-def _cosine(one: Counter[str], other: Counter[str]) -> float:
-    shared = sum(count * other[pair] for pair, count in one.items())
-    lengths = (math.sqrt(sum(count * count for count in each.values())) for each in (one, other))
+def _cosine(counts: Counter[str], other: Counter[str]) -> float:
+    shared = sum(count * other[pair] for pair, count in counts.items())
+    lengths = (math.sqrt(sum(count * count for count in each.values())) for each in (counts, other))
     return shared / max(math.prod(lengths), 1e-12)

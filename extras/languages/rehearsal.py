@@ -59,39 +59,41 @@ def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) 
         if settings.rehearsal == "auto":
             log.info("Rehearsal: the dataset's %d clips of old languages.", len(old))
             return everything
-        own = tuple(index for index in data.train if index not in set(old))
-        found = Rehearsal(data.clips, own, old, share)
+        new = tuple(index for index in data.train if index not in set(old))
+        rehearsal = Rehearsal(data.clips, new, old, share)
         log.info(
-            "Rehearsal: %.0f %% of an epoch, by %d clips of old languages.", 100 * real_share(found), len(old)
+            "Rehearsal: %.0f %% of an epoch, by %d clips of old languages.",
+            100 * real_share(rehearsal),
+            len(old),
         )
-        return found
+        return rehearsal
     spoken = _spoken(settings, context, share, speaks=speaks)
     first = len(data.clips)
     drawn = tuple(range(first, first + len(spoken)))
-    found = Rehearsal((*data.clips, *spoken), data.train, drawn, share)
+    rehearsal = Rehearsal((*data.clips, *spoken), data.train, drawn, share)
     log.info(
         "Rehearsal: %d sentences in %s that the base spoke, %.1f min; %.0f %% of an epoch.",
         len(spoken),
-        ", ".join(sorted({one.language for one in spoken})) or "no language",
-        sum(one.seconds for one in spoken) / 60,
-        100 * real_share(found),
+        ", ".join(sorted({clip.language for clip in spoken})) or "no language",
+        sum(clip.seconds for clip in spoken) / 60,
+        100 * real_share(rehearsal),
     )
-    return found
+    return rehearsal
 
 
 def real_share(rehearsal: Rehearsal) -> float:
     """The share that an epoch reaches: it draws no clip twice."""
-    own, drawn = (
+    new, drawn = (
         sum(rehearsal.clips[i].seconds for i in some) for some in (rehearsal.always, rehearsal.drawn)
     )
-    return min(rehearsal.share, drawn / (own + drawn))
+    return min(rehearsal.share, drawn / (new + drawn))
 
 
 def sentences(language: str, seed: int) -> list[str]:
     """Texts to speak, in random order: the beginning of each built-in sentence with the end of each
     other; none for a language without sentences."""
     halves = [halved(text) for text in built_in(language)]
-    texts = [one[0] + other[1] for one, other in itertools.permutations(halves, 2)]
+    texts = [half[0] + other[1] for half, other in itertools.permutations(halves, 2)]
     random.Random(f"rehearsal/{seed}/{language}").shuffle(texts)
     return texts
 
@@ -111,7 +113,7 @@ def _spoken(settings: TrainSettings, context: RunContext, share: float, *, speak
         return ()
     names = {task.name for task in tasks}
     # In the order of their names, which is that of the tasks: batches are drawn by number.
-    return tuple(sorted((one for one in read.clips if one.name in names), key=lambda one: one.name))
+    return tuple(sorted((clip for clip in read.clips if clip.name in names), key=lambda clip: clip.name))
 
 
 @dataclass(frozen=True)
@@ -127,16 +129,16 @@ class _Task:
 def _tasks(settings: TrainSettings, context: RunContext, share: float) -> Iterator[_Task]:
     data = context.data
     seconds = min(MOST_SECONDS, 60 * data.minutes(data.train) * share / (1 - share))
-    unlearned = {one.language for one in context.config.unlearned}
-    languages = [one for one in context.config.languages if short_code(one) not in unlearned]
-    texts = {one: some for one in languages if (some := sentences(one, settings.seed))}
+    unlearned = {language.language for language in context.config.unlearned}
+    languages = [language for language in context.config.languages if short_code(language) not in unlearned]
+    texts = {language: some for language in languages if (some := sentences(language, settings.seed))}
     voices = _voices(context)
     # One of each language in turn.
-    pairs = ([(one, text) for text in some] for one, some in texts.items())
+    pairs = ([(language, text) for text in some] for language, some in texts.items())
     rounds = itertools.chain.from_iterable(itertools.zip_longest(*pairs))
     turns = filter(None, rounds)
-    wanted = round(seconds / SENTENCE_SECONDS)
-    for number, (language, text) in enumerate(itertools.islice(turns, wanted)):
+    count = round(seconds / SENTENCE_SECONDS)
+    for number, (language, text) in enumerate(itertools.islice(turns, count)):
         speaker, reference = voices[number % len(voices)]
         request = SynthesisRequest(text, language, settings.seed * 10_000 + number)
         yield _Task(f"{number:04}-{language}.wav", request, speaker, reference)
@@ -144,45 +146,45 @@ def _tasks(settings: TrainSettings, context: RunContext, share: float) -> Iterat
 
 def _voices(context: RunContext) -> list[tuple[str, Path]]:
     """(name, recording): the base's own, if any, and the people with the most clips."""
-    data, own = context.data, context.base / "reference.wav"
+    data, recording = context.data, context.base / "reference.wav"
     clips = [data.clips[index] for index in data.train]
     people = Counter(clip.speaker for clip in clips).most_common(_MOST_PEOPLE)
-    found = [("base", own)] if own.is_file() else []
+    voices = [("base", recording)] if recording.is_file() else []
     for name, _ in people:
         short = [
             clip for clip in clips if clip.speaker == name and clip.seconds <= _LONGEST_REFERENCE_SECONDS
         ]
         longest = max(short or clips, key=lambda clip: (clip.seconds, clip.name))
         # Another name than the person's: their own clips are not conditioned on synthetic speech.
-        found.append((f"base as {name}", longest.path))
-    return found
+        voices.append((f"base as {name}", longest.path))
+    return voices
 
 
 def _speak(settings: TrainSettings, context: RunContext, folder: Path, tasks: Sequence[_Task]) -> None:
     """Speaks what `metadata.csv` does not hold yet; a sentence that does not end is left out."""
     listed = folder / "metadata.csv"
     there = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
-    known = {line.partition("|")[0] for line in there}
-    missing = [task for task in tasks if task.name not in known]
+    spoken_names = {line.partition("|")[0] for line in there}
+    missing = [task for task in tasks if task.name not in spoken_names]
     if not missing:
         return
     folder.mkdir(parents=True, exist_ok=True)
     speaker = FileSpeaker(context.base, ComputeConfig().at(context.device))
     with Progress("Speaking what is rehearsed", len(missing), "sentences") as progress:
         for reference in dict.fromkeys(task.reference for task in missing):
-            own = [task for task in missing if task.reference == reference]
-            for first in range(0, len(own), _PORTION):
-                portion = own[first : first + _PORTION]
-                said = speaker.ask(
+            of_voice = [task for task in missing if task.reference == reference]
+            for first in range(0, len(of_voice), _PORTION):
+                portion = of_voice[first : first + _PORTION]
+                speech = speaker.ask(
                     EvaluateRequest(
-                        tuple(SentenceTask(one.request, out=folder / one.name) for one in portion),
+                        tuple(SentenceTask(task.request, out=folder / task.name) for task in portion),
                         TunedVoice(reference),
                         OLD_RATE,
                     )
                 )
                 rows = [
-                    f"{one.name}|{one.request.text}|{one.speaker}|{one.request.language}"
-                    for one, fact in zip(portion, said.sentences, strict=True)
+                    f"{task.name}|{task.request.text}|{task.speaker}|{task.request.language}"
+                    for task, fact in zip(portion, speech.sentences, strict=True)
                     if fact.finished
                 ]
                 with listed.open("a", encoding="utf-8") as file:

@@ -25,9 +25,9 @@ def extended_tables(
 
 
 def _extended(table: Tensor, first_id: int, sources: Sequence[Sequence[int]]) -> Tensor:
-    known = table[:first_id]
-    rows = [_row(known[list(ids)] if ids else known) for ids in sources]
-    return torch.cat((known, torch.stack(rows), table[first_id + len(rows) :]))
+    old = table[:first_id]
+    rows = [_row(old[list(ids)] if ids else old) for ids in sources]
+    return torch.cat((old, torch.stack(rows), table[first_id + len(rows) :]))
 
 
 def _row(rows: Tensor) -> Tensor:

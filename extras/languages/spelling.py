@@ -21,7 +21,7 @@ class OldSpelling:
         self._tokenizer = tokenizer
         self._phones = phones
         self._ids: Mapping[str, int] = tokenizer.get_vocab()
-        letters = sorted((one for one in self._ids if len(one) == 1), key=self._ids.__getitem__)
+        letters = sorted((token for token in self._ids if len(token) == 1), key=self._ids.__getitem__)
         self._by_sound: dict[tuple[str, str], str] = {}
         for letter in letters:
             if letter.isalpha():
@@ -29,7 +29,10 @@ class OldSpelling:
 
     def ids(self, piece: str) -> list[int]:
         """The ids of the old tokens that spell a new one; empty for a sign without a sound."""
-        spelled = "".join(one if one in self._ids else "".join(self._of_character(one)) for one in piece)
+        spelled = "".join(
+            character if character in self._ids else "".join(self._of_character(character))
+            for character in piece
+        )
         if not spelled:
             return []
         unknown = self._ids.get(UNKNOWN)
@@ -37,18 +40,18 @@ class OldSpelling:
 
     def _of_character(self, character: str) -> Sequence[str]:
         parts = unicodedata.normalize("NFD", character)
-        for kept in range(len(parts) - 1, 0, -1):
-            plainer = unicodedata.normalize("NFC", parts[:kept])
+        for length in range(len(parts) - 1, 0, -1):
+            plainer = unicodedata.normalize("NFC", parts[:length])
             if plainer in self._ids:
                 return [plainer]
         latin = romanised(character)
         if self._phones:
-            return [one for one in letters_to_phones(latin) if one in self._ids]
+            return [phone for phone in letters_to_phones(latin) if phone in self._ids]
         script = _script(character)
         if (alike := self._by_sound.get((script, latin))) is not None:
             return [alike]
-        letters = [self._by_sound.get((script, one), one) for one in latin]
-        return [one for one in letters if one in self._ids]
+        letters = [self._by_sound.get((script, letter), letter) for letter in latin]
+        return [letter for letter in letters if letter in self._ids]
 
 
 @cache

@@ -27,5 +27,5 @@ def read(path: Path, language: str) -> Pairs:
         return ()
     entries: dict[str, dict[str, Pronunciation]] = {}
     read_list(path, entries, with_phones=False, with_signs=True)
-    found = entries.get("", {}) | entries.get(language, {})
-    return tuple(sorted((one.word, one.spoken) for one in found.values()))
+    chosen = entries.get("", {}) | entries.get(language, {})
+    return tuple(sorted((entry.word, entry.spoken) for entry in chosen.values()))

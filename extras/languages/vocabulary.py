@@ -43,10 +43,10 @@ def tag_of(language: str) -> str:
     return f"[{language}]"
 
 
-def lacking(known: Container[str], texts: Iterable[str]) -> Counter[str]:
-    """The characters of normalised texts that are not in `known`, with their counts."""
+def lacking(characters: Container[str], texts: Iterable[str]) -> Counter[str]:
+    """The characters of normalised texts that are not in `characters`, with their counts."""
     counted = Counter(character for text in texts for character in text if character != " ")
-    return Counter({one: count for one, count in counted.items() if one not in known})
+    return Counter({character: count for character, count in counted.items() if character not in characters})
 
 
 def can_be_added(character: str) -> bool:
@@ -76,7 +76,11 @@ def extended(
     first = 1 + max(old.values())
     tag = tag_of(language)
     missing = lacking(old, texts)
-    characters = [one for one in sorted(missing, key=lambda one: (-missing[one], one)) if can_be_added(one)]
+    characters = [
+        character
+        for character in sorted(missing, key=lambda character: (-missing[character], character))
+        if can_be_added(character)
+    ]
     ids.update({token: first + place for place, token in enumerate((tag, *characters))})
     made["added_tokens"] = [*(made.get("added_tokens") or []), _special(tag, first)]
 

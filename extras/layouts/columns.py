@@ -158,17 +158,17 @@ class _Judged:
     def _two(self, first: int, second: int) -> dict[str, int]:
         if self._same(first, second):
             return {"written": first, "text": second}
-        one, other = self.columns[first], self.columns[second]
-        labels = (_are_labels(one), _are_labels(other))
+        column, other = self.columns[first], self.columns[second]
+        labels = (_are_labels(column), _are_labels(other))
         if labels == (True, True):
             return self._fewer(first, second)
-        if not any(labels) and len(one) < _FEW_ROWS and self.is_sound:
-            labels = (_are_labels(one, repeated=False), _are_labels(other, repeated=False))
-        if labels == (True, False) and not _measure(one, other):
+        if not any(labels) and len(column) < _FEW_ROWS and self.is_sound:
+            labels = (_are_labels(column, repeated=False), _are_labels(other, repeated=False))
+        if labels == (True, False) and not _measure(column, other):
             return {"speaker": first, "text": second}
-        if labels == (False, True) and not _measure(other, one):
+        if labels == (False, True) and not _measure(other, column):
             return {"text": first, "speaker": second}
-        if _nearly_all(other, is_sentence) and not _nearly_all(one, is_sentence):
+        if _nearly_all(other, is_sentence) and not _nearly_all(column, is_sentence):
             first, second = second, first
         ordinal = {0: "first", 1: "second", 2: "third"}.get(second, f"{second + 1}th")
         raise DatasetError(
@@ -180,10 +180,10 @@ class _Judged:
 
     def _fewer(self, first: int, second: int) -> dict[str, int]:
         """Judges two columns of labels, as in a dataset of single words: speakers are fewer."""
-        one, other = len(set(self.columns[first])), len(set(self.columns[second]))
-        if one * _CLEARLY_FEWER <= other:
+        labels, other = len(set(self.columns[first])), len(set(self.columns[second]))
+        if labels * _CLEARLY_FEWER <= other:
             return {"speaker": first, "text": second}
-        if other * _CLEARLY_FEWER <= one:
+        if other * _CLEARLY_FEWER <= labels:
             return {"text": first, "speaker": second}
         raise DatasetError(
             f"{self.source} can be read as file|text|speaker, where the text of the first row is "
@@ -194,7 +194,7 @@ class _Judged:
     def _same(self, first: int, second: int) -> bool:
         """Whether most fields of a column are the normalised forms of the other's."""
         pairs = zip(self.columns[first], self.columns[second], strict=True)
-        same = [_says_the_same(one, other) for one, other in pairs if one and other]
+        same = [_says_the_same(text, other) for text, other in pairs if text and other]
         return 2 * sum(same) > len(same)
 
     def _example(self, place: int) -> str:
@@ -210,21 +210,21 @@ def _recordings(columns: Sequence[Sequence[str]], exists: Callable[[str], bool])
         if _nearly_all(column, names_sound):
             return place
     step = max(1, len(columns[0]) // _MOST_LOOKED_UP)
-    found = [sum(map(exists, filter(None, column[::step]))) for column in columns]
-    return found.index(max(found))
+    counts = [sum(map(exists, filter(None, column[::step]))) for column in columns]
+    return counts.index(max(counts))
 
 
 def _are_splits(column: Sequence[str]) -> bool:
     """Whether a column names the split of each row."""
     words = {cell.casefold() for cell in column}
-    return words <= SPLITS.keys() and any(SPLITS[one] is False for one in words)
+    return words <= SPLITS.keys() and any(SPLITS[word] is False for word in words)
 
 
-def _are_words_of(column: Sequence[str], known: Set[str], odd: int) -> bool:
+def _are_words_of(column: Sequence[str], vocabulary: Set[str], odd: int) -> bool:
     """Whether the labels of a column are known words, except for at most `odd`. A single label does
     not count: it may be a name, such as Joy."""
     kinds = {cell.casefold().strip() for cell in column if cell}
-    return len(kinds) > 1 and len(kinds - known) <= min(odd, (len(kinds) - 1) // 3)
+    return len(kinds) > 1 and len(kinds - vocabulary) <= min(odd, (len(kinds) - 1) // 3)
 
 
 def _counts_rows(column: Sequence[str]) -> bool:
@@ -237,10 +237,10 @@ def _counts_rows(column: Sequence[str]) -> bool:
 
 def _measure(numbers: Sequence[str], texts: Sequence[str]) -> bool:
     """Whether whole numbers correlate with the length of their texts, as durations do."""
-    if not all(NUMBER.fullmatch(one) for one in numbers if one):
+    if not all(NUMBER.fullmatch(number) for number in numbers if number):
         return False
-    pairs = [(int(one), len(text)) for one, text in zip(numbers, texts, strict=True) if one]
-    if len(pairs) < _FEWEST_TO_MEASURE or len({one for one, _ in pairs}) < _FEWEST_MEASURES:
+    pairs = [(int(number), len(text)) for number, text in zip(numbers, texts, strict=True) if number]
+    if len(pairs) < _FEWEST_TO_MEASURE or len({number for number, _ in pairs}) < _FEWEST_MEASURES:
         return False
     measured, lengths = zip(*pairs, strict=True)
     return len(set(lengths)) > 1 and statistics.correlation(measured, lengths) > _MEASURES
@@ -257,9 +257,9 @@ def _languages(columns: Sequence[Sequence[str]], rest: Sequence[int], language: 
     if not candidates or len(rest) < 2:
         return None
     last = candidates[-1]
-    known = {*NAMES, short_code(language)}
+    languages = {*NAMES, short_code(language)}
     # One of two columns is the text, and codes such as `li` and `bo` are also people's names.
-    likely = any(language_of(cell) in known for cell in set(columns[last]))
+    likely = any(language_of(cell) in languages for cell in set(columns[last]))
     return last if likely or len(rest) > 2 else None
 
 

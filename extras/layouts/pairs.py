@@ -101,15 +101,15 @@ def _other_tables(tables: Sequence[Path]) -> str:
 
 def _other_texts(folder: Path) -> str:
     """A sentence about files that may hold the texts in an unsupported format."""
-    found = [
+    files = [
         path.relative_to(folder).as_posix()
         for path in files_below(folder)
         if path.suffix.lower() in _TEXTS_IN_OTHER_FORMS or path.name in _KALDI
     ]
-    if not found:
+    if not files:
         return ""
     return (
-        f"Not read: {listed(found, _MOST_NAMED)}. If the texts are in there, write them into "
+        f"Not read: {listed(files, _MOST_NAMED)}. If the texts are in there, write them into "
         "metadata.csv, with a row file|text or file|speaker|text for each clip. "
     )
 
@@ -129,12 +129,12 @@ def _words(text: Path) -> str:
 def by_folder(pairs: Sequence[TranscriptEntry]) -> list[str]:
     """Makes the first folder of each pair its speaker. Returns their styles: the second folder, or
     ""."""
-    folders = [Path(one.name).parts[:-1] for one in pairs]
+    folders = [Path(pair.name).parts[:-1] for pair in pairs]
     firsts = {parts[0] if parts else "" for parts in folders}
     if len(firsts) == 1 and _HOLDS_ALL.match(firsts.pop()):
         folders = [parts[1:] for parts in folders]
-    for one, parts in zip(pairs, folders, strict=True):
-        one.speaker = parts[0] if parts else DEFAULT_SPEAKER
+    for pair, parts in zip(pairs, folders, strict=True):
+        pair.speaker = parts[0] if parts else DEFAULT_SPEAKER
     return [parts[1] if len(parts) > 1 else "" for parts in folders]
 
 
@@ -171,11 +171,11 @@ def _texts(folder: Path, recordings: Sequence[Path]) -> dict[Path, Path]:
     names, texts = Counter(path.stem for path in recordings), dict[Path, Path]()
     for path in recordings:
         near = [path.with_suffix(ending) for ending in (*_TEXT_ENDINGS, f"{path.suffix}.txt")]
-        found = [one for one in near if one.is_file()]
-        if not found and names[path.stem] == 1 and len(by_name[path.stem]) == 1:
-            found = by_name[path.stem]
-        if found:
-            texts[path] = found[0]
+        paths = [candidate for candidate in near if candidate.is_file()]
+        if not paths and names[path.stem] == 1 and len(by_name[path.stem]) == 1:
+            paths = by_name[path.stem]
+        if paths:
+            texts[path] = paths[0]
     return texts
 
 

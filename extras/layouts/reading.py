@@ -41,9 +41,9 @@ def read(folder: Path, form: str, language: str) -> Transcript:
         line = cut_line([folder], folder.with_suffix(""), language)
         raise DatasetError(f"DATASET_DIR={folder} is a recording. Cut it into clips first: {line}")
     if form == "folders":
-        found = Transcript(read_pairs(folder, language), f"{folder}, a folder for each speaker")
-        add_styles(found, by_folder(found.entries))
-        return found
+        transcript = Transcript(read_pairs(folder, language), f"{folder}, a folder for each speaker")
+        add_styles(transcript, by_folder(transcript.entries))
+        return transcript
     if form == "pairs":
         return _of_pairs(folder, language, ())
     transcripts = find_transcripts(folder, FILES.get(form, ()))
@@ -65,20 +65,20 @@ def _of_pairs(folder: Path, language: str, unread: Sequence[Path]) -> Transcript
 def _columns(tables: Sequence[Table], folder: Path, language: str) -> dict[Path, Columns]:
     """The columns of each file, from its header or, without one, from the rows of all files of that
     width, because a few validation clips show too little."""
-    found = headed(tables)
-    plain = [one for one in tables if one.rows and one.path not in found]
-    widths = {one.path: most_common_width(one.rows) for one in plain}
+    columns = headed(tables)
+    plain = [table for table in tables if table.rows and table.path not in columns]
+    widths = {table.path: most_common_width(table.rows) for table in plain}
     for width in set(widths.values()):
-        alike = [one for one in plain if widths[one.path] == width]
-        known = Columns({"path": 0, "text": 1}, 2, by_rows=True)
+        alike = [table for table in plain if widths[table.path] == width]
+        of_width = Columns({"path": 0, "text": 1}, 2, by_rows=True)
         if width > 1:
-            usual = [row for one in alike for row in one.rows if len(row) == width]
+            usual = [row for table in alike for row in table.rows if len(row) == width]
             exists = partial(names_recording, folders=recording_folders(alike[0].path, folder))
-            known = judged(usual, exists, language, str(alike[0].path))
-            for one in alike:
-                _refuse_header(one, known, exists)
-        found |= dict.fromkeys((one.path for one in alike), known)
-    return found
+            of_width = judged(usual, exists, language, str(alike[0].path))
+            for table in alike:
+                _refuse_header(table, of_width, exists)
+        columns |= dict.fromkeys((table.path for table in alike), of_width)
+    return columns
 
 
 def _refuse_header(table: Table, columns: Columns, exists: Callable[[str], bool]) -> None:

@@ -63,36 +63,36 @@ def find_transcripts(folder: Path, names: Sequence[str] = ()) -> Transcripts:
         first = next((name for name in names if (folder / name).is_file()), names[0])
         return _with_validation(folder, folder / first, here)
     for stem in ("metadata_train", "metadata"):
-        for path in sorted(here, key=lambda one: ENDINGS.index(one.suffix.lower())):
+        for path in sorted(here, key=lambda path: ENDINGS.index(path.suffix.lower())):
             if path.stem.lower() == stem and (path.suffix.lower() in (".csv", ".tsv") or is_transcript(path)):
                 return _with_validation(folder, path, here)
-    if found := [path for path in here if is_transcript(path)]:
-        return _chosen(folder, found, here)
+    if transcripts := [path for path in here if is_transcript(path)]:
+        return _chosen(folder, transcripts, here)
     files = files_below(folder)
     if not any(texts_beside(files)):
         below = [path for path in candidates(files) if path.parent != folder]
-        if found := [path for path in below if is_transcript(path)]:
-            return _chosen(folder, found, [*here, *found])
+        if transcripts := [path for path in below if is_transcript(path)]:
+            return _chosen(folder, transcripts, [*here, *transcripts])
     return Transcripts((), unread=_worth_naming(here))
 
 
-def _chosen(folder: Path, found: Sequence[Path], among: Sequence[Path]) -> Transcripts:
+def _chosen(folder: Path, transcripts: Sequence[Path], among: Sequence[Path]) -> Transcripts:
     """Chooses the transcript with the training clips by its name."""
-    if all(path.name.lower().endswith(_LIBRISPEECH) for path in found):
-        return Transcripts(tuple(found), unread=_worth_naming(set(among) - set(found)))
-    names = {path: path.relative_to(folder).as_posix() for path in found}
-    train = [path for path in found if TRAIN_WORD.search(names[path])]
-    others = [path for path in found if not _HELD_OUT_WORD.search(names[path])]
-    for some in (train, others, found):
+    if all(path.name.lower().endswith(_LIBRISPEECH) for path in transcripts):
+        return Transcripts(tuple(transcripts), unread=_worth_naming(set(among) - set(transcripts)))
+    names = {path: path.relative_to(folder).as_posix() for path in transcripts}
+    train = [path for path in transcripts if TRAIN_WORD.search(names[path])]
+    others = [path for path in transcripts if not _HELD_OUT_WORD.search(names[path])]
+    for some in (train, others, transcripts):
         if len(some) == 1:
             return _with_validation(folder, some[0], among)
-    if len({path.parent for path in found}) == len(found):
-        one = "set DATASET_DIR to its folder"
+    if len({path.parent for path in transcripts}) == len(transcripts):
+        advice = "set DATASET_DIR to its folder"
     else:
-        one = f"rename it to metadata{found[0].suffix}"
+        advice = f"rename it to metadata{transcripts[0].suffix}"
     raise DatasetError(
-        f"{folder} holds {len(found)} transcripts: {listed(list(names.values()))}. "
-        f"To train on one of them, {one}. To train on all, write one metadata.csv with a row "
+        f"{folder} holds {len(transcripts)} transcripts: {listed(list(names.values()))}. "
+        f"To train on one of them, {advice}. To train on all, write one metadata.csv with a row "
         "file|speaker|text for each clip."
     )
 
@@ -154,7 +154,7 @@ def _names_and_words(path: Path) -> Table:
     """LibriSpeech's lines: `84-121123-0000 GO ON`."""
     lines = enumerate(io.StringIO(read_text(path), newline=None), start=1)
     rows = {number: line.split(None, 1) for number, line in lines if line.strip()}
-    cells = (tuple([*(one.rstrip("\n") for one in row), ""][:2]) for row in rows.values())
+    cells = (tuple([*(cell.rstrip("\n") for cell in row), ""][:2]) for row in rows.values())
     return Table(path, tuple(cells), tuple(rows), " ")
 
 
@@ -167,8 +167,8 @@ def _whole(text: str) -> list[Any]:
         return []  # an object on each line
     if not isinstance(everything, Mapping):
         return []
-    lists = [one for one in everything.values() if isinstance(one, list)]
-    if len(lists) == 1 and all(isinstance(one, Mapping) for one in lists[0]):
+    lists = [value for value in everything.values() if isinstance(value, list)]
+    if len(lists) == 1 and all(isinstance(value, Mapping) for value in lists[0]):
         return list(lists[0])
     names = list(everything)
     rows = [
@@ -178,5 +178,5 @@ def _whole(text: str) -> list[Any]:
     ]
     sound = all(names_sound(name) for name in names)
     texts = all("text" in row for row in rows)
-    by_name = sound or all(isinstance(one, Mapping) for one in everything.values())
+    by_name = sound or all(isinstance(value, Mapping) for value in everything.values())
     return rows if len(rows) == len(names) and by_name and texts else []

@@ -50,7 +50,7 @@ _BEGUN = re.compile(rf"</?\s*({'|'.join(sorted(_SSML, key=len, reverse=True))})(
 _PROLOGUE = re.compile(r"<\?xml[^<>]*\?>|<!--(?:(?!-->)[^<])*-->|<!DOCTYPE[^<>]*>", re.I)
 # A tag of SSML in brackets, even without a closing one.
 _IN_BRACKETS = re.compile(
-    rf"\[({'|'.join(one for one in _SSML if len(one) > 2)})"
+    rf"\[({'|'.join(name for name in _SSML if len(name) > 2)})"
     r"(?::[^\s\[\]]{1,40}\]|:|\s+[a-z-]+=)",
     re.I,
 )
@@ -73,15 +73,15 @@ class Reader(MarkupReader):
 
     def read(self, text: str) -> list[MarkedText]:
         self.escaped = bool(re.search(r"<speak\b", text, re.I))
-        said = super().read(_PROLOGUE.sub(" ", text) if self.escaped else text)
+        parts = super().read(_PROLOGUE.sub(" ", text) if self.escaped else text)
         if self.open:
             name = self.open[-1][0]
             raise TextError(f"The tag <{name}> is not closed: write </{name}> after its text.")
-        for one in said if self.escaped else ():
+        for part in parts if self.escaped else ():
             # From `&lt;break/&gt;` or an alias: text that looks like a tag must not be spoken.
-            if match := _TAG.search(one.text) or _BEGUN.search(one.text):
+            if match := _TAG.search(part.text) or _BEGUN.search(part.text):
                 raise TextError(f"The text contains {shown(match[0])}, a tag inside words; remove it.")
-        return said
+        return parts
 
     @property
     def inside(self) -> str:
@@ -114,7 +114,7 @@ class Reader(MarkupReader):
         if name not in TAGS:
             raise TextError(
                 f"The tag <{match[1]}{match[2]}> is unknown. Known are "
-                f"{', '.join(f'<{one}>' for one in TAGS)}, {markup.KNOWN}."
+                f"{', '.join(f'<{tag}>' for tag in TAGS)}, {markup.KNOWN}."
             )
         if not (closing and name == self.inside):
             self.interrupt(f"<{name}>")
@@ -153,7 +153,7 @@ class Reader(MarkupReader):
             self.text = before + say_as(kind, self.text.strip(), form, self.rules)
         elif name == "sub":
             alias = attributes["alias"]
-            if any(one.search(alias) for one in (PAUSE, VOICE, markup.MALFORMED, _IN_BRACKETS)):
+            if any(pattern.search(alias) for pattern in (PAUSE, VOICE, markup.MALFORMED, _IN_BRACKETS)):
                 raise TextError(f"The alias {shown(alias)} contains a tag; write words.")
             self.text = before + (unescape(alias) if self.escaped else alias)
         elif name == "p":

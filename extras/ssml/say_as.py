@@ -23,7 +23,7 @@ _CALLED = {
     "time": "a time",
 }
 KINDS = tuple(_CALLED)
-_ORDERS = {one: one for one in "mdy dmy ymd md dm ym my y m d".split()}
+_ORDERS = {order: order for order in "mdy dmy ymd md dm ym my y m d".split()}
 _ORDERS |= {"yyyymmdd": "ymd", "ddmmyyyy": "dmy", "mmddyyyy": "mdy"}
 
 
@@ -80,13 +80,13 @@ def _date(rules: LanguageRules, text: str, form: str) -> str:
     if not form or len(figures) != len(order):
         spoken = rules.read(text)
         return "" if spoken == text or re.search(r"\d", spoken) else spoken
-    known = {name: int(value) for name, value in zip(order, figures, strict=True) if len(value) <= 4}
-    day, month, year = known.get("d"), known.get("m"), known.get("y")
+    values = {name: int(value) for name, value in zip(order, figures, strict=True) if len(value) <= 4}
+    day, month, year = values.get("d"), values.get("m"), values.get("y")
     try:
         date(year or 2000, month or 1, day or 1)
     except ValueError:
         return ""
-    if len(known) < len(order):
+    if len(values) < len(order):
         return ""
     if day is not None and month is not None:
         return rules.date(day, month, year)

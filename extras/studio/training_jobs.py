@@ -195,13 +195,15 @@ class TrainingQueue:
         names: list[str] = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
             names = [
-                one.name for one in entries if _ID.fullmatch(one.name) and one.is_dir(follow_symlinks=False)
+                entry.name
+                for entry in entries
+                if _ID.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
             ]
         return [JobFolder(self.folder / name) for name in sorted(names)]
 
     def get(self, identity: str) -> JobFolder | None:
         """The job with this id, or None."""
-        return next((one for one in self.jobs() if one.id == identity), None)
+        return next((job for job in self.jobs() if job.id == identity), None)
 
     def ask(self, run: str, dataset: str, settings: Mapping[str, str]) -> TrainingJob:
         """Adds a job atomically, with one rename.
@@ -219,7 +221,7 @@ class TrainingQueue:
         _check(job)
         if len(self.jobs()) >= MOST_JOBS:
             raise QueueFull(f"There are already {MOST_JOBS} jobs in QUEUE_DIR, the limit. Delete old ones.")
-        if sum(one.state().is_open for one in self.jobs()) >= MOST_OPEN_JOBS:
+        if sum(open_job.state().is_open for open_job in self.jobs()) >= MOST_OPEN_JOBS:
             raise QueueFull(
                 f"There are already {MOST_OPEN_JOBS} trainings in the queue, the limit. Cancel "
                 "one, or wait until one has ended."
@@ -240,11 +242,11 @@ class TrainingQueue:
         """Holds the jobs that no trainer has begun, unless one works now; returns the names of
         their runs. Raises WriteError."""
         held = list[str]()
-        for one in self.jobs() if not self.has_trainer() else ():
+        for job in self.jobs() if not self.has_trainer() else ():
             with contextlib.suppress(JobRefused):
-                if one.state().state == "queued" and not one.is_cancelled:
-                    replace_file(one.held_file, lambda _file: None)
-                    held.append(one.read().run)
+                if job.state().state == "queued" and not job.is_cancelled:
+                    replace_file(job.held_file, lambda _file: None)
+                    held.append(job.read().run)
         return held
 
     def has_trainer(self) -> bool | None:
@@ -253,10 +255,10 @@ class TrainingQueue:
 
     def open_job_of(self, run: str) -> JobFolder | None:
         """The open job of a run, or None."""
-        for one in self.jobs():
+        for job in self.jobs():
             with contextlib.suppress(JobRefused):
-                if one.state().is_open and not one.is_cancelled and one.read().run == run:
-                    return one
+                if job.state().is_open and not job.is_cancelled and job.read().run == run:
+                    return job
         return None
 
 
@@ -331,18 +333,18 @@ def _read(path: Path, kind: type[Kept]) -> Kept:
     name = f"{path.parent.name}/{path.name}"
     try:
         # A link could lead to any file, and reading a pipe could block for ever.
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode):
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
             raise JobRefused(f"{name} cannot be read: it is not a plain file.")
-        if found.st_size > _MOST_BYTES:
-            raise JobRefused(f"{name} has {found.st_size:,} bytes. A job has at most {_MOST_BYTES:,}.")
+        if status.st_size > _MOST_BYTES:
+            raise JobRefused(f"{name} has {status.st_size:,} bytes. A job has at most {_MOST_BYTES:,}.")
         return TypeAdapter(kind).validate_json(path.read_bytes(), strict=True)
     except OSError as error:
         raise JobRefused(f"{name} cannot be read: {error.strerror}.") from error
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False)
         # An unexpected field is the most informative fault.
-        first = max(faults, key=lambda one: one["type"].startswith("unexpected"))
+        first = max(faults, key=lambda fault: fault["type"].startswith("unexpected"))
         where = "".join(f"{str(part)[:60]}: " for part in first["loc"])
         raise JobRefused(f"{name} is not a valid job. {where}{first['msg']}.") from error
 

@@ -61,17 +61,17 @@ class Trainings:
         self._datasets = datasets
         self.checking = asyncio.Lock()
 
-    def ask(self, wanted: TrainingRequest) -> TrainingRow:
+    def ask(self, request: TrainingRequest) -> TrainingRow:
         """Adds a training to the queue. Blocks.
 
         Raises APIError: 422 for a job that is not allowed, 409 for a full queue, 507 if the job
         cannot be written.
         """
-        settings = {**self._language(wanted.dataset), **wanted.settings}
-        self.judge(wanted.dataset, settings)
+        settings = {**self._language(request.dataset), **request.settings}
+        self.judge(request.dataset, settings)
         with shared_folder.writing(self.queue.folder):
             try:
-                job = self.queue.ask(wanted.run, wanted.dataset, settings)
+                job = self.queue.ask(request.run, request.dataset, settings)
             except QueueFull as error:
                 raise APIError(409, "too_many_trainings", str(error)) from error
             except JobRefused as error:
@@ -88,11 +88,11 @@ class Trainings:
 
     def judge(self, dataset: str, settings: dict[str, str]) -> Path:
         """The folder of the dataset. Raises APIError (422) if the trainer would refuse the job."""
-        own = self.settings
+        service = self.settings
         try:
             check_settings(settings)
-            check_base(settings, own.base_model)
-            folder = dataset_folder(dataset, own.datasets_dir, own.dataset_roots)
+            check_base(settings, service.base_model)
+            folder = dataset_folder(dataset, service.datasets_dir, service.dataset_roots)
         except JobRefused as error:
             raise APIError(422, "invalid_request", without_paths(str(error))) from error
         if settings:
@@ -102,14 +102,14 @@ class Trainings:
                 raise APIError(422, "invalid_request", " ".join(faults), param="settings")
         return folder
 
-    def check(self, wanted: CheckRequest) -> CheckResult:
+    def check(self, request: CheckRequest) -> CheckResult:
         """The findings of `train check`, without the likelihood of each clip, which takes longest.
         Blocks.
 
         Raises APIError: 422 for a dataset that cannot be trained on, 503 if the check fails.
         """
-        settings = {**self._language(wanted.dataset), **wanted.settings}
-        folder = self.judge(wanted.dataset, settings)
+        settings = {**self._language(request.dataset), **request.settings}
+        folder = self.judge(request.dataset, settings)
         flags = [f"{flag_of(name)}={value}" for name, value in settings.items()]
         # A person waits for the check, so it yields to speech but not to a training on this
         # machine. In a container, CACHE_DIR belongs to the trainer.

@@ -120,7 +120,7 @@ def _network() -> _Network:
     saved = torch.load(path, map_location="cpu", weights_only=True)["model"]
     with torch.random.fork_rng(devices=[]):  # modules draw random weights first
         network = _Network()
-    network.load_state_dict({name: one for name, one in saved.items() if name[:3] != "ap."})
+    network.load_state_dict({name: tensor for name, tensor in saved.items() if name[:3] != "ap."})
     return network.eval().requires_grad_(False)
 
 

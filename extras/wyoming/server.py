@@ -36,8 +36,8 @@ class WyomingServer:
 
     async def start(self) -> None:
         """Starts to accept, and announces the service if the settings say so."""
-        for one in self._sockets:
-            self._servers.append(await asyncio.start_server(self._serve, sock=one))
+        for listener in self._sockets:
+            self._servers.append(await asyncio.start_server(self._serve, sock=listener))
         settings = self._state.settings
         assert isinstance(settings, WyomingSettings)
         if settings.wyoming_announce:

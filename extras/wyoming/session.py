@@ -414,11 +414,11 @@ def wanted_of(
     language. With a `speaker`, the voice's name is used for the language only."""
     if voice is None:
         return SERVED, None
-    wanted, language = voice.name or SERVED, voice.language
-    if (listing := listings_of(labels, languages).get(wanted)) is not None:
-        wanted, language = listing[:2]
+    name, language = voice.name or SERVED, voice.language
+    if (listing := listings_of(labels, languages).get(name)) is not None:
+        name, language = listing[:2]
     else:  # a former name of the served voice, as a client stored it
-        for one in languages:
-            if wanted.endswith(mark := f" ({one})"):
-                wanted, language = wanted.removesuffix(mark), one
-    return voice.speaker or wanted, language
+        for spoken in languages:
+            if name.endswith(mark := f" ({spoken})"):
+                name, language = name.removesuffix(mark), spoken
+    return voice.speaker or name, language

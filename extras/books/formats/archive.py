@@ -53,7 +53,7 @@ class Archive:
         """As `find`, also in the only folder that has this part: people pack a book with its
         folder."""
         end = "/" + _form(name)
-        below = [one for form, one in self._by_form.items() if form.endswith(end)]
+        below = [part for form, part in self._by_form.items() if form.endswith(end)]
         return self.find(name) or (below[0] if len(set(below)) == 1 else None)
 
     def close(self) -> None:
@@ -72,9 +72,9 @@ class Archive:
 
         Raises BookError if it is missing, damaged, encrypted, or too large.
         """
-        if (found := self.find(name)) is None:
+        if (stored := self.find(name)) is None:
             raise BookError(f"{self.path} refers to the part {name!r}, which is missing.")
-        part = self._parts[found]
+        part = self._parts[stored]
         if isinstance(part, zipfile.ZipInfo) and part.flag_bits & 1:
             raise BookError(f"{self.path}: the part {name!r} is encrypted. {DRM_REMEDY}")
         try:
@@ -124,18 +124,18 @@ _Parts = Mapping[str, zipfile.ZipInfo | Path]
 
 
 def _zip_parts(archive: zipfile.ZipFile) -> _Parts:
-    return {one.filename: one for one in archive.infolist() if not one.is_dir()}
+    return {entry.filename: entry for entry in archive.infolist() if not entry.is_dir()}
 
 
 def _folder_parts(folder: Path) -> _Parts:
     """The files of a folder, without links, which may lead outside it."""
-    found = dict[str, zipfile.ZipInfo | Path]()
+    parts = dict[str, zipfile.ZipInfo | Path]()
     for path in folder.rglob("*"):
         if path.is_file() and path.resolve().is_relative_to(folder.resolve()):
-            found[path.relative_to(folder).as_posix()] = path
-        if len(found) > MOST_PARTS:
+            parts[path.relative_to(folder).as_posix()] = path
+        if len(parts) > MOST_PARTS:
             break
-    return found
+    return parts
 
 
 def _forms(name: str) -> Iterator[str]:

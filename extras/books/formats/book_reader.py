@@ -44,29 +44,29 @@ def read_book(path: Path, called: str = "") -> Book:
 
 def _within_bounds(path: Path, book: Book) -> Book:
     """Shortens titles. Raises BookError for a book that is too large."""
-    characters = sum(len(one.text) for part in book.chapters for one in part.paragraphs)
-    for name, found, most in (
+    characters = sum(len(paragraph.text) for part in book.chapters for paragraph in part.paragraphs)
+    for name, count, most in (
         ("chapters", len(book.chapters), MOST_CHAPTERS),
         ("characters of text", characters, MOST_CHARACTERS),
     ):
-        if found > most:
-            raise BookError(f"{path} has {found:,} {name}; at most {most:,} are read. Split it.")
+        if count > most:
+            raise BookError(f"{path} has {count:,} {name}; at most {most:,} are read. Split it.")
     return replace(
         book,
         title=book.title[:MOST_TITLE],
         author=book.author[:MOST_TITLE],
-        chapters=[replace(one, title=one.title[:MOST_TITLE]) for one in book.chapters],
-        notes=[one[:MOST_NOTE] for one in book.notes[:MOST_NOTES]],
+        chapters=[replace(chapter, title=chapter.title[:MOST_TITLE]) for chapter in book.chapters],
+        notes=[note[:MOST_NOTE] for note in book.notes[:MOST_NOTES]],
     )
 
 
 def _check_size(path: Path, most: int) -> None:
     try:
-        found = path.stat().st_size
+        size = path.stat().st_size
     except OSError as error:
         raise BookError(f"{path} cannot be read: {error.strerror}.") from error
-    if found > most:
-        raise BookError(f"{path} has {found:,} bytes; at most {most:,} are read. Split it.")
+    if size > most:
+        raise BookError(f"{path} has {size:,} bytes; at most {most:,} are read. Split it.")
 
 
 def _of_text(path: Path, suffix: str, title: str) -> Book:
@@ -81,16 +81,16 @@ def _of_text(path: Path, suffix: str, title: str) -> Book:
     page = page_of(decoded(content, str(path)), str(path))
     title = page.title or title
     blocks = without_licence(page.blocks)
-    headings = [(one.level, one.text) for one in blocks if one.level and not one.left_out]
+    headings = [(block.level, block.text) for block in blocks if block.level and not block.left_out]
     most = max(2, chapter_level(headings)) if headings else 2
     paragraphs = [
-        Paragraph(one.text, one.kind if one.level <= most else Kind.TEXT)
-        for one in blocks
-        if not one.left_out
+        Paragraph(block.text, block.kind if block.level <= most else Kind.TEXT)
+        for block in blocks
+        if not block.left_out
     ]
     left_out = [
-        Chapter(reason.capitalize(), [Paragraph(one.text, one.kind) for one in held], reason)
-        for reason, held in groupby(blocks, lambda one: one.left_out)
+        Chapter(reason.capitalize(), [Paragraph(block.text, block.kind) for block in held], reason)
+        for reason, held in groupby(blocks, lambda block: block.left_out)
         if reason
     ]
     chapters = [*chapters_of(paragraphs, title), *left_out]

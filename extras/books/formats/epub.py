@@ -121,9 +121,9 @@ def _refuse_protected(archive: Archive) -> None:
     if listed is None:
         return
     for data in within(parse(archive.read(listed), listed), "EncryptedData"):
-        methods = [one.get("Algorithm", "") for one in children(data, "EncryptionMethod")]
-        if not methods or any(one not in _FONT_SCRAMBLING for one in methods):
-            parts = [one.get("URI", "") for one in within(data, "CipherReference")]
+        methods = [method.get("Algorithm", "") for method in children(data, "EncryptionMethod")]
+        if not methods or any(method not in _FONT_SCRAMBLING for method in methods):
+            parts = [reference.get("URI", "") for reference in within(data, "CipherReference")]
             raise BookError(f"{archive.path}: {', '.join(parts) or 'a part'} is encrypted. {DRM_REMEDY}")
 
 
@@ -151,9 +151,9 @@ def _package(archive: Archive) -> Package:
         for item in within(root, "item")
     }
     spine = [
-        items[one.get("idref", "")]
-        for one in within(root, "itemref")
-        if one.get("linear") != "no" and one.get("idref", "") in items
+        items[reference.get("idref", "")]
+        for reference in within(root, "itemref")
+        if reference.get("linear") != "no" and reference.get("idref", "") in items
     ]
     if not spine:
         raise BookError(
@@ -164,9 +164,9 @@ def _package(archive: Archive) -> Package:
         raise BookError(f"{archive.path} has {len(spine):,} documents; at most {MOST_DOCUMENTS:,}.")
     # Links to an anchor are skipped, because they do not describe the whole document.
     guide = {
-        _resolved(archive, path, href): one.get("type", "")
-        for one in within(root, "reference")
-        if not _fragment(href := one.get("href", ""))
+        _resolved(archive, path, href): reference.get("type", "")
+        for reference in within(root, "reference")
+        if not _fragment(href := reference.get("href", ""))
     }
     return Package(root, items, spine, guide)
 
@@ -175,14 +175,14 @@ def _resolved(archive: Archive, base: str, href: str) -> str:
     """The name in the archive of a document's link; the path if there is no such part."""
     place = posixpath.dirname(base)
     plain = urldefrag(href.replace("\\", "/"))[0]
-    paths = [posixpath.normpath(posixpath.join(place, one)).lstrip("/") for one in (unquote(plain), plain)]
+    paths = [posixpath.normpath(posixpath.join(place, link)).lstrip("/") for link in (unquote(plain), plain)]
     return next(filter(None, map(archive.find, paths)), paths[0])
 
 
 def _contents(archive: Archive, package: Package, notes: list[str]) -> list[Entry]:
     """The lines of the contents. If they cannot be read, adds a note; only the spine is then
     used."""
-    nav = next((one for one in package.items.values() if "nav" in one.properties), None)
+    nav = next((item for item in package.items.values() if "nav" in item.properties), None)
     try:
         if nav is not None and (entries := _of_nav(archive, nav.path)):
             return _unwrapped(entries)
@@ -201,7 +201,7 @@ def _contents(archive: Archive, package: Package, notes: list[str]) -> list[Entr
 def _ncx(package: Package) -> Item | None:
     spines = within(package.root, "spine")
     named = package.items.get(spines[0].get("toc", "")) if spines else None
-    others = (one for one in package.items.values() if one.media_type == "application/x-dtbncx+xml")
+    others = (item for item in package.items.values() if item.media_type == "application/x-dtbncx+xml")
     return named or next(others, None)
 
 
@@ -210,7 +210,7 @@ def _of_ncx(archive: Archive, nav_map: Element, path: str) -> Iterator[Entry]:
     waiting = [(point, 0) for point in reversed(children(nav_map, "navPoint"))]
     while waiting:
         point, depth = waiting.pop()
-        waiting += ((one, depth + 1) for one in reversed(children(point, "navPoint")))
+        waiting += ((child, depth + 1) for child in reversed(children(point, "navPoint")))
         labels, contents = children(point, "navLabel"), children(point, "content")
         if labels and contents:
             title, href = visible("".join(labels[0].itertext())), contents[0].get("src", "")
@@ -270,9 +270,9 @@ def _fragment(href: str) -> str:
 
 def _unwrapped(entries: list[Entry]) -> list[Entry]:
     """Removes a single top-level line, which is the title of the book."""
-    outermost = [one for one in entries if one.depth == 0]
+    outermost = [entry for entry in entries if entry.depth == 0]
     if len(outermost) == 1 and len(entries) > 2:
-        return [Entry(one.title, one.path, one.fragment, max(0, one.depth - 1)) for one in entries]
+        return [Entry(entry.title, entry.path, entry.fragment, max(0, entry.depth - 1)) for entry in entries]
     return entries
 
 
@@ -291,7 +291,7 @@ def _chapters(
             page.types.append(package.guide.get(item.path, ""))
             pages[item.path] = page
     notes += formula_notes(pages.values())
-    marked = iter(without_licence([one for page in pages.values() for one in page.blocks]))
+    marked = iter(without_licence([block for page in pages.values() for block in page.blocks]))
     parts: list[_Part] = []
     for path, page in pages.items():
         page.blocks = list(itertools.islice(marked, len(page.blocks)))
@@ -315,7 +315,7 @@ def _add_document(parts: list[_Part], path: str, page: Page, entries: Sequence[E
     """Adds a document's paragraphs to the chapters, and begins the chapters of the contents."""
     starts = _starts(page, entries)
     reason = left_out(*page.types)
-    readable = [one for one in page.blocks if not one.left_out]
+    readable = [block for block in page.blocks if not block.left_out]
     heading, current = _first_heading(readable), _continued(parts)
     if 0 not in starts and readable and (current is None or heading or reason):
         # An unlisted document with a heading or epub:types is a chapter.
@@ -345,7 +345,7 @@ def _begun(parts: list[_Part], title: str, reason: str) -> _Part:
 
 def _continued(parts: Sequence[_Part]) -> _Part | None:
     """The chapter that a document without a title continues."""
-    return next((one for one in reversed(parts) if one.continues), None)
+    return next((part for part in reversed(parts) if part.continues), None)
 
 
 def _add_aside(parts: list[_Part], title: str, block: Block, paragraph: Paragraph) -> None:
@@ -363,18 +363,18 @@ def _starts(page: Page, entries: Sequence[Entry]) -> dict[int, str]:
     the document's headings name.
     """
     starts: dict[int, str] = {}
-    deepest = min((one.depth for one in entries), default=0)
+    deepest = min((line.depth for line in entries), default=0)
     for number, entry in enumerate(entries):
         below = list(_lines_below(entries, number))
         is_start = not number or entry.depth <= deepest
-        if is_start and holds_chapters(entry.title, [one.title for one in below]):
+        if is_start and holds_chapters(entry.title, [line.title for line in below]):
             deepest = max(deepest, entry.depth + 1)
         place = page.anchors.get(entry.fragment, 0) if entry.fragment else 0
         if not number and place <= _HEADING_WITHIN and not _words(page.blocks[:place]):
             place = 0
         if is_start and place < len(page.blocks):
             _add_start(page, starts, place, entry.title)
-    if len(entries) < 2 or all(is_part(one.title) for one in entries):
+    if len(entries) < 2 or all(is_part(line.title) for line in entries):
         _add_named_chapters(page, starts)
     return starts
 
@@ -383,8 +383,8 @@ def _add_named_chapters(page: Page, starts: dict[int, str]) -> None:
     """Adds the chapters that headings name, such as "Chapter 2", if there are several."""
     named = [
         at
-        for at, one in enumerate(page.blocks)
-        if one.kind is Kind.HEADING and not one.left_out and is_chapter(one.text)
+        for at, block in enumerate(page.blocks)
+        if block.kind is Kind.HEADING and not block.left_out and is_chapter(block.text)
     ]
     if len(named) < 2:
         return
@@ -398,7 +398,7 @@ def _add_named_chapters(page: Page, starts: dict[int, str]) -> None:
 def _lines_below(entries: Sequence[Entry], number: int) -> Iterator[Entry]:
     """The lines of the contents one level below a line."""
     depth = entries[number].depth
-    for entry in itertools.takewhile(lambda one: one.depth > depth, entries[number + 1 :]):
+    for entry in itertools.takewhile(lambda line: line.depth > depth, entries[number + 1 :]):
         if entry.depth == depth + 1:
             yield entry
 
@@ -406,17 +406,17 @@ def _lines_below(entries: Sequence[Entry], number: int) -> Iterator[Entry]:
 def _add_start(page: Page, starts: dict[int, str], place: int, title: str) -> None:
     """Adds the beginning of a chapter. A title directly above it, such as that of a part, is joined
     to its title."""
-    above = max((one for one in starts if one <= place), default=None)
+    above = max((number for number in starts if number <= place), default=None)
     if above == place:
         return
-    if above is not None and all(one.kind is Kind.HEADING for one in page.blocks[above:place]):
+    if above is not None and all(block.kind is Kind.HEADING for block in page.blocks[above:place]):
         starts[above] = joined_titles(starts[above], title)
     else:
         starts[place] = title
 
 
 def _words(blocks: Sequence[Block]) -> int:
-    return sum(len(one.text.split()) for one in blocks if one.kind is Kind.TEXT)
+    return sum(len(block.text.split()) for block in blocks if block.kind is Kind.TEXT)
 
 
 def _first_heading(blocks: Sequence[Block]) -> str:
@@ -428,7 +428,9 @@ def _first_heading(blocks: Sequence[Block]) -> str:
 
 def _cover(archive: Archive, package: Package, notes: list[str]) -> bytes | None:
     """The cover picture, by EPUB 3's property or EPUB 2's meta element."""
-    item = next((one for one in package.items.values() if "cover-image" in one.properties), None)
+    item = next(
+        (candidate for candidate in package.items.values() if "cover-image" in candidate.properties), None
+    )
     for meta in within(package.root, "meta"):
         if item is None and meta.get("name") == "cover":
             item = package.items.get(meta.get("content", ""))
@@ -446,12 +448,12 @@ def _cover(archive: Archive, package: Package, notes: list[str]) -> bytes | None
 
 
 def _all(root: Element, name: str) -> list[str]:
-    found = [
-        visible("".join(one.itertext()))
+    texts = [
+        visible("".join(element.itertext()))
         for metadata in within(root, "metadata")
-        for one in within(metadata, name)
+        for element in within(metadata, name)
     ]
-    return [one for one in found if one]
+    return [text for text in texts if text]
 
 
 def _first(root: Element, name: str) -> str:

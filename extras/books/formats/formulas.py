@@ -49,7 +49,7 @@ class Formula:
 
     def end(self, tag: str) -> None:
         """An element ends."""
-        tags = [one.tag for one in self._open[1:]]
+        tags = [node.tag for node in self._open[1:]]
         if tag in tags:
             del self._open[len(tags) - tags[::-1].index(tag) :]
 
@@ -58,7 +58,7 @@ class Formula:
         if self._count <= _MOST_ELEMENTS:
             self._open[-1].text += text
 
-    def said(self) -> str:
+    def spoken(self) -> str:
         """The formula as text; "" if it cannot be read."""
         try:
             if self._count > _MOST_ELEMENTS:
@@ -71,7 +71,7 @@ class Formula:
 
 
 def _row(node: _Node, depth: int) -> str:
-    return " ".join(filter(None, (_said(one, depth + 1) for one in node.children)))
+    return " ".join(filter(None, (_said(child, depth + 1) for child in node.children)))
 
 
 def _said(node: _Node, depth: int) -> str:
@@ -85,7 +85,7 @@ def _said(node: _Node, depth: int) -> str:
         return ""
     if node.tag in _ROWS:
         return _row(node, depth)
-    return _built(node.tag, [_said(one, depth + 1) for one in node.children])
+    return _built(node.tag, [_said(child, depth + 1) for child in node.children])
 
 
 def _built(tag: str, parts: list[str]) -> str:

@@ -110,14 +110,14 @@ def furniture_of(tag: str, attributes: Mapping[str, str]) -> Furniture:
     identity = attributes.get("id") or (attributes.get("name", "") if tag == "a" else "")
     types = _plain(f"{attributes.get('epub:type', '')} {attributes.get('role', '')}")
     # Calibre and Kindle's tools append numbers to classes: pagenum1.
-    classes += [plain for one in classes if (plain := one.rstrip("0123456789")) != one]
+    classes += [plain for name in classes if (plain := name.rstrip("0123456789")) != name]
     given = {*classes, *_plain(identity)}
     names = {*given, *types}
     reference = tag in _INLINE_MARKS and bool(names & _NOTES) and not attributes.get("epub:type")
-    reason = "" if tag in _HEADINGS else _first(_LEFT_OUT.get(one, "") for one in given)
+    reason = "" if tag in _HEADINGS else _first(_LEFT_OUT.get(name, "") for name in given)
     if "index" in classes and tag not in _HEADINGS:
         reason = reason or "index"
-    reason = reason or _first(left_out(one) for one in types)
+    reason = reason or _first(left_out(name) for name in types)
     navigation = tag == "nav" and not reason
     shift = _SHIFT.search(attributes.get("style", ""))
     shifted = shift[1].lower() if shift else ""
@@ -156,12 +156,12 @@ def _page_number(tag: str, classes: Sequence[str], identity: str) -> PageNumber:
 
 
 def _plain(names: str) -> list[str]:
-    plain = (one.casefold().removeprefix("doc-") for one in names.split())
-    return [one.replace("-", "").replace("_", "") for one in plain]
+    plain = (name.casefold().removeprefix("doc-") for name in names.split())
+    return [name.replace("-", "").replace("_", "") for name in plain]
 
 
-def _first(found: Iterable[str]) -> str:
-    return next(filter(None, found), "")
+def _first(reasons: Iterable[str]) -> str:
+    return next(filter(None, reasons), "")
 
 
 # Texts
@@ -247,7 +247,7 @@ def is_letter(text: str) -> bool:
 
 def with_drop_caps(text: str) -> str:
     """Joins marked drop caps to their words."""
-    return _MARKED.sub(lambda one: joined(one[1], one[3]) if one[3] else one[0], text)
+    return _MARKED.sub(lambda match: joined(match[1], match[3]) if match[3] else match[0], text)
 
 
 def joined(letter: str, rest: str) -> str:
@@ -305,7 +305,7 @@ def own_title(title: str) -> str:
 
 def own_paragraphs(texts: Sequence[str]) -> range:
     """The range of paragraphs between Project Gutenberg's marks, without its credits."""
-    start = next((place for place, one in enumerate(texts) if START.search(one)), None)
+    start = next((place for place, text in enumerate(texts) if START.search(text)), None)
     first = 0 if start is None else start + 1
     end = next((place for place in range(first, len(texts)) if END.search(texts[place])), len(texts))
     if start is not None:

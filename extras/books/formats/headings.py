@@ -58,7 +58,7 @@ def chapter_level(headings: Sequence[tuple[int, str]]) -> int:
     chapters.
     """
     levels = sorted({level for level, _ in headings})
-    counts = {one: sum(level == one for level, _ in headings) for one in levels}
+    counts = {depth: sum(level == depth for level, _ in headings) for depth in levels}
     if counts[levels[0]] == 1 and len(levels) > 1:
         levels = levels[1:]
     while len(levels) > 1:
@@ -72,13 +72,13 @@ def chapter_level(headings: Sequence[tuple[int, str]]) -> int:
 
 def _titles_below(headings: Sequence[tuple[int, str]], level: int, lower: int) -> list[tuple[str, list[str]]]:
     """The titles of a level, with those of the lower level below each."""
-    found = list[tuple[str, list[str]]]()
-    for one, title in headings:
-        if one == level:
-            found.append((title, []))
-        elif one == lower and found:
-            found[-1][1].append(title)
-    return found
+    sections = list[tuple[str, list[str]]]()
+    for depth, title in headings:
+        if depth == level:
+            sections.append((title, []))
+        elif depth == lower and sections:
+            sections[-1][1].append(title)
+    return sections
 
 
 def joined_titles(*titles: str) -> str:

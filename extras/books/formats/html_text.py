@@ -186,10 +186,10 @@ def _under_headings(blocks: list[Block]) -> list[Block]:
 
 def without_licence(blocks: Sequence[Block]) -> list[Block]:
     """Marks the paragraphs that Project Gutenberg added to a book."""
-    own = furniture.own_paragraphs([one.text for one in blocks])
+    book_range = furniture.own_paragraphs([block.text for block in blocks])
     return [
-        one if place in own else replace(one, left_out=one.left_out or "licence")
-        for place, one in enumerate(blocks)
+        block if place in book_range else replace(block, left_out=block.left_out or "licence")
+        for place, block in enumerate(blocks)
     ]
 
 
@@ -217,7 +217,7 @@ class _Open:
 
     Attributes:
         block: Whether its start and end are boundaries of paragraphs.
-        own: The role by its own names.
+        role: The role by its own names.
         unread, note, left_out, page_number: The role by its names and those of its ancestors.
         linked: Whether it is in a link.
         to_note: Whether that link's target is a note, by name.
@@ -227,7 +227,7 @@ class _Open:
 
     tag: str
     block: bool = False
-    own: Furniture = NOTHING
+    role: Furniture = NOTHING
     unread: bool = False
     note: bool = False
     left_out: str = ""
@@ -273,9 +273,9 @@ class _Reader(HTMLParser):
         attributes = {name: value or "" for name, value in attrs}
         if self._start_in_formula(tag.rpartition(":")[2], attributes):  # m:math, mml:math
             return
-        own = furniture_of(tag, attributes)
+        role = furniture_of(tag, attributes)
         # A page may end within a paragraph, so its number is not a paragraph.
-        block = tag in _BLOCKS and not (own.page_number is PageNumber.YES and self._names["p"])
+        block = tag in _BLOCKS and not (role.page_number is PageNumber.YES and self._names["p"])
         if block:
             self._leave_inline()
         if tag in _IMPLIED and self._open and self._open[-1].tag == tag:
@@ -283,10 +283,10 @@ class _Reader(HTMLParser):
         if block:
             self._boundary()
         self._note_facts(tag, attributes)
-        self._empty_element(tag, attributes, own)
+        self._empty_element(tag, attributes, role)
         if tag in _VOID or len(self._open) >= _DEEPEST:
             return
-        self._open.append(self._opened(tag, attributes, own, block))
+        self._open.append(self._opened(tag, attributes, role, block))
         self._names[tag] += 1
         if tag in _HEADINGS:
             self._heading = _HEADINGS[tag]
@@ -295,11 +295,11 @@ class _Reader(HTMLParser):
         elif tag == "title" and not self.page.title:
             self._title = []
 
-    def _empty_element(self, tag: str, attributes: Mapping[str, str], own: Furniture) -> None:
+    def _empty_element(self, tag: str, attributes: Mapping[str, str], role: Furniture) -> None:
         if tag == "br":
             self._parts.append(" ")
         elif tag == "img":
-            self._picture(attributes.get("alt") or attributes.get("title", ""), own)
+            self._picture(attributes.get("alt") or attributes.get("title", ""), role)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         # In XHTML, `<p/>` and `<script/>` are complete elements.
@@ -313,7 +313,7 @@ class _Reader(HTMLParser):
             return
         if not self._names[tag]:
             return
-        opened = next(one for one in reversed(self._open) if one.tag == tag)
+        opened = next(element for element in reversed(self._open) if element.tag == tag)
         if opened.block:
             self._boundary()
         closed = ""
@@ -334,7 +334,7 @@ class _Reader(HTMLParser):
         assert self._formula is not None
         plain = tag.rpartition(":")[2]
         if plain == "math" or plain in _BLOCKS:
-            text, self._formula = self._formula.said(), None
+            text, self._formula = self._formula.spoken(), None
             if text and not (self._open and self._open[-1].unread):
                 self._parts.append(f" {text} ")
                 self._end_of_formula = len(self._parts)
@@ -371,81 +371,81 @@ class _Reader(HTMLParser):
 
     def _close_last(self) -> str:
         """Closes the innermost element; returns its tag."""
-        one = self._open.pop()
-        self._names[one.tag] -= 1
-        self._closed(one)
-        return one.tag
+        element = self._open.pop()
+        self._names[element.tag] -= 1
+        self._closed(element)
+        return element.tag
 
-    def _opened(self, tag: str, attributes: Mapping[str, str], own: Furniture, block: bool) -> _Open:
+    def _opened(self, tag: str, attributes: Mapping[str, str], role: Furniture, block: bool) -> _Open:
         above = self._open[-1] if self._open else _Open("")
         link = tag == "a" and "href" in attributes
         return _Open(
             tag,
             block,
-            own,
-            unread=above.unread or tag in _UNREAD or own.unread,
-            note=above.note or own.note,
-            left_out=above.left_out or own.left_out * block,
-            page_number=own.page_number if own.page_number.value > 1 else above.page_number,
+            role,
+            unread=above.unread or tag in _UNREAD or role.unread,
+            note=above.note or role.note,
+            left_out=above.left_out or role.left_out * block,
+            page_number=role.page_number if role.page_number.value > 1 else above.page_number,
             linked=link or above.linked,
             to_note=above.to_note or (link and furniture.names_note(attributes["href"])),
-            raised=tag == "sup" or above.raised or own.raised,
+            raised=tag == "sup" or above.raised or role.raised,
             parts=len(self._parts),
             blocks=len(self.page.blocks),
         )
 
-    def _closed(self, one: _Open) -> None:
-        if one.tag == "tr":
+    def _closed(self, element: _Open) -> None:
+        if element.tag == "tr":
             self._end_row()
-        elif one.tag in ("td", "th") and self._cells is not None:
+        elif element.tag in ("td", "th") and self._cells is not None:
             self._cells.append(visible("".join(self._parts)))
             self._parts = []
-        elif one.tag in _HEADINGS:
+        elif element.tag in _HEADINGS:
             self._heading = 0
-        elif one.tag == "title" and self._title is not None:
+        elif element.tag == "title" and self._title is not None:
             title = furniture.own_title(visible("".join(self._title)))
             self.page.title, self._title = title, None
-        elif one.tag == "ruby":
+        elif element.tag == "ruby":
             # A picture has only its reading.
-            if not one.unread and not visible("".join(self._parts[one.parts :])):
+            if not element.unread and not visible("".join(self._parts[element.parts :])):
                 self._parts += self._ruby
             self._ruby = []
-        elif not one.block:
-            self._close_inline(one)
+        elif not element.block:
+            self._close_inline(element)
 
-    def _close_inline(self, one: _Open) -> None:
+    def _close_inline(self, element: _Open) -> None:
         """Removes page numbers, notes and references to notes from the paragraph."""
-        if one.unread or (one.own is NOTHING and one.tag not in ("a", "sup", "sub")):
+        if element.unread or (element.role is NOTHING and element.tag not in ("a", "sup", "sub")):
             return
-        text = visible("".join(self._parts[one.parts :]))
-        begins = not _has_text(self._parts[: one.parts])
-        self._is_note |= one.own.note and begins
-        if furniture.is_page_number(text, one.own.page_number) or self._is_mark(one, text):
-            del self._parts[one.parts :]
-        elif text and one.own.note and not begins and not self._open[-1].note:
+        text = visible("".join(self._parts[element.parts :]))
+        begins = not _has_text(self._parts[: element.parts])
+        self._is_note |= element.role.note and begins
+        if furniture.is_page_number(text, element.role.page_number) or self._is_mark(element, text):
+            del self._parts[element.parts :]
+        elif text and element.role.note and not begins and not self._open[-1].note:
             self._notes.append(text)
-            del self._parts[one.parts :]
-        elif one.own.drop_cap and furniture.is_letter(text):
+            del self._parts[element.parts :]
+        elif element.role.drop_cap and furniture.is_letter(text):
             self._parts.append(DROP_CAP_MARK)
-        elif one.tag in ("sup", "sub") or one.own.raised or one.own.lowered:
-            shifted = lowered if one.tag == "sub" or one.own.lowered else raised
+        elif element.tag in ("sup", "sub") or element.role.raised or element.role.lowered:
+            shifted = lowered if element.tag == "sub" or element.role.lowered else raised
             if (mark := shifted(text)) != text:
-                self._parts[one.parts :] = [mark]
+                self._parts[element.parts :] = [mark]
 
-    def _is_mark(self, one: _Open, text: str) -> bool:
+    def _is_mark(self, element: _Open, text: str) -> bool:
         """Whether an element refers to a note: a superscript link, or a link such as `[3]` or
         `*`."""
-        if one.tag not in ("a", "sup") and not one.own.note:
+        if element.tag not in ("a", "sup") and not element.role.note:
             return False
-        plain = one.own.note or (one.linked and (one.raised or one.to_note))
+        plain = element.role.note or (element.linked and (element.raised or element.to_note))
         return furniture.is_note_mark(text, plain=plain)
 
-    def _picture(self, alt: str, own: Furniture) -> None:
+    def _picture(self, alt: str, role: Furniture) -> None:
         """Adds the letter of a picture at the beginning of a paragraph."""
         above = self._open[-1] if self._open else _Open("")
         if above.unread or _has_text(self._parts) or self._cells is not None:
             return
-        named = own.drop_cap or any(one.own.drop_cap for one in self._open)
+        named = role.drop_cap or any(element.role.drop_cap for element in self._open)
         if letter := furniture.letter_of(alt, named=named):
             self._parts += (letter, DROP_CAP_MARK)
 
@@ -461,7 +461,7 @@ class _Reader(HTMLParser):
         elif tag in ("body", "section") and len(self.page.blocks) == 0:
             types = f"{attributes.get('epub:type', '')} {attributes.get('role', '')}".split()
             # Sections of notes also make the document a chapter of notes.
-            self.page.types += [one for one in types if tag == "body" or left_out(one) == "notes"]
+            self.page.types += [name for name in types if tag == "body" or left_out(name) == "notes"]
 
     def _boundary(self) -> None:
         """Ends a paragraph, or adds a space within a table row."""
@@ -473,7 +473,7 @@ class _Reader(HTMLParser):
         marked = DROP_CAP_MARK in raw
         text = visible(furniture.with_drop_caps(furniture.without_page_marks(raw)))
         if text and not self._is_number(text):
-            named = bool(self._open) and self._open[-1].own.drop_cap
+            named = bool(self._open) and self._open[-1].role.drop_cap
             if furniture.is_letter(text) and self._may_begin_a_word(text, marked or named):
                 self._emit_letter()
                 self._letter = _Letter(text, named, marked and not named)
@@ -487,9 +487,9 @@ class _Reader(HTMLParser):
         """Whether a paragraph is a page number."""
         if not self._open:
             return False
-        one = self._open[-1]
-        own = one.own.page_number if one.blocks == len(self.page.blocks) else PageNumber.NO
-        return any(furniture.is_page_number(text, named) for named in (one.page_number, own))
+        element = self._open[-1]
+        page_number = element.role.page_number if element.blocks == len(self.page.blocks) else PageNumber.NO
+        return any(furniture.is_page_number(text, named) for named in (element.page_number, page_number))
 
     def _may_begin_a_word(self, letter: str, drop_cap: bool) -> bool:
         listed = self._names["li"] or self._names["dl"]
@@ -501,8 +501,8 @@ class _Reader(HTMLParser):
         cells = [cell for cell in (*self._cells, visible("".join(self._parts))) if cell]
         self._cells, self._parts = None, []
         if cells:
-            said = " ".join(cell if cell[-1] in ".,;:!?" else cell + "," for cell in cells[:-1])
-            self._add(f"{said} {cells[-1]}".strip(), Kind.TABLE if said else Kind.TEXT)
+            row = " ".join(cell if cell[-1] in ".,;:!?" else cell + "," for cell in cells[:-1])
+            self._add(f"{row} {cells[-1]}".strip(), Kind.TABLE if row else Kind.TEXT)
 
     def _add(self, text: str, kind: Kind) -> None:
         letter = self._letter

@@ -47,18 +47,18 @@ def read_text(name: str, text: str) -> Book:
     body, facts = _without_licence(_PICTURE.sub(" ", text))
     body = _TITLE_BELOW.sub(r"\1. \2", body)
     language = code_of(facts.get("Language", ""))
-    said = list(_text_paragraphs(body, language))
+    texts = list(_text_paragraphs(body, language))
     blocks = [
-        Paragraph(_UNDERSCORED.sub(r"\1", one), Kind.HEADING if _is_heading(one) else Kind.TEXT)
-        for one in said
+        Paragraph(_UNDERSCORED.sub(r"\1", paragraph), Kind.HEADING if _is_heading(paragraph) else Kind.TEXT)
+        for paragraph in texts
     ]
     _mark_names_of_parts(blocks)
-    title = facts.get("Title") or _title_line(said)
+    title = facts.get("Title") or _title_line(texts)
     if title and blocks[0].text == _UNDERSCORED.sub(r"\1", title):
         blocks[0] = Paragraph(blocks[0].text, Kind.HEADING)
     title = title or name
-    notes = any(map(_NOTE_TEXT.match, said))
-    paragraphs = [_without_notes(one) for one in blocks] if notes else blocks
+    notes = any(map(_NOTE_TEXT.match, texts))
+    paragraphs = [_without_notes(block) for block in blocks] if notes else blocks
     return Book(title, facts.get("Author", ""), language, chapters_of(paragraphs, title))
 
 
@@ -153,13 +153,17 @@ def read_markdown(name: str, text: str) -> Book:
     text = text.replace("\r\n", "\n")
     facts, body = _front_matter(text)
     blocks = list(_markdown_blocks(body))
-    heads = [one for one in blocks if one[0] == 1]
+    heads = [block for block in blocks if block[0] == 1]
     title = facts.get("title") or (heads[0][1].text if len(heads) == 1 else name)
-    headings = [(level, one.text) for level, one in blocks if one.kind is Kind.HEADING]
+    headings = [(level, paragraph.text) for level, paragraph in blocks if paragraph.kind is Kind.HEADING]
     most = chapter_level(headings) if headings else 0
     paragraphs = (
-        (one if level <= most or one.kind is not Kind.HEADING else Paragraph(one.text, Kind.TEXT))
-        for level, one in blocks
+        (
+            paragraph
+            if level <= most or paragraph.kind is not Kind.HEADING
+            else Paragraph(paragraph.text, Kind.TEXT)
+        )
+        for level, paragraph in blocks
     )
     language = code_of(facts.get("language", facts.get("lang", "")))
     return Book(title, facts.get("author", ""), language, chapters_of(paragraphs, title))
@@ -183,12 +187,12 @@ def _markdown_blocks(text: str) -> Iterator[tuple[int, Paragraph]]:
             yield from _block(held, 1 if "=" in line else 2, Kind.HEADING)
             held = []
             continue
-        own = _own_line(line)
-        if own is not None or not line.strip() or markdown.ITEM.match(line):
+        block = _own_line(line)
+        if block is not None or not line.strip() or markdown.ITEM.match(line):
             yield from _block(held, 9, Kind.TEXT)
             held = []
-        if own is not None:
-            yield from _block(*own)
+        if block is not None:
+            yield from _block(*block)
         elif line.strip():
             held.append(markdown.ITEM.sub("", line))
 

@@ -65,7 +65,7 @@ def raised(text: str) -> str:
     if _NUMBER.fullmatch(text):
         return text.translate(_UP)
     if _NUMBERS.fullmatch(text):
-        return "".join(one.translate(_UP) if one.isdigit() else one for one in text)
+        return "".join(character.translate(_UP) if character.isdigit() else character for character in text)
     if _SUM.fullmatch(text):
         return f"^({text})"
     return f"^{text}" if text in _LETTER_POWERS else text
@@ -87,9 +87,9 @@ def with_meaning(text: str) -> str:
     pieces, place, before = list[str](), 0, ""
     for match in _RAISED.finditer(text):
         before = (before + text[place : match.start()])[-_NEAR:]
-        said = _said(before, match[0], text[match.end() : match.end() + _NEAR])
-        pieces += (text[place : match.start()], said)
-        before, place = before + said, match.end()
+        spoken = _said(before, match[0], text[match.end() : match.end() + _NEAR])
+        pieces += (text[place : match.start()], spoken)
+        before, place = before + spoken, match.end()
     return "".join([*pieces, text[place:]]).strip()
 
 

@@ -47,7 +47,7 @@ class _Reader:
                 f"{self.where} has more than {MOST_ELEMENTS:,} elements, or more than "
                 f"{MOST_DEPTH} levels of nesting. It is refused."
             )
-        self.builder.start(_named(name), {_named(key): one for key, one in attributes.items()})
+        self.builder.start(_named(name), {_named(key): value for key, value in attributes.items()})
 
     def end(self, name: str) -> None:
         self._depth -= 1
@@ -74,9 +74,9 @@ def local(name: str) -> str:
 
 def children(element: Element, name: str) -> list[Element]:
     """The children with a local name."""
-    return [one for one in element if local(one.tag) == name]
+    return [child for child in element if local(child.tag) == name]
 
 
 def within(element: Element, name: str) -> list[Element]:
     """The descendants with a local name, in order."""
-    return [one for one in element.iter() if local(one.tag) == name]
+    return [descendant for descendant in element.iter() if local(descendant.tag) == name]

@@ -68,9 +68,9 @@ class Listener:
             torch.from_numpy(np.asarray(waveform, np.float32)), audio.VOCODER_RATE, recogniser.RATE
         )
         heard = self._recogniser.hear(sound.numpy())
-        wanted = recogniser.words_of(self._tokenizer, text, self._language)
+        expected = recogniser.words_of(self._tokenizer, text, self._language)
         words = recogniser.heard_words(self._tokenizer, heard, self._language)
-        return recogniser.num_errors(wanted, words)
+        return recogniser.num_errors(expected, words)
 
 
 @dataclass(frozen=True)
@@ -158,22 +158,22 @@ class Narration:
     def _settled(self, line: _Line) -> Chosen | None:
         """As `chosen`. If it returns None, `line.number` is the next take to speak."""
         assert line.read is not None
-        found: list[Chosen] = []
+        takes: list[Chosen] = []
         rejected, number = 0, 0
         while number - rejected <= self.settings.retakes:
             key = self.key(line.sentence, line.chapter, number, line.read)
             if key in self.settings.rejected:
                 rejected += 1
-            elif (one := self._found(line.sentence, key)) is None:
+            elif (chosen := self._found(line.sentence, key)) is None:
                 line.number = number
                 return None
             else:
-                found.append(one)
-                if self._good(one):
+                takes.append(chosen)
+                if self._good(chosen):
                     break
             number += 1
         # The first of the best.
-        return min(found, key=lambda one: one.rank)
+        return min(takes, key=lambda chosen: chosen.rank)
 
     def _found(self, sentence: Sentence, key: str) -> Chosen | None:
         take = self.takes.find(key)
@@ -188,9 +188,9 @@ class Narration:
             self.takes.keep_heard(key, self.listener.name, errors)
         return Chosen(sentence, take, errors)
 
-    def _good(self, one: Chosen) -> bool:
-        words = max(1, len(one.take.text.split()))
-        return not one.take.faults and (one.errors or 0) <= MOST_MISHEARD * words
+    def _good(self, chosen: Chosen) -> bool:
+        words = max(1, len(chosen.take.text.split()))
+        return not chosen.take.faults and (chosen.errors or 0) <= MOST_MISHEARD * words
 
     def speak(
         self, lines: Iterator[tuple[int, Sentence]], settled: Callable[[int, Sentence, Chosen | None], None]
@@ -221,10 +221,10 @@ class Narration:
                 return ask
             return None
 
-        for said in self.voice.say(next_ask):
-            line = lines_by_key.pop(said.ask.key)
-            self._keep(line, said)
-            again.extend([line, *waiting.pop(said.ask.key, [])])
+        for speech in self.voice.say(next_ask):
+            line = lines_by_key.pop(speech.ask.key)
+            self._keep(line, speech)
+            again.extend([line, *waiting.pop(speech.ask.key, [])])
             while again:  # sentences that are settled now do not need a slot
                 line = again[0]
                 assert line.read is not None
@@ -241,24 +241,24 @@ class Narration:
         key = self.key(line.sentence, line.chapter, line.number, line.read)
         return Ask(key, request, self.settings.speakers.get(line.chapter, ""))
 
-    def _keep(self, line: _Line, said: Said) -> None:
+    def _keep(self, line: _Line, speech: Said) -> None:
         assert line.read is not None
-        words = words_of_speech(line.read.pieces, said.pieces) if said.pieces else None
+        words = words_of_speech(line.read.pieces, speech.pieces) if speech.pieces else None
         faults = [
-            f"{one.ending.value}: {one.reason}" if one.reason else one.ending.value
-            for one in said.pieces
-            if one.faulty
+            f"{piece.ending.value}: {piece.reason}" if piece.reason else piece.ending.value
+            for piece in speech.pieces
+            if piece.faulty
         ]
         take = Take(
-            said.ask.key,
+            speech.ask.key,
             line.sentence.text,
-            len(said.waveform),
+            len(speech.waveform),
             None if words is None else [(w.word, w.start_time, w.end_time) for w in words],
             faults,
-            max((one.attempts for one in said.pieces), default=1),
+            max((piece.attempts for piece in speech.pieces), default=1),
             line.read.left_out,
         )
-        self.takes.keep(take, said.waveform)
+        self.takes.keep(take, speech.waveform)
         self.spoken_seconds += take.seconds
 
     @property
@@ -268,8 +268,8 @@ class Narration:
         return spoken / max(1e-6, time.monotonic() - self.began)
 
 
-def _line(one: tuple[int, Sentence] | None) -> _Line | None:
-    return None if one is None else _Line(*one)
+def _line(pair: tuple[int, Sentence] | None) -> _Line | None:
+    return None if pair is None else _Line(*pair)
 
 
 def _full(named: str, speaker: str) -> str:
@@ -280,4 +280,4 @@ def _full(named: str, speaker: str) -> str:
 
 def duration(sentences: Sequence[Chosen]) -> float:
     """The seconds of some sentences with their pauses."""
-    return sum(one.take.seconds + one.sentence.pause for one in sentences)
+    return sum(chosen.take.seconds + chosen.sentence.pause for chosen in sentences)

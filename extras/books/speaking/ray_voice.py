@@ -25,18 +25,18 @@ class RayBookVoice(BookVoice):
 
     def say(self, next_ask: Callable[[], Ask | None]) -> Iterator[Said]:
         """As `BookVoice.say`. Also raises SotaqueError if the workers fail to speak a sentence."""
-        said: deque[Callable[[], Said]] = deque()
+        speeches: deque[Callable[[], Said]] = deque()
         while True:
-            while len(said) <= self.workers.ahead and (ask := next_ask()) is not None:
-                wanted = (self.model_identity, self.speaker_identity(ask.speaker))
-                said.append(
+            while len(speeches) <= self.workers.ahead and (ask := next_ask()) is not None:
+                identities = (self.model_identity, self.speaker_identity(ask.speaker))
+                speeches.append(
                     self.workers.begin(
-                        say_one, self.opened, self.at_once, wanted, ask, self.takes, self.recogniser
+                        say_one, self.opened, self.at_once, identities, ask, self.takes, self.recogniser
                     )
                 )
-            if not said:
+            if not speeches:
                 return
-            yield said.popleft()()
+            yield speeches.popleft()()
 
 
 # The voice that this worker has opened, at most one, by the identity of its model.
@@ -46,26 +46,26 @@ _held: dict[str, BookVoice] = {}
 def say_one(
     opened: Callable[[], LoadedVoice],
     at_once: int,
-    wanted: tuple[dict[str, Any], str],
+    identities: tuple[dict[str, Any], str],
     ask: Ask,
     takes: int = 1,
     recogniser: str = "auto",
 ) -> Said:
-    """Speaks a sentence in a worker. wanted: the identities of the model and of the speaker; takes,
+    """Speaks a sentence in a worker. identities: the identities of the model and of the speaker; takes,
     recogniser: as in `BookVoice`.
 
     Raises SotaqueError if the files of this machine differ.
     """
-    name = repr(wanted[0])
+    name = repr(identities[0])
     if name not in _held:
         _held.clear()
         _held[name] = BookVoice(opened(), at_once, takes=takes, recogniser=recogniser)
     voice = _held[name]
-    if (voice.model_identity, voice.speaker_identity(ask.speaker)) != wanted:
+    if (voice.model_identity, voice.speaker_identity(ask.speaker)) != identities:
         raise SotaqueError(
             "A Ray worker has other files of this voice than the machine that started the run. "
             "Copy the voice to the same path on every machine."
         )
     asks = iter([ask])
-    (said,) = voice.say(lambda: next(asks, None))
-    return said
+    (speech,) = voice.say(lambda: next(asks, None))
+    return speech

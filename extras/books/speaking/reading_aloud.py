@@ -26,9 +26,9 @@ def read_sentence(tokenizer: Tokenizer, text: str, language: str) -> ReadSentenc
         pass
     words = text.split()
     lost = [word for word in words if not _readable(tokenizer, word, language)]
-    kept = " ".join(word for word in words if word not in set(lost))
+    readable = " ".join(word for word in words if word not in set(lost))
     try:
-        return ReadSentence(tokenizer.split(kept, language, plain=True), tuple(lost))
+        return ReadSentence(tokenizer.split(readable, language, plain=True), tuple(lost))
     except TextError:
         return ReadSentence((), (text,))
 

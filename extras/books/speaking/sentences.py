@@ -48,7 +48,7 @@ def sentences_of(chapter: Chapter, language: str, *, footnotes: bool = False) ->
         if paragraph.kind is Kind.FOOTNOTE and not footnotes:
             continue
         text = with_brackets_as_words(paragraph.text)
-        parts = _joined([one for one in divided(text, ends) if speakable(_TAG.sub(" ", one))])
+        parts = _joined([sentence for sentence in divided(text, ends) if speakable(_TAG.sub(" ", sentence))])
         heading = paragraph.kind is Kind.HEADING
         for place, part in enumerate(parts):
             last = place == len(parts) - 1

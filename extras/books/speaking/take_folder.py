@@ -89,8 +89,8 @@ class TakeFolder:
 
     def heard(self, key: str, recogniser: str) -> int | None:
         """The number of words in a take that a recogniser misheard; None if it was not run."""
-        found = read_json(self.sound(key).with_suffix(".heard.json")).get(recogniser)
-        return found if isinstance(found, int) else None
+        errors = read_json(self.sound(key).with_suffix(".heard.json")).get(recogniser)
+        return errors if isinstance(errors, int) else None
 
     def keep_heard(self, key: str, recogniser: str, errors: int) -> None:
         """Stores the number of misheard words."""

@@ -87,12 +87,12 @@ class UploadedBook(WorkFolder):
         """The finished files: chapters, audiobook, captions, report."""
         with contextlib.suppress(OSError):
             return sorted(
-                one
-                for one in self.spoken.iterdir()
-                if one.is_file()
-                and one.name not in _OWN_FILES
-                and not one.name.startswith(".")
-                and not one.name.endswith(".sotaque-part")
+                path
+                for path in self.spoken.iterdir()
+                if path.is_file()
+                and path.name not in _OWN_FILES
+                and not path.name.startswith(".")
+                and not path.name.endswith(".sotaque-part")
             )
         return []
 
@@ -205,13 +205,13 @@ def changing(book: UploadedBook, *, unread: bool = False) -> Iterator[None]:
 
 def names_of(book: UploadedBook) -> dict[str, str]:
     """The pronunciations of a book."""
-    return {str(word): str(said) for word, said in read_json(book.folder / "names.json").items()}
+    return {str(word): str(spoken) for word, spoken in read_json(book.folder / "names.json").items()}
 
 
 def put_names(book: UploadedBook, names: Mapping[str, str]) -> None:
     """Stores the pronunciations of a book. Raises APIError."""
-    known = {word: said for word, said in names.items() if said.strip()}
-    lines = "".join(f"{word} = {said}\n" for word, said in known.items()).encode()
+    pronunciations = {word: spoken for word, spoken in names.items() if spoken.strip()}
+    lines = "".join(f"{word} = {spoken}\n" for word, spoken in pronunciations.items()).encode()
     with changing(book, unread=True):
         replace_file(book.names_list, lambda file: file.write(lines))
-        write_json(book.folder / "names.json", known)
+        write_json(book.folder / "names.json", pronunciations)

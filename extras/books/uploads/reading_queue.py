@@ -56,7 +56,7 @@ class BookQueue(WorkQueue[UploadedBook]):
         super().__init__(books, changed, module, busy, check_room)
         self._reader = reader
 
-    def ask(self, book: UploadedBook, wanted: Mapping[str, Any], recording: str | None) -> BookJob:
+    def ask(self, book: UploadedBook, reading: Mapping[str, Any], recording: str | None) -> BookJob:
         """Queues a reading (blocking). Raises APIError if the book is already queued."""
         with changing(book, unread=True):
             return write_job(
@@ -67,7 +67,7 @@ class BookQueue(WorkQueue[UploadedBook]):
                 started=None,
                 ended=None,
                 message="",
-                wanted=dict(wanted),
+                wanted=dict(reading),
                 recording=recording,
                 bytes=None,
             )
@@ -85,8 +85,8 @@ class BookQueue(WorkQueue[UploadedBook]):
         spec = {**reader.spec, "allow_base_reference": True}
         if job.recording is not None:
             spec["reference"] = job.recording
-        if (said := _pronunciations(book, spec.get("pronunciations"))) is not None:
-            spec["pronunciations"] = str(said)
+        if (names_list := _pronunciations(book, spec.get("pronunciations"))) is not None:
+            spec["pronunciations"] = str(names_list)
         return module_command(
             self.module,
             str(book.source.resolve()),
@@ -104,20 +104,20 @@ class BookQueue(WorkQueue[UploadedBook]):
         write_job(book.folder, book.job, bytes=bytes_below(book.folder))
 
 
-def options(wanted: Mapping[str, Any]) -> list[str]:
+def options(reading: Mapping[str, Any]) -> list[str]:
     """A `extras.books.uploads.schemas.ReadingRequest` as arguments of `xtts read`."""
     given = {
-        "format": ",".join(wanted.get("formats", ())),
-        "chapters": wanted.get("chapters", ""),
-        "captions": ",".join(wanted.get("captions", ())),
-        "language": wanted.get("language", ""),
-        "seed": wanted.get("seed", 0),
-        "retakes": wanted.get("retakes", 1),
+        "format": ",".join(reading.get("formats", ())),
+        "chapters": reading.get("chapters", ""),
+        "captions": ",".join(reading.get("captions", ())),
+        "language": reading.get("language", ""),
+        "seed": reading.get("seed", 0),
+        "retakes": reading.get("retakes", 1),
     }
     words = [f"--{name}={value}" for name, value in given.items()]
-    words += [f"--again={key}" for key in wanted.get("again", ())]
+    words += [f"--again={key}" for key in reading.get("again", ())]
     switches = {"footnotes": "--footnotes", "plan_only": "--plan"}
-    return words + [flag for name, flag in switches.items() if wanted.get(name)]
+    return words + [flag for name, flag in switches.items() if reading.get(name)]
 
 
 def _pronunciations(book: UploadedBook, common: str | None) -> Path | None:

@@ -43,7 +43,7 @@ class BoundChapter:
     def __init__(self, number: int, title: str, sentences: Sequence[Chosen], takes: TakeFolder) -> None:
         self.number, self.title, self.sentences = number, title, list(sentences)
         self._takes = takes
-        self._pauses = [round(one.sentence.pause * VOCODER_RATE) for one in self.sentences]
+        self._pauses = [round(chosen.sentence.pause * VOCODER_RATE) for chosen in self.sentences]
         if self._pauses:
             self._pauses[-1] = round(AFTER_SECONDS * VOCODER_RATE)
         self._before = round(BEFORE_SECONDS * VOCODER_RATE)
@@ -56,7 +56,7 @@ class BoundChapter:
     @property
     def samples(self) -> int:
         """The number of samples, including pauses."""
-        spoken = sum(one.take.samples for one in self.sentences)
+        spoken = sum(chosen.take.samples for chosen in self.sentences)
         return self._before + spoken + sum(self._pauses)
 
     @property
@@ -67,7 +67,9 @@ class BoundChapter:
     @property
     def fingerprint(self) -> str:
         """Identifies the sound, by the voice's name, the takes and the pauses between them."""
-        parts = [f"{one.take.key} {pause}" for one, pause in zip(self.sentences, self._pauses, strict=True)]
+        parts = [
+            f"{chosen.take.key} {pause}" for chosen, pause in zip(self.sentences, self._pauses, strict=True)
+        ]
         return hashlib.sha256("\n".join([self.title, self.mark.voice, *parts]).encode()).hexdigest()
 
     def pcm(self) -> Iterator[bytes]:
@@ -79,14 +81,14 @@ class BoundChapter:
             yield bytes(2 * pause)
 
     def _sounds(self) -> Iterator[Any]:
-        return (self._takes.samples(one.take) for one in self.sentences)
+        return (self._takes.samples(chosen.take) for chosen in self.sentences)
 
     def spans(self) -> Iterator[Span]:
         """The times of the sentences."""
         at = self._before
-        for one, pause in zip(self.sentences, self._pauses, strict=True):
-            yield Span(one, at / VOCODER_RATE, (at + one.take.samples) / VOCODER_RATE)
-            at += one.take.samples + pause
+        for chosen, pause in zip(self.sentences, self._pauses, strict=True):
+            yield Span(chosen, at / VOCODER_RATE, (at + chosen.take.samples) / VOCODER_RATE)
+            at += chosen.take.samples + pause
 
     def words(self) -> list[TimedWord]:
         """The words with their times; a sentence without word times is one entry."""
@@ -122,7 +124,7 @@ class BoundChapter:
 
 def file_stem(number: int, title: str) -> str:
     """The name of a chapter's files, `03 The Whale`, shortened for file systems."""
-    plain = "".join(one if one.isalnum() or one in " -_'" else " " for one in title)
+    plain = "".join(character if character.isalnum() or character in " -_'" else " " for character in title)
     short = " ".join(plain.split())[:60].encode()[:MOST_TITLE_BYTES].decode(errors="ignore")
     return f"{number:02} {short.strip()}".strip()
 

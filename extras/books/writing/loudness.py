@@ -38,8 +38,8 @@ def gain_of(sounds: Callable[[], Iterator[Any]], silent_samples: int) -> float:
             count += len(sound)
         if power == 0.0:
             return 1.0
-        wanted = 10 ** (TARGET_RMS_DB / 20) / np.sqrt(power / max(count, 1))
-        gain = min(gain * float(wanted), 10 ** (MOST_GAIN_DB / 20))
+        factor = 10 ** (TARGET_RMS_DB / 20) / np.sqrt(power / max(count, 1))
+        gain = min(gain * float(factor), 10 ** (MOST_GAIN_DB / 20))
     return gain
 
 
@@ -50,9 +50,9 @@ def limited(sound: Any, gain: float) -> Any:
     peaks = np.abs(loud)
     if not len(loud) or float(peaks.max()) <= ceiling:
         return loud
-    wanted = np.minimum(1.0, ceiling / np.maximum(peaks, 1e-9))
+    gains = np.minimum(1.0, ceiling / np.maximum(peaks, 1e-9))
     # The minimum of the gains nearby, then the mean of these, which never exceeds a sample's gain.
-    around = np.pad(wanted, 2 * _LOOK, mode="edge")
+    around = np.pad(gains, 2 * _LOOK, mode="edge")
     windows = np.lib.stride_tricks.sliding_window_view(around, 2 * _LOOK + 1)
     least = windows.min(axis=1)
     sums = np.cumsum(np.concatenate(([0.0], least)))

@@ -96,7 +96,9 @@ def _smil(name: str, spans: Sequence[Span]) -> str:
 
 
 def _nav(book: Book, chapters: Sequence[BoundChapter], language: str) -> str:
-    lines = "\n".join(f'<li><a href="c{one.number}.xhtml">{escape(one.title)}</a></li>' for one in chapters)
+    lines = "\n".join(
+        f'<li><a href="c{chapter.number}.xhtml">{escape(chapter.title)}</a></li>' for chapter in chapters
+    )
     head = _HEAD.format(language=escape(language), title=escape(book.title))
     return (
         f'{head}<nav epub:type="toc"><h1>{escape(book.title)}</h1><ol>\n{lines}\n</ol></nav></body></html>\n'
@@ -110,7 +112,9 @@ def _cover_name(cover: bytes) -> str:
 def _package(book: Book, chapters: Sequence[BoundChapter], language: str) -> str:
     identity = hashlib.sha256(f"{book.title}\n{book.author}".encode()).hexdigest()[:32]
     # Without the silence around sentences.
-    durations = {one.number: sum(span.end - span.start for span in one.spans()) for one in chapters}
+    durations = {
+        chapter.number: sum(span.end - span.start for span in chapter.spans()) for chapter in chapters
+    }
     metadata = [
         f'<dc:identifier id="id">urn:sotaque:{identity}</dc:identifier>',
         f"<dc:title>{escape(book.title)}</dc:title>",
@@ -125,7 +129,7 @@ def _package(book: Book, chapters: Sequence[BoundChapter], language: str) -> str
         f'<meta property="media:duration" refines="#o{number}">{seconds:.3f}s</meta>'
         for number, seconds in durations.items()
     ]
-    order = "".join(f'<itemref idref="c{one.number}"/>' for one in chapters)
+    order = "".join(f'<itemref idref="c{chapter.number}"/>' for chapter in chapters)
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<package xmlns="http://www.idpf.org/2007/opf" '
         'version="3.0" unique-identifier="id"><metadata '
@@ -146,11 +150,11 @@ def _items(book: Book, chapters: Sequence[BoundChapter]) -> Iterator[str]:
         name = _cover_name(book.cover)
         kind = "image/png" if name.endswith("png") else "image/jpeg"
         yield f'<item id="cover" href="{name}" media-type="{kind}" properties="cover-image"/>'
-    for one in chapters:
-        name = f"c{one.number}"
+    for chapter in chapters:
+        name = f"c{chapter.number}"
         yield (
             f'<item id="{name}" href="{name}.xhtml" media-type="application/xhtml+xml" '
-            f'media-overlay="o{one.number}"/>'
-            f'<item id="o{one.number}" href="{name}.smil" media-type="application/smil+xml"/>'
-            f'<item id="a{one.number}" href="{name}.mp3" media-type="audio/mpeg"/>'
+            f'media-overlay="o{chapter.number}"/>'
+            f'<item id="o{chapter.number}" href="{name}.smil" media-type="application/smil+xml"/>'
+            f'<item id="a{chapter.number}" href="{name}.mp3" media-type="audio/mpeg"/>'
         )

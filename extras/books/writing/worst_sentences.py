@@ -39,7 +39,7 @@ class Worst:
         if any(chosen.rank):
             self._kept.append((chosen.rank, chapter, chosen))
         if len(self._kept) > 2 * WORST:
-            self._kept = nlargest(WORST, self._kept, key=lambda one: one[0])
+            self._kept = nlargest(WORST, self._kept, key=lambda entry: entry[0])
 
     def add_unread(self, chapter: int, text: str) -> None:
         """Adds a sentence that could not be read."""
@@ -48,7 +48,7 @@ class Worst:
 
     def worst(self) -> Iterable[tuple[int, Chosen]]:
         """(chapter, sentence), the worst first."""
-        for _, chapter, chosen in nlargest(WORST, self._kept, key=lambda one: one[0]):
+        for _, chapter, chosen in nlargest(WORST, self._kept, key=lambda entry: entry[0]):
             yield chapter, chosen
 
     def told(self) -> dict[str, Any]:
@@ -58,8 +58,13 @@ class Worst:
             "faulty": self.faulty,
             "unread": len(self.unread),
             "worst": [
-                {"chapter": chapter, "text": one.take.text, "key": one.take.key, "noticed": _noticed(one)}
-                for chapter, one in self.worst()
+                {
+                    "chapter": chapter,
+                    "text": chosen.take.text,
+                    "key": chosen.take.key,
+                    "noticed": _noticed(chosen),
+                }
+                for chapter, chosen in self.worst()
             ],
         }
 

@@ -71,7 +71,7 @@ def judge_trial(wish: ProviderRequest, seen: OnnxSurroundings, trial: Trial) -> 
 def judge_auto(seen: OnnxSurroundings, refused: list[Refusal]) -> Refusal:
     """Why `auto` chose the CPU: the refusals, or that there was nothing to try."""
     if refused:
-        return Refusal(refused[0].reason_code, " ".join(one.message for one in refused))
+        return Refusal(refused[0].reason_code, " ".join(refusal.message for refusal in refused))
     for kind, gpu in (("cuda", "nvidia"), ("rocm", "amd")):
         if gpu in seen.gpus:
             wish = ProviderRequest(kind)
@@ -110,7 +110,7 @@ def status(
             1.24).
         refusal: Why the wish was refused.
     """
-    counted = None if nodes is None else {name: sum(one.values()) for name, one in nodes.items()}
+    counted = None if nodes is None else {name: sum(operators.values()) for name, operators in nodes.items()}
     total = on_cpu = taken = None
     if counted is not None:
         total, on_cpu = sum(counted.values()), counted.get(CPU, 0)

@@ -70,21 +70,21 @@ def not_in_build(wish: ProviderRequest, seen: OnnxSurroundings) -> Reason:
             "DirectML exists only on Windows",
             "Use cuda for an NVIDIA GPU, rocm for an AMD one, openvino for an Intel one.",
         )
-    wanted, installed = BUILDS[wish.kind], " ".join(seen.packages) or "onnxruntime"
+    build, installed = BUILDS[wish.kind], " ".join(seen.packages) or "onnxruntime"
     message = f"{_answering(seen)} is a build without {CALLED[wish.kind]}"
-    if wanted in seen.packages and len(seen.packages) > 1:
-        others = " and ".join(name for name in seen.packages if name != wanted)
+    if build in seen.packages and len(seen.packages) > 1:
+        others = " and ".join(name for name in seen.packages if name != build)
         return (
             "two_builds",
-            f"{wanted} is installed, but {others} was installed over it and is imported: {message}",
-            replace_builds(installed, wanted),
+            f"{build} is installed, but {others} was installed over it and is imported: {message}",
+            replace_builds(installed, build),
         )
     if wish.kind == "cuda" and "nvidia" not in seen.gpus:
         message = f"{message}, and this machine shows no NVIDIA GPU"
     if wish.kind == "rocm":
-        mend = f"Replace {installed} with AMD's build {wanted}, which comes with ROCm."
+        mend = f"Replace {installed} with AMD's build {build}, which comes with ROCm."
     else:
-        mend = replace_builds(installed, wanted)
+        mend = replace_builds(installed, build)
     return "not_in_build", message, mend
 
 
@@ -144,8 +144,8 @@ def _library(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason 
 
 
 def _cuda_library(seen: OnnxSurroundings, library: str) -> Reason:
-    ours, theirs = major_of(seen.cuda), major_of(seen.torch_cuda)
-    if ours and theirs and ours != theirs:
+    ours, torchs = major_of(seen.cuda), major_of(seen.torch_cuda)
+    if ours and torchs and ours != torchs:
         backend = "cu130" if ours == 13 else "cu126"
         return (
             "other_cuda",

@@ -122,10 +122,10 @@ def choose(wished: ProviderRequest, looks: Looks) -> tuple[ProviderRequest, Refu
     auto = wished.kind == "auto"
     wishes = [ProviderRequest(kind) for kind in inspection.present(seen)] if auto else [wished]
     refused = []
-    for one in wishes:
-        refusal = placement.judge_trial(one, seen, looks.trial(one))
+    for wish in wishes:
+        refusal = placement.judge_trial(wish, seen, looks.trial(wish))
         if refusal is None:
-            return one, None
+            return wish, None
         refused.append(refusal)
     return ProviderRequest("cpu"), placement.judge_auto(seen, refused) if auto else refused[0]
 
@@ -150,16 +150,16 @@ def _open(
     return onnxruntime.InferenceSession(given, made, providers, enable_fallback=0)
 
 
-def session_options(onnxruntime: Any, wanted: OnnxSessionOptions) -> Any:
+def session_options(onnxruntime: Any, options: OnnxSessionOptions) -> Any:
     """The same options as `onnxruntime.SessionOptions`."""
     made = onnxruntime.SessionOptions()
-    made.intra_op_num_threads = wanted.threads
+    made.intra_op_num_threads = options.threads
     made.inter_op_num_threads = 1
-    made.enable_cpu_mem_arena = wanted.arena
-    made.enable_mem_pattern = wanted.pattern
-    made.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, wanted.optimisation)
-    made.add_session_config_entry("session.intra_op.allow_spinning", str(int(wanted.spinning)))
-    made.add_session_config_entry("session.disable_prepacking", str(int(not wanted.prepacking)))
+    made.enable_cpu_mem_arena = options.arena
+    made.enable_mem_pattern = options.pattern
+    made.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, options.optimisation)
+    made.add_session_config_entry("session.intra_op.allow_spinning", str(int(options.spinning)))
+    made.add_session_config_entry("session.disable_prepacking", str(int(not options.prepacking)))
     # On a CPU with AVX2 but without VNNI, products of unsigned by signed bytes saturate at 16 bits:
     # logits were off by 3.9 % instead of 1 %. This entry makes ONNX Runtime use unsigned weights on
     # such a CPU. It changes nothing elsewhere.

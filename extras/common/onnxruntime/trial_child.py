@@ -42,7 +42,7 @@ def tried(provider: str, options: dict[str, str]) -> dict[str, Any]:
             _try(provider, options, result)
         except Exception as error:  # ONNX Runtime's own errors derive directly from Exception
             result["fault"] = f"{type(error).__name__}: {error}"
-    texts = [str(one.message) for one in caught]
+    texts = [str(warning.message) for warning in caught]
     result["known"] = not any(_UNKNOWN in text and provider in text for text in texts)
     result["log"] = "\n".join(text for text in texts if _UNKNOWN not in text)
     return result
@@ -64,7 +64,7 @@ def _try(provider: str, options: dict[str, str], result: dict[str, Any]) -> None
     shapes = {"x": (1, 4, 8, 8), "kernel": (4, 4, 3, 3), "matrix": (8, 8)}
     inputs = {name: random.standard_normal(shape).astype(numpy.float32) for name, shape in shapes.items()}
     plain = onnxruntime.InferenceSession(GRAPH, providers=[_CPU])
-    pair = [one.run(None, inputs)[0] for one in (session, plain)]
+    pair = [opened.run(None, inputs)[0] for opened in (session, plain)]
     result["distance"] = float(numpy.abs(pair[0] - pair[1]).max())
 
 

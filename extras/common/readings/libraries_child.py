@@ -45,8 +45,8 @@ def torch_build() -> dict[str, Any]:
     }
 
 
-def mapped_libraries(maps: str, wanted: re.Pattern[str]) -> dict[str, list[str]]:
-    """The libraries in a process's memory map (/proc/self/maps) whose name matches `wanted`.
+def mapped_libraries(maps: str, pattern: re.Pattern[str]) -> dict[str, list[str]]:
+    """The libraries in a process's memory map (/proc/self/maps) whose name matches `pattern`.
 
     Returns:
         Name -> every path from which it is loaded.
@@ -55,7 +55,7 @@ def mapped_libraries(maps: str, wanted: re.Pattern[str]) -> dict[str, list[str]]
     for line in maps.splitlines():
         _, slash, path = line.partition("/")
         name = path.rpartition("/")[2]
-        if wanted.match(name):
+        if pattern.match(name):
             libraries.setdefault(name, set()).add(slash + path)
     return {name: sorted(paths) for name, paths in sorted(libraries.items())}
 
@@ -82,7 +82,7 @@ def fault_of(path: str) -> str:
 def own_folders(torch_folder: Path) -> list[str]:
     """The resolved folders of torch's own libraries, as the memory map shows them."""
     spec = importlib.util.find_spec("nvidia")
-    places = [Path(one) for one in (spec.submodule_search_locations or [] if spec else [])]
+    places = [Path(location) for location in (spec.submodule_search_locations or [] if spec else [])]
     folders = {os.path.realpath(torch_folder / "lib")}
     if (Path(sys.prefix) / "conda-meta").is_dir():
         folders.add(os.path.realpath(Path(sys.prefix) / "lib"))

@@ -53,8 +53,8 @@ def as_cuda_counts(states: tuple[GpuState, ...], uuids: Sequence[str]) -> tuple[
         One state for each UUID. If a UUID is not among `states`, as for a part of a GPU (MIG),
         `states` unchanged.
     """
-    known = {state.uuid.removeprefix("GPU-"): state for state in states if state.uuid}
-    ordered = [known.get(uuid.removeprefix("GPU-")) for uuid in uuids]
+    by_uuid = {state.uuid.removeprefix("GPU-"): state for state in states if state.uuid}
+    ordered = [by_uuid.get(uuid.removeprefix("GPU-")) for uuid in uuids]
     if not ordered or None in ordered:
         return states
     return tuple(replace(state, index=index) for index, state in enumerate(ordered) if state)
@@ -73,7 +73,7 @@ class GpuUsageReader:
         try:
             _required("nvmlInit")
             count = _required("nvmlDeviceGetCount")
-            self._devices = [_required("nvmlDeviceGetHandleByIndex", one) for one in range(count)]
+            self._devices = [_required("nvmlDeviceGetHandleByIndex", number) for number in range(count)]
         except NvmlError as error:
             self.fault = str(error)
 
@@ -138,7 +138,7 @@ def main() -> int:
     if reader.fault:
         sys.stderr.write(f"{reader.fault}\n")
         return 1
-    sys.stdout.write(json.dumps([asdict(one) for one in reader.read()]) + "\n")
+    sys.stdout.write(json.dumps([asdict(state) for state in reader.read()]) + "\n")
     return 0
 
 

@@ -92,8 +92,8 @@ def managed(programs: Mapping[str, str], loaded: bool, limit_seconds: float = _Q
     if reply.answer is None:
         return Managed((), "NVML", reply.last_error)
     states = [
-        GpuState(**{**one, "capability": tuple(one["capability"]) if one["capability"] else None})
-        for one in reply.answer
+        GpuState(**{**row, "capability": tuple(row["capability"]) if row["capability"] else None})
+        for row in reply.answer
     ]
     return Managed(tuple(states), "NVML", "" if states else "it lists no GPU")
 
@@ -290,10 +290,10 @@ def distance(path: Path, reference: Path) -> float | None:
     import numpy as np
 
     try:
-        one, other = (np.fromfile(file, np.float32).astype(np.float64) for file in (path, reference))
+        output, other = (np.fromfile(file, np.float32).astype(np.float64) for file in (path, reference))
     except OSError:
         return None
-    if one.shape != other.shape:
+    if output.shape != other.shape:
         return None
     size = float(np.linalg.norm(other))
-    return float(np.linalg.norm(one - other)) / size if size else float("inf")
+    return float(np.linalg.norm(output - other)) / size if size else float("inf")

@@ -69,12 +69,12 @@ def driver_age(torch: TorchBuild, driver: Driver, managed: Managed, container: C
 
 def architecture(torch: TorchBuild, managed: Managed, driver: Driver, container: Container) -> Finding | None:
     """Whether this build has machine code for each GPU."""
-    known = [gpu for gpu in managed.gpus if gpu.capability]
-    if not known or not torch.architectures:
+    gpus = [gpu for gpu in managed.gpus if gpu.capability]
+    if not gpus or not torch.architectures:
         return None
-    without = [gpu for gpu in known if not has_code_for(gpu.capability or (0, 0), torch.architectures)]
+    without = [gpu for gpu in gpus if not has_code_for(gpu.capability or (0, 0), torch.architectures)]
     if not without:
-        return ok("torch has code for " + ", ".join(map(_gpu_words, known)))
+        return ok("torch has code for " + ", ".join(map(_gpu_words, gpus)))
     fitting = fitting_backend(driver.version, _capabilities(managed))
     newer = fitting_backend("", _capabilities(managed))
     if fitting:

@@ -58,7 +58,7 @@ def kernel_log(kernel_log: tuple[str, ...], driver: Driver, managed: Managed) ->
 def after_suspend(environment: Environment, nodes: Nodes) -> Finding | None:
     """A driver broken by suspend: CUDA's 'unknown error' although all device nodes exist."""
     for gpu in environment.gpus:
-        reasons = " ".join((gpu.reason, *(one.reason for one in gpu.operations))).lower()
+        reasons = " ".join((gpu.reason, *(operation.reason for operation in gpu.operations))).lower()
         if "unknown error" in reasons and "nvidia-uvm" in nodes.names:
             return fail(
                 "CUDA reports 'unknown error' (999), although all device nodes exist",
@@ -131,7 +131,7 @@ def _meant(
             elif gpu.speaks:
                 use = "speaks on this GPU and trains on the CPU"
             return f"Failed: {bad}. Sotaque {use}.", CPU_ONLY
-        bad = ", ".join(sorted(one.name for one in gpu.operations if one.reason))
+        bad = ", ".join(sorted(operation.name for operation in gpu.operations if operation.reason))
         rest = "Sotaque can still train and speak on this GPU and avoids what failed."
         return f"Failed: {bad}. {rest}", CPU_ONLY
     if outcome is Outcome.BUILD:
@@ -164,4 +164,4 @@ def _meant(
 
 
 def _evidence(gpu: GpuHealth) -> str:
-    return "; ".join(one.reason for one in gpu.operations if one.reason)
+    return "; ".join(operation.reason for operation in gpu.operations if operation.reason)

@@ -112,30 +112,30 @@ def ffmpeg(programs: Mapping[str, str]) -> Finding:
 
 def speech(spoken: tuple[TrialSpeech, ...]) -> tuple[Finding, ...]:
     """With `--deep`: the demo voice speaks on each device. Ids: speech_cpu, speech_cuda:0."""
-    return tuple(replace(_trial_finding(one), id=f"speech_{one.device}") for one in spoken)
+    return tuple(replace(_trial_finding(trial), id=f"speech_{trial.device}") for trial in spoken)
 
 
-def _trial_finding(one: TrialSpeech) -> Finding:
-    if one.fault:
+def _trial_finding(trial: TrialSpeech) -> Finding:
+    if trial.fault:
         return fail(
-            f"the demo voice does not speak on {one.device}",
+            f"the demo voice does not speak on {trial.device}",
             "one sentence",
             "Samples and the API's answers would fail in the same way.",
-            commands.make("install") if one.device == "cpu" else "Set SAMPLE_DEVICE=cpu and DEVICE=cpu.",
-            one.fault,
+            commands.make("install") if trial.device == "cpu" else "Set SAMPLE_DEVICE=cpu and DEVICE=cpu.",
+            trial.fault,
         )
-    seen = f"{one.audio_seconds:.1f} s of speech in {one.seconds:.1f} s, loudness {one.loudness:.3f}"
-    if one.audio_seconds < 0.3 or not 1e-4 < one.loudness < 1:
+    seen = f"{trial.audio_seconds:.1f} s of speech in {trial.seconds:.1f} s, loudness {trial.loudness:.3f}"
+    if trial.audio_seconds < 0.3 or not 1e-4 < trial.loudness < 1:
         return fail(
             seen,
             "audible speech",
             "The output is silence or noise.",
-            commands.make("install") if one.device == "cpu" else "Set SAMPLE_DEVICE=cpu and DEVICE=cpu.",
+            commands.make("install") if trial.device == "cpu" else "Set SAMPLE_DEVICE=cpu and DEVICE=cpu.",
         )
-    if one.device == "cpu":
+    if trial.device == "cpu":
         return ok(seen)
-    if one.distance is None or one.distance > _SAME_SPEECH:
-        difference = "another length" if one.distance is None else f"off by {one.distance:.2f}"
+    if trial.distance is None or trial.distance > _SAME_SPEECH:
+        difference = "another length" if trial.distance is None else f"off by {trial.distance:.2f}"
         return warn(
             f"{seen}; {difference} than on the CPU",
             f"the CPU's waveform within {_SAME_SPEECH:g}",
@@ -143,4 +143,4 @@ def _trial_finding(one: TrialSpeech) -> Finding:
             "operation is wrong.",
             "Listen to the next sample; if it is bad, set SAMPLE_DEVICE=cpu.",
         )
-    return ok(f"{seen}; equal to the CPU's within {one.distance:.1e}")
+    return ok(f"{seen}; equal to the CPU's within {trial.distance:.1e}")

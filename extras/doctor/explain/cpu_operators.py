@@ -91,9 +91,11 @@ def answer(status: SessionStatus, judged: Sequence[Judgement]) -> str:
         if status.message:
             return "No: an accelerator was requested, but everything runs on the CPU."
         return "Yes: the CPU was requested, and everything runs there."
-    if bad := [f"{one.operator} ({one.nodes})" for one in judged if one.normal == "no"]:
+    if bad := [
+        f"{judgement.operator} ({judgement.nodes})" for judgement in judged if judgement.normal == "no"
+    ]:
         return f"No: {', '.join(bad)} should not be on the CPU."
-    if any(one.normal == "unclear" for one in judged):
+    if any(judgement.normal == "unclear" for judgement in judged):
         return "Mostly: the compute-heavy nodes are on the accelerator; see the lines marked ?."
     if not judged:
         return "Yes: every node is on the accelerator."

@@ -81,7 +81,9 @@ def _ask_child(
 
 def _not_run(graph: ModelGraph, fault: str) -> str:
     names = ", ".join(
-        f"{one.name} {model_report.shape_of(one.shape)}" for one in graph.inputs if one.shape is not None
+        f"{value.name} {model_report.shape_of(value.shape)}"
+        for value in graph.inputs
+        if value.shape is not None
     )
     return (
         f"{graph.path} was opened, but accepts none of the generated inputs: {_line(fault)} Give "

@@ -82,19 +82,19 @@ def read(path: Path) -> ModelGraph:
 
 def _graph(onnx: Any, path: Path, model: Any, file_bytes: int) -> ModelGraph:
     """Raises ExplainError; ValueError for an invalid name or type."""
-    beside = _beside(path, model.graph)
+    outside_bytes = _beside(path, model.graph)
     tables = _tables(model)
-    constant = {one.name for one in model.graph.initializer}
+    constant = {tensor.name for tensor in model.graph.initializer}
     return ModelGraph(
         path,
-        tuple(_value(onnx, one, tables) for one in model.graph.input if one.name not in constant),
-        tuple(_value(onnx, one, {}) for one in model.graph.output),
+        tuple(_value(onnx, value, tables) for value in model.graph.input if value.name not in constant),
+        tuple(_value(onnx, value, {}) for value in model.graph.output),
         Counter(
-            (_word(one.domain), _word(one.op_type)) for inner in _graphs(model.graph) for one in inner.node
+            (_word(node.domain), _word(node.op_type)) for inner in _graphs(model.graph) for node in inner.node
         ),
-        {_word(one.domain) or "ai.onnx": one.version for one in model.opset_import},
+        {_word(opset.domain) or "ai.onnx": opset.version for opset in model.opset_import},
         f"{_word(model.producer_name)} {_word(model.producer_version)}".strip(),
-        file_bytes + beside,
+        file_bytes + outside_bytes,
     )
 
 
@@ -107,7 +107,7 @@ def _word(value: str | bytes) -> str:
 
 def _bytes(path: Path) -> bytes:
     if path.is_dir():
-        names = sorted(one.name for one in path.glob("*.onnx"))[:4]
+        names = sorted(file.name for file in path.glob("*.onnx"))[:4]
         inside = f" It holds {', '.join(names)}." if names else ""
         raise ExplainError(f"{path} is a folder; name the .onnx file.{inside}")
     try:
@@ -134,11 +134,11 @@ def _beside(path: Path, graph: Any) -> int:
     """Size of the weight files. Raises ExplainError for one that is missing or truncated."""
     needed: dict[str, int] = {}
     tensors = [
-        *(tensor for one in _graphs(graph) for tensor in one.initializer),
-        *(part.t for one in _graphs(graph) for node in one.node for part in node.attribute),
+        *(tensor for subgraph in _graphs(graph) for tensor in subgraph.initializer),
+        *(part.t for subgraph in _graphs(graph) for node in subgraph.node for part in node.attribute),
     ]
-    for tensor in (one for one in tensors if one.external_data):
-        entries = {one.key: one.value for one in tensor.external_data}
+    for tensor in (tensor for tensor in tensors if tensor.external_data):
+        entries = {entry.key: entry.value for entry in tensor.external_data}
         name = _word(entries.get("location", ""))
         end = int(entries.get("offset") or 0) + int(entries.get("length") or 0)
         needed[name] = max(needed.get(name, 0), end)
@@ -179,8 +179,8 @@ def _value(onnx: Any, value: Any, tables: dict[str, int]) -> GraphValue:
     shape = None
     if tensor.HasField("shape"):
         shape = tuple(
-            one.dim_value if one.HasField("dim_value") and one.dim_value > 0 else _word(one.dim_param)
-            for one in tensor.shape.dim
+            size.dim_value if size.HasField("dim_value") and size.dim_value > 0 else _word(size.dim_param)
+            for size in tensor.shape.dim
         )
     return GraphValue(_word(value.name), _type(onnx, tensor.elem_type), shape, tables.get(value.name))
 
@@ -193,7 +193,7 @@ def _type(onnx: Any, number: int) -> str:
 
 def _tables(model: Any) -> dict[str, int]:
     """Inputs that select rows of a table among the weights -> number of rows."""
-    rows = {one.name: one.dims[0] for one in model.graph.initializer if len(one.dims) > 1}
+    rows = {tensor.name: tensor.dims[0] for tensor in model.graph.initializer if len(tensor.dims) > 1}
     same: dict[str, str] = {}
     tables: dict[str, int] = {}
     for node in model.graph.node:

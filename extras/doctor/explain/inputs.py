@@ -48,24 +48,24 @@ _MASK = re.compile(r"mask", re.IGNORECASE)
 Filling = dict[str, Any]
 
 
-def plans(inputs: Sequence[GraphValue], wanted: Mapping[str, tuple[int, ...]]) -> list[list[Filling]]:
+def plans(inputs: Sequence[GraphValue], given_shapes: Mapping[str, tuple[int, ...]]) -> list[list[Filling]]:
     """The inputs to try, without repeats, as JSON values.
 
     Args:
         inputs: The model's inputs.
-        wanted: Name -> shape, from --shape.
+        given_shapes: Name -> shape, from --shape.
 
     Raises:
         ExplainError: A shape does not fit, or an input cannot be generated.
     """
-    for name in wanted.keys() - {one.name for one in inputs}:
-        names = ", ".join(one.name for one in inputs)
+    for name in given_shapes.keys() - {value.name for value in inputs}:
+        names = ", ".join(value.name for value in inputs)
         raise ExplainError(f"--shape {name}: this model has no such input. Its inputs: {names}.")
-    for one in inputs:
-        _check(one, wanted.get(one.name))
+    for value in inputs:
+        _check(value, given_shapes.get(value.name))
     small: list[list[Filling]] = []
-    for plan in (_plan(inputs, sizes, wanted) for sizes in GUESSES):
-        if sum(prod(one["shape"]) for one in plan) <= _MOST_VALUES and plan not in small:
+    for plan in (_plan(inputs, sizes, given_shapes) for sizes in GUESSES):
+        if sum(prod(filling["shape"]) for filling in plan) <= _MOST_VALUES and plan not in small:
             small.append(plan)
     if not small:
         raise ExplainError(
@@ -82,64 +82,72 @@ def arrays(plan: Sequence[Filling]) -> dict[str, Any]:
     random = numpy.random.default_rng(0)
     made: dict[str, Any] = {}
     numbers: Any
-    for one in plan:
-        shape = tuple(one["shape"])
-        if one["fill"] == "normal":
+    for filling in plan:
+        shape = tuple(filling["shape"])
+        if filling["fill"] == "normal":
             numbers = random.standard_normal(shape) * 0.1
-        elif one["fill"] == "ids":
-            numbers = random.integers(0, max(1, int(one["value"])), shape)
-        elif one["fill"] == "values":
-            numbers = numpy.resize(numpy.array(one["values"]), shape)
+        elif filling["fill"] == "ids":
+            numbers = random.integers(0, max(1, int(filling["value"])), shape)
+        elif filling["fill"] == "values":
+            numbers = numpy.resize(numpy.array(filling["values"]), shape)
         else:
-            numbers = numpy.full(shape, one["value"])
-        made[one["name"]] = numbers.astype(one["type"])
+            numbers = numpy.full(shape, filling["value"])
+        made[filling["name"]] = numbers.astype(filling["type"])
     return made
 
 
-def _check(one: GraphValue, wanted: tuple[int, ...] | None) -> None:
-    if one.type not in _TYPES:
-        what = {"string": "text", "": "a list or a map"}.get(one.type, one.type)
+def _check(value: GraphValue, fixed: tuple[int, ...] | None) -> None:
+    if value.type not in _TYPES:
+        what = {"string": "text", "": "a list or a map"}.get(value.type, value.type)
         raise ExplainError(
-            f"--run generates numbers, but the input {one.name!r} needs {what}. Leave out --run to "
+            f"--run generates numbers, but the input {value.name!r} needs {what}. Leave out --run to "
             "see where the nodes are."
         )
-    if wanted is None or one.shape is None:
+    if fixed is None or value.shape is None:
         return
-    fits = len(wanted) == len(one.shape) and all(
-        not isinstance(size, int) or size == given for size, given in zip(one.shape, wanted)
+    fits = len(fixed) == len(value.shape) and all(
+        not isinstance(size, int) or size == given for size, given in zip(value.shape, fixed)
     )
     if not fits:
-        declared = "x".join(str(size) or "?" for size in one.shape)
-        given = "x".join(map(str, wanted))
-        raise ExplainError(f"--shape {one.name}={given} does not fit the declared shape {declared}.")
+        declared = "x".join(str(size) or "?" for size in value.shape)
+        given = "x".join(map(str, fixed))
+        raise ExplainError(f"--shape {value.name}={given} does not fit the declared shape {declared}.")
 
 
-def _plan(inputs: Sequence[GraphValue], sizes: Sizes, wanted: Mapping[str, tuple[int, ...]]) -> list[Filling]:
-    if any(_STATE.search(one.name) for one in inputs):
+def _plan(
+    inputs: Sequence[GraphValue], sizes: Sizes, given_shapes: Mapping[str, tuple[int, ...]]
+) -> list[Filling]:
+    if any(_STATE.search(value.name) for value in inputs):
         sizes = sizes._replace(samples=min(sizes.samples, _PIECE))
     named: dict[str, int] = {}
-    for one in inputs:
-        for axis, size in enumerate(one.shape or ()):
+    for value in inputs:
+        for axis, size in enumerate(value.shape or ()):
             if isinstance(size, str) and size and "+" not in size:
-                guess = wanted[one.name][axis] if one.name in wanted else _size(one, axis, sizes)
+                guess = (
+                    given_shapes[value.name][axis]
+                    if value.name in given_shapes
+                    else _size(value, axis, sizes)
+                )
                 named[size] = min(named.get(size, guess), guess)
     shapes = {
-        one.name: wanted.get(one.name)
-        or tuple(_known(size, named) or _size(one, axis, sizes) for axis, size in enumerate(one.shape or ()))
-        for one in inputs
+        value.name: given_shapes.get(value.name)
+        or tuple(
+            _known(size, named) or _size(value, axis, sizes) for axis, size in enumerate(value.shape or ())
+        )
+        for value in inputs
     }
-    longest = max((size for one in inputs for size in _open(one, shapes[one.name])), default=1)
+    longest = max((size for value in inputs for size in _open(value, shapes[value.name])), default=1)
     return [
         {
-            "name": one.name,
-            "type": one.type,
-            "shape": list(shapes[one.name]),
+            "name": value.name,
+            "type": value.type,
+            "shape": list(shapes[value.name]),
             "fill": "normal",
             "value": 0.0,
             "values": [],
         }
-        | _filling(one, shapes[one.name], longest)
-        for one in inputs
+        | _filling(value, shapes[value.name], longest)
+        for value in inputs
     ]
 
 
@@ -153,47 +161,47 @@ def _known(size: int | str, named: Mapping[str, int]) -> int:
     return sum(int(part) if part.isdigit() else named[part] for part in parts)
 
 
-def _size(one: GraphValue, axis: int, sizes: Sizes) -> int:
+def _size(value: GraphValue, axis: int, sizes: Sizes) -> int:
     """The size chosen for a dynamic axis."""
-    shape = one.shape or ()
+    shape = value.shape or ()
     name, rank = str(shape[axis]).lower(), len(shape)
     if isinstance(shape[axis], int):
         return int(shape[axis])
-    if "batch" in name or (axis == 0 and (rank > 1 or not one.type.startswith("float"))):
+    if "batch" in name or (axis == 0 and (rank > 1 or not value.type.startswith("float"))):
         return 1
-    if "past" in name or _STATE.search(one.name):
+    if "past" in name or _STATE.search(value.name):
         return 1 if axis == 1 and rank == 3 else _PAST
-    if not one.type.startswith("float"):
+    if not value.type.startswith("float"):
         return sizes.tokens
     if rank == 4 and (shape[1] in (1, 3, 4) or shape[3] in (1, 3, 4)):
         return sizes.pixels
-    if rank <= 2 and _SOUND.search(one.name):
+    if rank <= 2 and _SOUND.search(value.name):
         return sizes.samples
     return sizes.frames if rank == 3 else (sizes.samples if rank == 1 else _PAST)
 
 
-def _open(one: GraphValue, shape: Sequence[int]) -> list[int]:
+def _open(value: GraphValue, shape: Sequence[int]) -> list[int]:
     """The sizes chosen for dynamic axes after the batch; a length input refers to one of them."""
     return [
         size
         for axis, size in enumerate(shape)
-        if axis and isinstance((one.shape or ())[axis], str) and not _STATE.search(one.name)
+        if axis and isinstance((value.shape or ())[axis], str) and not _STATE.search(value.name)
     ]
 
 
-def _filling(one: GraphValue, shape: Sequence[int], longest: int) -> Filling:
+def _filling(value: GraphValue, shape: Sequence[int], longest: int) -> Filling:
     """How to fill an input, if not with normally distributed values."""
-    whole = not one.type.startswith("float")
-    if _RATE.search(one.name):
+    whole = not value.type.startswith("float")
+    if _RATE.search(value.name):
         return {"fill": "value", "value": 16_000.0}
-    if whole and _LENGTH.search(one.name):
+    if whole and _LENGTH.search(value.name):
         return {"fill": "value", "value": float(longest)}
-    if _MASK.search(one.name) or one.type == "bool":
+    if _MASK.search(value.name) or value.type == "bool":
         return {"fill": "value", "value": 1.0}
-    if _STATE.search(one.name) or (whole and _CHOICE.search(one.name)):
+    if _STATE.search(value.name) or (whole and _CHOICE.search(value.name)):
         return {"fill": "value"}
     if whole:
-        return {"fill": "ids", "value": float(one.ids or 10)} if shape else {"fill": "value", "value": 1.0}
-    if one.name == "scales":  # Piper: noise, length, noise in the lengths
+        return {"fill": "ids", "value": float(value.ids or 10)} if shape else {"fill": "value", "value": 1.0}
+    if value.name == "scales":  # Piper: noise, length, noise in the lengths
         return {"fill": "values", "values": [0.667, 1.0, 0.8]}
     return {} if shape else {"fill": "value", "value": 0.5}

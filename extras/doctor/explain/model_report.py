@@ -59,10 +59,10 @@ def facts(graph: ModelGraph, status: SessionStatus, child: Mapping[str, Any], lo
         "nodes": nodes,
         "copies": copies(log, executed),
         "forced_to_cpu": _FORCED.findall(log),
-        "on_cpu": [one._asdict() for one in judged],
+        "on_cpu": [judgement._asdict() for judgement in judged],
         "on_a_gpu": forecast(operators),
-        "inputs": [asdict(one) for one in graph.inputs],
-        "outputs": [asdict(one) for one in graph.outputs],
+        "inputs": [asdict(value) for value in graph.inputs],
+        "outputs": [asdict(value) for value in graph.outputs],
         "load_seconds": child["load_seconds"],
         "memory": {name: child[name] for name in ("import_bytes", "loaded_bytes", "peak_bytes")},
         "run": run,
@@ -92,7 +92,9 @@ def _judged(
         normal, why = judge(name, row["largest"], domains.get(name, ""))
         judged.append(Judgement(name, number, normal, why, row["largest"], row["seconds"]))
     order = ("no", "unclear", "yes")
-    return sorted(judged, key=lambda one: (order.index(one.normal), -one.nodes, one.operator))
+    return sorted(
+        judged, key=lambda judgement: (order.index(judgement.normal), -judgement.nodes, judgement.operator)
+    )
 
 
 def as_text(summary: Mapping[str, Any]) -> str:
@@ -136,11 +138,11 @@ def _nodes(summary: Mapping[str, Any]) -> Iterator[str]:
         )
     if judged := summary["on_cpu"]:
         yield "On the CPU, and whether that is normal:"
-        width = max(len(f"{one['operator']} ({one['nodes']})") for one in judged)
-        for one in judged:
-            name = f"{one['operator']} ({one['nodes']})"
-            first = f"  {_LABELS[one['normal']]:<3} {name:<{width}}  "
-            yield from wrapped(one["why"], " " * len(first), first)
+        width = max(len(f"{row['operator']} ({row['nodes']})") for row in judged)
+        for row in judged:
+            name = f"{row['operator']} ({row['nodes']})"
+            first = f"  {_LABELS[row['normal']]:<3} {name:<{width}}  "
+            yield from wrapped(row["why"], " " * len(first), first)
     elif not counted.keys() - {CPU}:
         yield from _forecast(summary["on_a_gpu"], summary["nodes"].get(CPU, {}))
 
@@ -161,11 +163,11 @@ def _forecast(usual: Mapping[str, int], operators: Mapping[str, int]) -> Iterato
 def _values(
     title: str, values: Sequence[Mapping[str, Any]], plan: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    made = {one["name"]: one for one in plan}
-    width = max((len(one["name"]) for one in values), default=0)
-    for number, one in enumerate(values):
-        name, kind = one["name"], one["type"] or "not a tensor"
-        shape = "any shape" if one["shape"] is None else shape_of(one["shape"])
+    made = {filling["name"]: filling for filling in plan}
+    width = max((len(value["name"]) for value in values), default=0)
+    for number, value in enumerate(values):
+        name, kind = value["name"], value["type"] or "not a tensor"
+        shape = "any shape" if value["shape"] is None else shape_of(value["shape"])
         run_with = f"  run with {shape_of(made[name]['shape'])}" if name in made else ""
         yield f"{title if not number else '':<11}{name:<{width}}  {kind} {shape}{run_with}"
 

@@ -167,7 +167,7 @@ def executed(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         row["times"] += 1
         row["seconds"] += event["dur"] / 1e6
         for shapes in (details.get("input_type_shape", ()), details.get("output_type_shape", ())):
-            sizes = [math.prod(shape) for one in shapes for shape in one.values()]
+            sizes = [math.prod(shape) for shape_by_type in shapes for shape in shape_by_type.values()]
             row["largest"] = max([row["largest"], *sizes])
     return [{"provider": a, "operator": b, **row} for (a, b), row in totals.items()]
 

@@ -154,10 +154,10 @@ def _refuse_others(to: Path) -> None:
         return
     if not to.is_dir():
         raise OnnxError(f"--to {to} is a file; name a folder.")
-    known: set[str] = set()
+    ours: set[str] = set()
     with contextlib.suppress(OnnxError):
-        known = {*(Path(name).parts[0] for name in folders.read(to).files), folders.NAME}
-    if others := sorted({path.name for path in to.iterdir()} - known):
+        ours = {*(Path(name).parts[0] for name in folders.read(to).files), folders.NAME}
+    if others := sorted({path.name for path in to.iterdir()} - ours):
         raise OnnxError(
             f"--to {to} contains {others[0]}, which is not part of an ONNX export. Name a new or "
             "empty folder."

@@ -47,7 +47,7 @@ def traced(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, T
     model = onnx.load_model_from_string(written.getvalue())
     weights = _weights(model, given)
     # Without stored parameters, the weights are inputs of the graph.
-    inputs = [one for one in model.graph.input if one.name in graph.inputs]
+    inputs = [value for value in model.graph.input if value.name in graph.inputs]
     del model.graph.input[:]
     model.graph.input.extend(inputs)
     if not folded:
@@ -78,7 +78,8 @@ def _unread(module: nn.Module, given: Mapping[str, Tensor]) -> Iterator[None]:
 def _weights(model: ModelProto, given: dict[str, Tensor]) -> dict[str, Tensor]:
     """The values of the initializers; removes those in the graph."""
     inside = {
-        one.name: torch.from_numpy(numpy_helper.to_array(one).copy()) for one in model.graph.initializer
+        initializer.name: torch.from_numpy(numpy_helper.to_array(initializer).copy())
+        for initializer in model.graph.initializer
     }
     del model.graph.initializer[:]
     # The exporter merges equal tensors (such as zero biases). Here they are separated again.
@@ -92,13 +93,13 @@ def _weights(model: ModelProto, given: dict[str, Tensor]) -> dict[str, Tensor]:
 def _turn_weights(model: ModelProto, weights: dict[str, Tensor]) -> None:
     """Stores the weights of `x @ W.T` transposed. Transposing 1.5 GB at the start of a session
     would take twice that memory."""
-    kept = []
+    rest = []
     for node in model.graph.node:
         if node.op_type == "Transpose" and node.input[0] in weights:
             weights[node.output[0]] = weights[node.input[0]].t()
         else:
-            kept.append(node)
-    replace_nodes(model, kept)
+            rest.append(node)
+    replace_nodes(model, rest)
 
 
 def _shorten_shapes(model: ModelProto) -> None:
@@ -129,21 +130,21 @@ def _size(made: dict[str, NodeProto], name: str, axis: int) -> int:
 
 def _drop_unused(model: ModelProto) -> set[str]:
     """Removes unused nodes; returns the names that are used."""
-    needed = {one.name for one in model.graph.output}
-    kept: list[NodeProto] = []
+    needed = {output.name for output in model.graph.output}
+    used: list[NodeProto] = []
     for node in reversed(model.graph.node):
         if needed.intersection(node.output):
             needed.update(node.input)
-            kept.append(node)
-    replace_nodes(model, reversed(kept))
+            used.append(node)
+    replace_nodes(model, reversed(used))
     return needed
 
 
 def replace_nodes(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
     """Replaces the nodes of the graph by `nodes`, which may contain some of them."""
-    kept = []
+    copies = []
     for node in nodes:
-        kept.append(NodeProto())
-        kept[-1].CopyFrom(node)
+        copies.append(NodeProto())
+        copies[-1].CopyFrom(node)
     del model.graph.node[:]
-    model.graph.node.extend(kept)
+    model.graph.node.extend(copies)

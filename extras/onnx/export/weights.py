@@ -65,14 +65,14 @@ def write(
 
 def _tensors(model: ModelProto, weights: dict[str, Tensor]) -> "list[tuple[str, Tensor]]":
     """The tensors that the graph uses, each once, in the order of their use."""
-    present = {one.name for one in model.graph.initializer}
+    present = {initializer.name for initializer in model.graph.initializer}
     names = dict.fromkeys(name for node in model.graph.node for name in node.input)
     return [(name, weights[name]) for name in names if name in weights and name not in present]
 
 
 def _array(tensor: Tensor) -> "np.ndarray[Any, Any]":
-    kept = tensor.dtype in (torch.int8, torch.uint8, torch.int64)
-    return (tensor if kept else tensor.float()).detach().contiguous().numpy()
+    is_stored = tensor.dtype in (torch.int8, torch.uint8, torch.int64)
+    return (tensor if is_stored else tensor.float()).detach().contiguous().numpy()
 
 
 def _external(name: str, array: "np.ndarray[Any, Any]", location: str, offset: int) -> TensorProto:

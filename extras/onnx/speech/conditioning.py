@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 _LIMIT_SECONDS = 300.0
 
 
-def voice_of_recording(model: OnnxModel, recording: Reference, kept: Path | None = None) -> Voice:
-    """The latents of one or several recordings. kept: a folder that caches them by weights and
+def voice_of_recording(model: OnnxModel, recording: Reference, cache: Path | None = None) -> Voice:
+    """The latents of one or several recordings. cache: a folder that caches them by weights and
     recording. Raises OnnxError, also for an unusable recording."""
-    if kept is not None and isinstance(recording, Path) and recording.is_file():
-        cached = latents_file.path_of(kept, model.voice.weights, sha256_of(recording))
+    if cache is not None and isinstance(recording, Path) and recording.is_file():
+        cached = latents_file.path_of(cache, model.voice.weights, sha256_of(recording))
         with suppress(OnnxError):  # if it is missing or damaged, the child writes it
             return loading.read_voice(cached, model.config)
     recordings = [recording] if isinstance(recording, Path) else recording
@@ -55,7 +55,7 @@ def voice_of_recording(model: OnnxModel, recording: Reference, kept: Path | None
             "weights": model.voice.weights,
             "wish": model.wish,
             "options": asdict(model.options),
-            "kept": None if kept is None else str(kept),
+            "kept": None if cache is None else str(cache),
             "recordings": [str(path) for path in recordings],
             "to": str(to),
         }
@@ -120,9 +120,9 @@ def _encode(request: Mapping[str, Any]) -> None:
     options = OnnxSessionOptions(**request["options"])
     encoder = OnnxVoiceEncoder(Path(request["folder"]), request["wish"], options)
     paths = tuple(Path(path) for path in request["recordings"])
-    kept = None if request["kept"] is None else Path(request["kept"])
+    cache = None if request["kept"] is None else Path(request["kept"])
     made = latents_file.latents_of_recording(
-        cast("Model", encoder), request["weights"], paths if len(paths) > 1 else paths[0], kept
+        cast("Model", encoder), request["weights"], paths if len(paths) > 1 else paths[0], cache
     )
     latents_file.write(Path(request["to"]), made)
 

@@ -85,7 +85,7 @@ class OnnxGPT:
         self.shape = shape
         self._session = session
         # Exports of earlier versions lack this output and speak without alignment.
-        self.tells_queries = any(one.name == "queries" for one in session.get_outputs())
+        self.tells_queries = any(output.name == "queries" for output in session.get_outputs())
         tables = np.load(folder / folders.EMBEDDINGS, mmap_mode="r")
         counts = (shape.text_ids, shape.text_positions, shape.audio_ids, shape.audio_positions)
         if tables.shape != (sum(counts), shape.width):

@@ -112,12 +112,12 @@ def read_voice(path: Path, config: ModelConfig) -> Voice:
             f"{path} does not contain a voice ({error}). Use a file that `train export --onnx` or "
             "the API wrote."
         ) from error
-    wanted = (1, config.gpt.width), (1, config.speaker_encoder.embedding_width, 1)
-    if latents.shape[::2] != wanted[0] or speaker.shape != wanted[1]:
+    expected = (1, config.gpt.width), (1, config.speaker_encoder.embedding_width, 1)
+    if latents.shape[::2] != expected[0] or speaker.shape != expected[1]:
         raise OnnxError(
             f"{path} is a voice of another model: its latents are {list(latents.shape)} and its "
             f"speaker {list(speaker.shape)}; this model has [1, 32, {config.gpt.width}] and "
-            f"{list(wanted[1])}. Use a voice of this model."
+            f"{list(expected[1])}. Use a voice of this model."
         )
     if not (np.isfinite(latents).all() and np.isfinite(speaker).all()):
         raise OnnxError(f"{path} contains non-finite values (NaN or infinite). Create it again.")

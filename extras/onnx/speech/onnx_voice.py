@@ -44,13 +44,13 @@ class LoadedOnnxVoice(LoadedVoice):
         """As in `LoadedVoice`."""
         return OnnxBackend(self.model, count or 1)
 
-    def voice_of(self, recording: Reference, kept: Path | None) -> Voice:
+    def voice_of(self, recording: Reference, cache: Path | None) -> Voice:
         """As in `LoadedVoice`; a child process encodes recordings. Raises OnnxError."""
         if isinstance(recording, Path) and recording.is_dir():
             raise no_adapter(recording)
         if isinstance(recording, Path) and recording.suffix == ".safetensors":
             return loading.read_voice(recording, self.model.config)
-        return conditioning.voice_of_recording(self.model, recording, kept)
+        return conditioning.voice_of_recording(self.model, recording, cache)
 
     @property
     def weights(self) -> str:
@@ -62,7 +62,7 @@ class LoadedOnnxVoice(LoadedVoice):
         """As in `LoadedVoice`."""
         speaking = (folders.GPT[self.model.kind], folders.VOCODER, folders.EMBEDDINGS)
         files = self.model.voice.files.items()
-        return {name: one.sha256 for name, one in files if name.removesuffix(".data") in speaking}
+        return {name: file.sha256 for name, file in files if name.removesuffix(".data") in speaking}
 
     @cached_property
     def heads(self) -> tuple[Head, ...]:

@@ -71,11 +71,11 @@ def _index(stamp: FileStamp) -> Mapping[str, IndexedClip]:
     with Path(stamp.path).open("rb") as file:
         for line in file:
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                one = json.loads(line)
-                key = f"{one['recording']} {one['start']:.2f} {one['sha256']}"
-                if _NAME.fullmatch(name := one["name"]):
+                row = json.loads(line)
+                key = f"{row['recording']} {row['start']:.2f} {row['sha256']}"
+                if _NAME.fullmatch(name := row["name"]):
                     clips[name] = IndexedClip(
-                        name, key, float(one["worst"]), str(one["text"]), float(one["seconds"]), offset
+                        name, key, float(row["worst"]), str(row["text"]), float(row["seconds"]), offset
                     )
             offset += len(line)
     return clips
@@ -132,7 +132,7 @@ def correct(
         dropped = changed.get("dropped", bool(before and before.dropped))
         if text is not None or dropped:
             corrections[clip.key] = Correction(text, dropped, name, clip.text, now())
-        value = {key: asdict(one) for key, one in corrections.items()}
+        value = {key: asdict(correction) for key, correction in corrections.items()}
         write_json(dataset.folder / "corrections.json", {"corrections": value})
         write_metadata(dataset)
         return _row(dataset, clip, corrections.get(clip.key))
@@ -211,7 +211,7 @@ def read_corrections(dataset: UploadedDataset) -> dict[str, Correction]:
     path = dataset.folder / "corrections.json"
     try:
         corrections = json.loads(path.read_text(encoding="utf-8"))["corrections"]
-        return {key: Correction(**one) for key, one in corrections.items()}
+        return {key: Correction(**fields) for key, fields in corrections.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -226,8 +226,10 @@ def _account(dataset: UploadedDataset) -> dict[str, Any]:
     with contextlib.suppress(ValueError, TypeError, KeyError):
         unheard = account["unheard_sentences"]
         return {
-            "account": [schemas.AccountOfRecording.model_validate(one) for one in account["recordings"]],
-            "unheard": [str(one) for one in unheard[:_MOST_UNHEARD]],
+            "account": [
+                schemas.AccountOfRecording.model_validate(recording) for recording in account["recordings"]
+            ],
+            "unheard": [str(sentence) for sentence in unheard[:_MOST_UNHEARD]],
             "num_unheard": len(unheard),
             "speech_by": str(account["speech_by"]),
         }

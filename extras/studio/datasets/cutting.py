@@ -75,7 +75,7 @@ class CutQueue(WorkQueue[UploadedDataset]):
                 # The unfinished cut is of other recordings; none of it may become a clip.
                 shutil.rmtree(dataset.cutting, ignore_errors=True)
             write_job(dataset.folder, dataset.job, inputs=inputs)
-        paths = [str(one.path.resolve()) for one in uploads.recordings(dataset)]
+        paths = [str(recording.path.resolve()) for recording in uploads.recordings(dataset)]
         options = ["--to", str(dataset.cutting.resolve()), "--language", dataset.language]
         if (text := uploads.text_of(dataset)) is not None:
             options += ["--text", str(text.resolve())]

@@ -65,18 +65,18 @@ def of_text(text: str, language: str) -> tuple[str, ...]:
     except TextError as error:
         raise APIError(422, "not_a_text", str(error), param="text") from error
     sentences = [part for line in lines for part in _ENDS.split(" ".join(line.split())) if part]
-    pieces = [piece.strip() for one in sentences for piece in cut(one, limits)]
+    pieces = [piece.strip() for sentence in sentences for piece in cut(sentence, limits)]
     # A bar separates the columns of metadata.csv, which training reads.
-    found = tuple(piece.replace("|", ",") for piece in pieces if speakable(piece))
-    if not found:
+    prompts = tuple(piece.replace("|", ",") for piece in pieces if speakable(piece))
+    if not prompts:
         raise APIError(422, "no_text", "The text has no words to read.", param="text")
-    if len(found) > MOST_PROMPTS:
+    if len(prompts) > MOST_PROMPTS:
         refusal = (
-            f"The text has {len(found):,} sentences; a dataset has at most {MOST_PROMPTS:,}. Send "
+            f"The text has {len(prompts):,} sentences; a dataset has at most {MOST_PROMPTS:,}. Send "
             "part of it here and the rest to another dataset."
         )
         raise APIError(422, "too_many_prompts", refusal, param="text")
-    return found
+    return prompts
 
 
 def is_read_aloud(dataset: UploadedDataset) -> bool:
@@ -110,7 +110,7 @@ def read_prompts(dataset: UploadedDataset) -> Prompts:
     if (
         source not in ("built_in", "own")
         or not isinstance(texts, list)
-        or not all(isinstance(one, str) for one in texts)
+        or not all(isinstance(sentence, str) for sentence in texts)
     ):
         text = "prompts.json of this dataset cannot be read. Repair it, or delete the dataset."
         raise APIError(507, "not_kept", text)

@@ -47,7 +47,7 @@ def make_prompts(dataset: UploadedDataset, source: Source, texts: tuple[str, ...
         if uploads.recordings(dataset) or (not is_read_aloud(dataset) and dataset.clips.exists()):
             text = "The dataset has recordings to cut. Create another one for sentences that are read aloud."
             raise APIError(409, "has_recordings", text)
-        if any(one.state == "kept" for one in read_takes(dataset).values()):
+        if any(take.state == "kept" for take in read_takes(dataset).values()):
             text = (
                 "Some of its sentences are already recorded, and takes belong to sentences. Create "
                 "another dataset."
@@ -73,24 +73,24 @@ def read_takes(dataset: UploadedDataset) -> dict[int, Take]:
 
 
 def _take(row: dict[str, Any]) -> Take:
-    found = tuple((str(kind), str(sentence)) for kind, sentence in row.pop("findings"))
-    return Take(**row | {"findings": found, "levels": tuple(row["levels"])})
+    findings = tuple((str(kind), str(sentence)) for kind, sentence in row.pop("findings"))
+    return Take(**row | {"findings": findings, "levels": tuple(row["levels"])})
 
 
-def keep(datasets: Datasets, dataset: UploadedDataset, number: int, wav: bytes, found: CheckedTake) -> Take:
+def keep(datasets: Datasets, dataset: UploadedDataset, number: int, wav: bytes, check: CheckedTake) -> Take:
     """Keeps a take as the clip of its sentence and replaces the previous one.
 
     Args:
         wav: A WAV file, mono and 16-bit, trimmed.
-        found: The findings of the check.
+        check: The findings of the check.
 
     Raises:
         APIError: The dataset was deleted, or there is not enough space.
     """
     sha256 = hashlib.sha256(wav).hexdigest()
-    findings = tuple((one.kind, one.sentence) for one in found.findings)
+    findings = tuple((finding.kind, finding.sentence) for finding in check.findings)
     made = Take(
-        "kept", now(), f"{number:04d}-{sha256[:8]}", sha256, found.seconds, findings, tuple(found.levels)
+        "kept", now(), f"{number:04d}-{sha256[:8]}", sha256, check.seconds, findings, tuple(check.levels)
     )
     with changing(dataset):
         read_prompts(dataset).text(number)
@@ -147,8 +147,8 @@ def _publish(dataset: UploadedDataset, takes: Mapping[int, Take]) -> None:
     """Writes the list of clips like that of a cut, and deletes audio that no take uses."""
     if not dataset.clips.is_dir():
         return
-    texts, kept = read_prompts(dataset), sorted(takes.items())
-    rows = [_row(number, texts.text(number), take) for number, take in kept if take.name]
+    texts, numbered = read_prompts(dataset), sorted(takes.items())
+    rows = [_row(number, texts.text(number), take) for number, take in numbered if take.name]
     content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
     replace_file(dataset.clips / "clips.jsonl", lambda file: file.write(content))
     clips.write_metadata(dataset)

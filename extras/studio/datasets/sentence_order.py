@@ -32,13 +32,16 @@ def sounds_of(text: str, language: str) -> list[str]:
 def _letters(text: str) -> list[str]:
     """The letters of a text. Vowel marks, as in Hindi and Arabic, count as letters."""
     sounding = ("L", "M")
-    kept = (one if unicodedata.category(one)[0] in sounding or one in "&@" else " " for one in text)
-    return list(" ".join("".join(kept).split()))
+    letters = (
+        character if unicodedata.category(character)[0] in sounding or character in "&@" else " "
+        for character in text
+    )
+    return list(" ".join("".join(letters).split()))
 
 
 def units_of(sounds: Sequence[str]) -> Sounds:
     """The sounds, and the pairs of sounds within words."""
-    pairs = (one + other for one, other in itertools.pairwise(sounds))
+    pairs = (sound + other for sound, other in itertools.pairwise(sounds))
     return frozenset(unit for unit in (*sounds, *pairs) if " " not in unit)
 
 
@@ -48,7 +51,7 @@ def ordered(texts: Sequence[str], units: Callable[[str], Sounds]) -> list[str]:
     left = [(text, units(text)) for text in texts]
     order, heard = list[str](), set[str]()
     while left:
-        best = max(left, key=lambda one: _gain(one[1] - heard) / (len(one[0]) + 10))
+        best = max(left, key=lambda candidate: _gain(candidate[1] - heard) / (len(candidate[0]) + 10))
         left.remove(best)
         order.append(best[0])
         heard |= best[1]

@@ -59,13 +59,13 @@ def checked(
         sentence = "It holds a steady tone or noise, and no speech. Check the microphone."
         return b"", _told([("no_speech", sentence)], 0.0, [], "")
     levels = frame_levels(mono, rate)
-    kept = _trimmed(mono, rate, levels)
-    seconds = len(kept) / rate
+    trimmed = _trimmed(mono, rate, levels)
+    seconds = len(trimmed) / rate
     findings = [*_length(seconds), *_sound(measured), *_edges(levels)]
-    heard = hear(resampled(kept, rate, RATE)) if hear and seconds <= LONGEST_CLIP_SECONDS else ""
+    heard = hear(resampled(trimmed, rate, RATE)) if hear and seconds <= LONGEST_CLIP_SECONDS else ""
     if hear and seconds <= LONGEST_CLIP_SECONDS:
         findings += _words(text, heard, language)
-    return samples.wav_of(kept, rate), _told(findings, seconds, _columns(kept, rate), heard)
+    return samples.wav_of(trimmed, rate), _told(findings, seconds, _columns(trimmed, rate), heard)
 
 
 def _told(findings: list[Finding], seconds: float, levels: list[int], heard: str) -> dict[str, Any]:
@@ -98,14 +98,14 @@ def _length(seconds: float) -> list[Finding]:
 
 def _sound(measured: dict[str, Any]) -> list[Finding]:
     """Findings by the limits for recordings of voices."""
-    found = []
+    findings = []
     level, noise = measured["level_db"], measured["snr_db"]
     if level < samples.GOOD_LEVEL_DB:
-        found.append(
+        findings.append(
             ("quiet", f"It is quiet ({level:.0f} dB). Come closer to the microphone, or raise its level.")
         )
     if noise < samples.GOOD_SNR_DB:
-        found.append(
+        findings.append(
             (
                 "noisy",
                 f"The voice is only {noise:.0f} dB over the noise; the trained "
@@ -113,23 +113,23 @@ def _sound(measured: dict[str, Any]) -> list[Finding]:
             )
         )
     if (clipped := measured["clipped_share"]) > samples.MOST_CLIPPED:
-        found.append(
+        findings.append(
             (
                 "clipped",
                 f"It is clipped ({clipped:.1%} of its samples). Lower the level "
                 "of the microphone, or move away from it.",
             )
         )
-    return found
+    return findings
 
 
 def _edges(levels: Array) -> list[Finding]:
     count = round(EDGE_SECONDS / HOP_SECONDS)
     loud, quiet = np.percentile(levels, 95), np.percentile(levels, 5)
     active = levels > max(loud + EDGE_DB, quiet + OVER_NOISE_DB)
-    found = []
+    findings = []
     if _in_a_row(active[:count]):
-        found.append(
+        findings.append(
             (
                 "cut_start",
                 "It begins in the middle of speech. Wait half a second between "
@@ -137,10 +137,10 @@ def _edges(levels: Array) -> list[Finding]:
             )
         )
     if _in_a_row(active[-count:]):
-        found.append(
+        findings.append(
             ("cut_end", "It ends in the middle of speech. Wait half a second before stopping the recording.")
         )
-    return found
+    return findings
 
 
 def _in_a_row(active: Array) -> bool:
@@ -149,11 +149,11 @@ def _in_a_row(active: Array) -> bool:
 
 
 def _words(text: str, heard: str, language: str) -> list[Finding]:
-    wanted, said = words_in(text, language), words_in(heard, language)
-    errors = num_errors(wanted, said)
-    if not wanted or errors / len(wanted) <= MOST_WRONG:
+    expected, words = words_in(text, language), words_in(heard, language)
+    errors = num_errors(expected, words)
+    if not expected or errors / len(expected) <= MOST_WRONG:
         return []
-    what = f"heard “{heard}”" if said else "heard no words"
+    what = f"heard “{heard}”" if words else "heard no words"
     return [
         (
             "words",

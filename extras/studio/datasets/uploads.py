@@ -46,8 +46,8 @@ class UploadedRecording:
 
 def recordings(dataset: UploadedDataset) -> list[UploadedRecording]:
     """The recordings of a dataset, sorted by name; numbers by value, so 2 comes before 10."""
-    kept = read_all(dataset.folder / "recordings", lambda name: _read(dataset, name), ".json")
-    return sorted(kept, key=lambda one: (_natural(Path(one.name).stem), one.name))
+    uploaded = read_all(dataset.folder / "recordings", lambda name: _read(dataset, name), ".json")
+    return sorted(uploaded, key=lambda recording: (_natural(Path(recording.name).stem), recording.name))
 
 
 def find_recording(dataset: UploadedDataset, identity: str) -> UploadedRecording:
@@ -66,14 +66,14 @@ def check_new(dataset: UploadedDataset, name: str) -> set[str]:
         text = f"{shown(name)} is not a recording by its ending. Use {', '.join(SOUND_ENDINGS)}."
         raise APIError(422, "not_a_recording", text, param="name")
     refuse_read_aloud(dataset)
-    known = recordings(dataset)
-    if any(one.name == name for one in known):
+    existing = recordings(dataset)
+    if any(recording.name == name for recording in existing):
         text = f"Another recording is already called {shown(name)}. Delete it, or rename this one."
         raise APIError(409, "other_recording", text, param="name")
-    if len(known) >= MOST_RECORDINGS:
+    if len(existing) >= MOST_RECORDINGS:
         text = f"A dataset can hold at most {MOST_RECORDINGS} recordings."
         raise APIError(409, "too_many_recordings", text)
-    return {one.id for one in known}
+    return {recording.id for recording in existing}
 
 
 def add(datasets: Datasets, dataset: UploadedDataset, name: str, path: Path) -> UploadedRecording:
@@ -103,7 +103,7 @@ def check_room(datasets: Datasets, more_bytes: int = 0) -> None:
 
 def used_bytes(datasets: Datasets) -> int:
     """The size of all datasets, including uploads in progress."""
-    return sum(bytes_below(one.folder) for one in datasets.all())
+    return sum(bytes_below(dataset.folder) for dataset in datasets.all())
 
 
 def remove_rest(dataset: UploadedDataset) -> None:
@@ -154,7 +154,7 @@ def put_text(dataset: UploadedDataset, kind: str | None = None, content: bytes =
 def signature(dataset: UploadedDataset) -> str:
     """A hash of the inputs of a cut as they are now: language, recordings and text."""
     parts = [dataset.language]
-    parts += [f"{one.id} {one.created} {one.bytes}" for one in recordings(dataset)]
+    parts += [f"{recording.id} {recording.created} {recording.bytes}" for recording in recordings(dataset)]
     if (text := text_of(dataset)) is not None:
         with contextlib.suppress(OSError):
             parts.append(f"{text.suffix} {hashlib.sha256(text.read_bytes()).hexdigest()}")

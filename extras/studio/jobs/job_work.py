@@ -228,8 +228,8 @@ def sentence_of(code: int, stderr: str) -> str:
 
 def others_at_work(run: RunFolder, settings: TrainSettings) -> list[str]:
     """The trainings that a job of this run has to wait for, by their OUTPUT_DIR."""
-    found = [str(one.folder) for one in (RunFolder(settings.output_dir), run) if one.is_locked()]
-    return found or trainings(settings.cache_dir, settings.device)
+    locked = [str(folder.folder) for folder in (RunFolder(settings.output_dir), run) if folder.is_locked()]
+    return locked or trainings(settings.cache_dir, settings.device)
 
 
 def _appended(path: Path) -> BinaryIO:
@@ -246,7 +246,7 @@ def _shorten(written: BinaryIO) -> None:
     if size <= MOST_LOG_BYTES:
         return
     written.seek(size - MOST_LOG_BYTES // 2)
-    kept = written.read().partition(b"\n")[2]
+    newest = written.read().partition(b"\n")[2]
     written.truncate(0)
-    written.write(kept)
+    written.write(newest)
     written.flush()

@@ -63,9 +63,9 @@ def next_job(queue: TrainingQueue, blocked: Collection[str] = ()) -> JobFolder |
 
     blocked: ids to leave out.
     """
-    jobs = [(one, one.state()) for one in queue.jobs() if one.id not in blocked and not one.is_held]
-    left = [(one, state) for one, state in jobs if state.is_open]
-    left.sort(key=lambda one: one[1].state == "queued")
+    jobs = [(job, job.state()) for job in queue.jobs() if job.id not in blocked and not job.is_held]
+    left = [(job, state) for job, state in jobs if state.is_open]
+    left.sort(key=lambda pair: pair[1].state == "queued")
     return left[0][0] if left else None
 
 

@@ -47,15 +47,15 @@ def list_datasets(state: Shared) -> schemas.DatasetList:
     datasets = state.part(Studio).datasets
     rows = [
         schemas.DatasetRow(
-            id=one.id,
-            name=one.name,
-            language=one.language,
-            created=one.created,
-            recordings=len(uploads.recordings(one)),
-            state=one.job.state,
-            read_aloud=is_read_aloud(one),
+            id=dataset.id,
+            name=dataset.name,
+            language=dataset.language,
+            created=dataset.created,
+            recordings=len(uploads.recordings(dataset)),
+            state=dataset.job.state,
+            read_aloud=is_read_aloud(dataset),
         )
-        for one in datasets.all()
+        for dataset in datasets.all()
     ]
     space = DiskSpace(
         used=uploads.used_bytes(datasets), most=datasets.most_bytes, free=free_bytes(datasets.folder)
@@ -65,12 +65,12 @@ def list_datasets(state: Shared) -> schemas.DatasetList:
 
 @router.post("", status_code=201)
 async def make_dataset(
-    wanted: schemas.DatasetRequest, request: Request, state: Shared
+    body: schemas.DatasetRequest, request: Request, state: Shared
 ) -> schemas.DatasetDetails:
     """Creates an empty dataset. Record a person only with their consent."""
     state.check_rate(request)
-    language = _recorded_language(wanted.language, state.languages)
-    name = visible_name(wanted.name)
+    language = _recorded_language(body.language, state.languages)
+    name = visible_name(body.name)
     made = await asyncio.to_thread(state.part(Studio).datasets.create, name, language)
     return await asyncio.to_thread(_details, state, made)
 
@@ -85,10 +85,10 @@ def read_dataset(dataset: str, state: Shared) -> schemas.DatasetDetails:
 @router.delete("/{dataset}", status_code=204, response_class=Response)
 async def remove_dataset(dataset: str, state: Shared) -> Response:
     """Deletes a dataset with its recordings, text, clips and corrections. Its cut is stopped."""
-    kept = state.part(Studio).datasets.find(dataset)
-    await state.part(Studio).cuts.stop(kept, deleted=True)
-    await asyncio.to_thread(state.part(Studio).datasets.remove, kept)
-    state.events.tell("dataset", {"id": kept.id})
+    uploaded = state.part(Studio).datasets.find(dataset)
+    await state.part(Studio).cuts.stop(uploaded, deleted=True)
+    await asyncio.to_thread(state.part(Studio).datasets.remove, uploaded)
+    state.events.tell("dataset", {"id": uploaded.id})
     return Response(status_code=204)
 
 
@@ -109,13 +109,13 @@ async def upload_recording(
 ) -> schemas.RecordingRow:
     """Uploads a recording: the body is the file."""
     datasets = state.part(Studio).datasets
-    kept, plain = datasets.find(dataset), visible_name(name)
-    await asyncio.to_thread(uploads.check_new, kept, plain)
+    uploaded, plain = datasets.find(dataset), visible_name(name)
+    await asyncio.to_thread(uploads.check_new, uploaded, plain)
     declared = int(request.headers.get("content-length", "0"))
     await asyncio.to_thread(uploads.check_room, datasets, declared)
-    async with arrived(request, kept.folder / "recordings", "recording") as path:
-        recording = await asyncio.to_thread(uploads.add, datasets, kept, plain, path)
-    state.events.tell("dataset", {"id": kept.id})
+    async with arrived(request, uploaded.folder / "recordings", "recording") as path:
+        recording = await asyncio.to_thread(uploads.add, datasets, uploaded, plain, path)
+    state.events.tell("dataset", {"id": uploaded.id})
     return schemas.RecordingRow.model_validate(recording)
 
 
@@ -136,12 +136,12 @@ async def put_text(
 ) -> schemas.DatasetText:
     """Sets the text of all recordings, in the order of their names, with or without times; at most
     4 MiB."""
-    kept = state.part(Studio).datasets.find(dataset)
+    uploaded = state.part(Studio).datasets.find(dataset)
     content = await request.body()
     if not content.strip():
         raise APIError(422, "no_text", "The text is empty. Delete it to cut without a text.")
     uploads.check_text(content)
-    await asyncio.to_thread(uploads.put_text, kept, kind, content)
+    await asyncio.to_thread(uploads.put_text, uploaded, kind, content)
     return schemas.DatasetText(kind=kind, bytes=len(content))
 
 
@@ -156,19 +156,19 @@ def remove_text(dataset: str, state: Shared) -> Response:
 async def cut(dataset: str, request: Request, state: Shared) -> schemas.CutRow:
     """Queues the cut of the recordings. One dataset is cut at a time, and speech has priority."""
     state.check_rate(request)
-    kept = state.part(Studio).datasets.find(dataset)
-    await asyncio.to_thread(state.part(Studio).cuts.ask, kept)
+    uploaded = state.part(Studio).datasets.find(dataset)
+    await asyncio.to_thread(state.part(Studio).cuts.ask, uploaded)
     state.part(Studio).cuts.wake()
-    state.events.tell("dataset", {"id": kept.id})
-    return await asyncio.to_thread(_cut_row, state, kept)
+    state.events.tell("dataset", {"id": uploaded.id})
+    return await asyncio.to_thread(_cut_row, state, uploaded)
 
 
 @router.delete("/{dataset}/cut")
 async def stop_cut(dataset: str, state: Shared) -> schemas.CutRow:
     """Stops the cut or removes it from the queue. Finished recognition is kept for the next cut."""
-    kept = state.part(Studio).datasets.find(dataset)
-    await state.part(Studio).cuts.stop(kept)
-    return await asyncio.to_thread(_cut_row, state, kept)
+    uploaded = state.part(Studio).datasets.find(dataset)
+    await state.part(Studio).cuts.stop(uploaded)
+    return await asyncio.to_thread(_cut_row, state, uploaded)
 
 
 @router.get("/{dataset}/clips")
@@ -184,12 +184,12 @@ def list_clips(
 
 
 @router.patch("/{dataset}/clips/{clip}")
-def correct_clip(dataset: str, clip: str, wanted: schemas.ClipRequest, state: Shared) -> schemas.ClipRow:
+def correct_clip(dataset: str, clip: str, body: schemas.ClipRequest, state: Shared) -> schemas.ClipRow:
     """Corrects the text of a clip, drops the clip or restores it. Training uses the correction from
     then on, and so does a later cut that contains the same clip."""
-    kept = state.part(Studio).datasets.find(dataset)
-    changed = wanted.model_dump(include=wanted.model_fields_set & {"text", "dropped"})
-    return clips.correct(kept, clip, changed, wanted.sha256)
+    uploaded = state.part(Studio).datasets.find(dataset)
+    changed = body.model_dump(include=body.model_fields_set & {"text", "dropped"})
+    return clips.correct(uploaded, clip, changed, body.sha256)
 
 
 @router.get("/{dataset}/clips/{clip}.wav", response_class=FileResponse, responses=WAV_RESPONSES)
@@ -212,10 +212,10 @@ async def read_account(dataset: str, state: Shared) -> FileResponse:
 def _recorded_language(given: str, more: Sequence[str]) -> str:
     """The language of recordings in lower case: a code or locale of XTTS-v2 or of `more`. Raises
     APIError (422)."""
-    known = sorted({*NAMES, *(one.lower().partition("-")[0] for one in more)})
+    languages = sorted({*NAMES, *(spoken.lower().partition("-")[0] for spoken in more)})
     language = tag_of(given).lower()
-    if not re.fullmatch(schemas.LOCALE, given) or language.partition("-")[0] not in known:
-        text = f"language is {shown(given)}. Use {', '.join(known)}, also with a region, such as pt-br."
+    if not re.fullmatch(schemas.LOCALE, given) or language.partition("-")[0] not in languages:
+        text = f"language is {shown(given)}. Use {', '.join(languages)}, also with a region, such as pt-br."
         raise APIError(422, "invalid_request", text, param="language")
     return language
 

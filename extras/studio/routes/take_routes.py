@@ -42,23 +42,24 @@ def list_prompts(dataset: str, state: Shared) -> schemas.PromptSheet:
 
 
 @router.put("/{dataset}/prompts")
-async def put_prompts(dataset: str, wanted: schemas.PromptsRequest, state: Shared) -> schemas.PromptSheet:
+async def put_prompts(dataset: str, body: schemas.PromptsRequest, state: Shared) -> schemas.PromptSheet:
     """Gives an empty dataset sentences to read aloud: the built-in ones of its language, or those
     of your text."""
-    kept = state.part(Studio).datasets.find(dataset)
-    if wanted.text is None:
-        texts = prompts.built_in(kept.language)
+    uploaded = state.part(Studio).datasets.find(dataset)
+    if body.text is None:
+        texts = prompts.built_in(uploaded.language)
         if not texts:
             text = (
-                f"There are no built-in sentences for the language {kept.language}. Send a text of your own."
+                f"There are no built-in sentences for the language {uploaded.language}. "
+                "Send a text of your own."
             )
             raise APIError(422, "no_built_in_sentences", text, param="text")
-        await asyncio.to_thread(recorded_takes.make_prompts, kept, "built_in", texts)
+        await asyncio.to_thread(recorded_takes.make_prompts, uploaded, "built_in", texts)
     else:
-        texts = await asyncio.to_thread(prompts.of_text, wanted.text, kept.language)
-        await asyncio.to_thread(recorded_takes.make_prompts, kept, "own", texts)
-    state.events.tell("dataset", {"id": kept.id})
-    return await asyncio.to_thread(_sheet, kept)
+        texts = await asyncio.to_thread(prompts.of_text, body.text, uploaded.language)
+        await asyncio.to_thread(recorded_takes.make_prompts, uploaded, "own", texts)
+    state.events.tell("dataset", {"id": uploaded.id})
+    return await asyncio.to_thread(_sheet, uploaded)
 
 
 @router.put("/{dataset}/prompts/{number}/take", openapi_extra=_RECORDING)
@@ -76,59 +77,59 @@ async def check_take(
     English, the words. With `keep` it becomes a clip of the dataset and replaces the previous one;
     training cannot use a take that is silent, too short or too long (422)."""
     state.check_rate(request)
-    kept = state.part(Studio).datasets.find(dataset)
-    sheet = await asyncio.to_thread(prompts.read_prompts, kept)
+    uploaded = state.part(Studio).datasets.find(dataset)
+    sheet = await asyncio.to_thread(prompts.read_prompts, uploaded)
     text = sheet.text(number)
-    wav, found = await state.part(Studio).takes.check(await request.body(), text, kept.language)
-    if keep and not found.usable:
-        raise APIError(422, "unusable_take", found.findings[0].sentence)
+    wav, checked = await state.part(Studio).takes.check(await request.body(), text, uploaded.language)
+    if keep and not checked.usable:
+        raise APIError(422, "unusable_take", checked.findings[0].sentence)
     if keep:
-        await asyncio.to_thread(_keep, state, kept, number, wav, found)
-    return schemas.TakeRow(number=number, kept=keep, **found.model_dump())
+        await asyncio.to_thread(_keep, state, uploaded, number, wav, checked)
+    return schemas.TakeRow(number=number, kept=keep, **checked.model_dump())
 
 
 @router.delete("/{dataset}/prompts/{number}/take", status_code=204, response_class=Response)
 def delete_take(dataset: str, number: Number, state: Shared) -> Response:
     """Deletes the take of a sentence, or its mark as skipped, so the sentence is open again."""
-    kept = state.part(Studio).datasets.find(dataset)
-    recorded_takes.forget(kept, number)
-    state.events.tell("dataset", {"id": kept.id})
+    uploaded = state.part(Studio).datasets.find(dataset)
+    recorded_takes.forget(uploaded, number)
+    state.events.tell("dataset", {"id": uploaded.id})
     return Response(status_code=204)
 
 
 @router.post("/{dataset}/prompts/{number}/skip")
 def skip_prompt(dataset: str, number: Number, state: Shared) -> schemas.PromptRow:
     """Skips a sentence."""
-    kept = state.part(Studio).datasets.find(dataset)
-    made = recorded_takes.skip(kept, number)
-    state.events.tell("dataset", {"id": kept.id})
-    return _row(kept, number, prompts.read_prompts(kept).text(number), made)
+    uploaded = state.part(Studio).datasets.find(dataset)
+    made = recorded_takes.skip(uploaded, number)
+    state.events.tell("dataset", {"id": uploaded.id})
+    return _row(uploaded, number, prompts.read_prompts(uploaded).text(number), made)
 
 
 def _keep(
-    state: AppState, dataset: UploadedDataset, number: int, wav: bytes, found: schemas.CheckedTake
+    state: AppState, dataset: UploadedDataset, number: int, wav: bytes, checked: schemas.CheckedTake
 ) -> None:
-    recorded_takes.keep(state.part(Studio).datasets, dataset, number, wav, found)
+    recorded_takes.keep(state.part(Studio).datasets, dataset, number, wav, checked)
     state.events.tell("dataset", {"id": dataset.id})
 
 
 def _sheet(dataset: UploadedDataset) -> schemas.PromptSheet:
-    sheet, known = prompts.read_prompts(dataset), recorded_takes.read_takes(dataset)
+    sheet, takes = prompts.read_prompts(dataset), recorded_takes.read_takes(dataset)
     rows = [
-        _row(dataset, number, text, known.get(number)) for number, text in enumerate(sheet.texts, start=1)
+        _row(dataset, number, text, takes.get(number)) for number, text in enumerate(sheet.texts, start=1)
     ]
-    kept = [row for row in rows if row.state == "kept"]
-    seconds = sum(row.seconds for row in kept)
+    recorded = [row for row in rows if row.state == "kept"]
+    seconds = sum(row.seconds for row in recorded)
     return schemas.PromptSheet(
         source=sheet.source,
         language=dataset.language,
         prompts=rows,
-        kept=len(kept),
+        kept=len(recorded),
         skipped=sum(row.state == "skipped" for row in rows),
         kept_seconds=round(seconds, 3),
         next=next((row.number for row in rows if row.state == "open"), None),
         recogniser=dataset.language.partition("-")[0] == _HEARD_LANGUAGE and can_hear_english(),
-        more=what_more_brings(len(kept), seconds, sum(row.state == "open" for row in rows)),
+        more=what_more_brings(len(recorded), seconds, sum(row.state == "open" for row in rows)),
     )
 
 
@@ -149,11 +150,11 @@ def _row(
     )
 
 
-def what_more_brings(kept: int, seconds: float, left: int) -> str:
+def what_more_brings(count: int, seconds: float, left: int) -> str:
     """The recorded length, and how many more sentences of average length would help. left: the
     number of sentences to read."""
     minutes = seconds / 60
-    each = seconds / kept if kept else 4.0
+    each = seconds / count if count else 4.0
     length = f"{minutes:.1f} minutes" if minutes >= 1 else f"{seconds:.1f} s"
     have = f"{length} of clips."
     few, good = (round((goal * 60 - seconds) / each) for goal in (_FEW_MINUTES, _GOOD_MINUTES))

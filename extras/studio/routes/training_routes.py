@@ -27,17 +27,17 @@ def list_trainings(state: Shared) -> TrainingList:
 
 
 @router.post("", status_code=201)
-async def ask_for_training(wanted: TrainingRequest, request: Request, state: Shared) -> TrainingRow:
+async def ask_for_training(body: TrainingRequest, request: Request, state: Shared) -> TrainingRow:
     """Adds a training to the queue. Train on a person's voice only with their consent."""
     state.require_training_allowed()
     state.check_rate(request)
-    row = await asyncio.to_thread(state.part(Studio).trainings.ask, wanted)
+    row = await asyncio.to_thread(state.part(Studio).trainings.ask, body)
     state.events.tell("training", {"id": row.id})
     return row
 
 
 @router.post("/check")
-async def check_dataset(wanted: CheckRequest, request: Request, state: Shared) -> CheckResult:
+async def check_dataset(body: CheckRequest, request: Request, state: Shared) -> CheckResult:
     """Checks a dataset like `train check --no-likelihood`: which clips training leaves out, and
     which to listen to first. One check at a time; it takes seconds to minutes."""
     state.require_training_allowed()
@@ -46,7 +46,7 @@ async def check_dataset(wanted: CheckRequest, request: Request, state: Shared) -
         text = "Another dataset is being checked. Try again when that check has ended."
         raise APIError(503, "check_busy", text, retry_after=10)
     async with state.part(Studio).trainings.checking:
-        return await asyncio.to_thread(state.part(Studio).trainings.check, wanted)
+        return await asyncio.to_thread(state.part(Studio).trainings.check, body)
 
 
 @router.get("/{training}")
