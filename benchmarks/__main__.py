@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from benchmarks import result_files
 from machine.errors import SotaqueError
@@ -54,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv[1:])
     began = result_files.start() if arguments.record is not None else None
     try:
-        figures: Any = benchmark.run(arguments)
+        figures = benchmark.run(arguments)
         code: int = benchmark.exit_code(figures) if hasattr(benchmark, "exit_code") else 0
         if began is not None and code:
             print(f"Not recorded: the benchmark failed with exit code {code}.", file=sys.stderr)

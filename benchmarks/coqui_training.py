@@ -7,7 +7,6 @@ because Coqui's dataset draws with replacement.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import soundfile
 import torch
@@ -62,7 +61,7 @@ class CoquiTrainingRecipe:
             config, list(self.samples), self.model.xtts.tokenizer, config.audio.sample_rate
         )
 
-    def load(self, clips: Sequence[int]) -> dict[str, Any]:
+    def load(self, clips: Sequence[int]) -> dict[str, object]:
         """The batch that Coqui's dataset and collate function make of these clips."""
         items = []
         for clip in clips:
@@ -74,15 +73,15 @@ class CoquiTrainingRecipe:
             item["cond_lens"] = torch.tensor([item["cond_lens"]])
             item["cond_idxs"] = torch.tensor(item["cond_idxs"])
             items.append(item)
-        batch: dict[str, Any] = self.dataset.collate_fn(items)
+        batch: dict[str, object] = self.dataset.collate_fn(items)
         return batch
 
-    def features(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def features(self, batch: dict[str, object]) -> dict[str, object]:
         """Features from Coqui's two mel front-ends and its DVAE, as at every step."""
-        features: dict[str, Any] = self.model.format_batch_on_device(batch)
+        features: dict[str, object] = self.model.format_batch_on_device(batch)
         return features
 
-    def step(self, batch: dict[str, Any]) -> float:
+    def step(self, batch: dict[str, object]) -> float:
         """Takes a step (forward, backward, AdamW); returns the audio loss."""
         _, losses = self.model.train_step(batch, None)
         losses["loss"].backward()

@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -34,12 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clips", type=int, nargs="*", default=SIZES)
 
 
-def run(arguments: argparse.Namespace) -> dict[str, Any]:
+def run(arguments: argparse.Namespace) -> dict[str, object]:
     """The figures of each size, each by a child."""
     return {"clips": {f"{n:,}": measuring.ask("benchmarks.data", n) for n in arguments.clips}}
 
 
-def second_start(folder: Path, count: int) -> dict[str, Any]:
+def second_start(folder: Path, count: int) -> dict[str, float]:
     """Seconds and CPU seconds of a second start, CPU time of a batch that is read for the first
     time, and the memory that they take. There is no parallel work in it, so CPU seconds are what a
     quiet machine takes."""

@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -68,8 +67,8 @@ class JudgedGoal:
     """
 
     goal: Goal
-    figures: tuple[Any, ...]
-    beside: Mapping[str, Any]
+    figures: tuple[float | bool, ...]
+    beside: Mapping[str, object]
     verdict: str
     results: tuple[str, ...]
 
@@ -103,7 +102,7 @@ def judged(goal: Goal, results: Mapping[str, Result]) -> JudgedGoal:
     return JudgedGoal(goal, taken, compared, "reached" if reached else "missed", names)
 
 
-def _taken(goal: Goal, path: str, results: Mapping[str, Result]) -> Any:
+def _taken(goal: Goal, path: str, results: Mapping[str, Result]) -> float | bool:
     value = result_files.figure(results, path)
     if goal.equals is None and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise ResultError(f"{path} is no number: {value!r}.")
@@ -114,9 +113,9 @@ def _taken(goal: Goal, path: str, results: Mapping[str, Result]) -> Any:
     return value
 
 
-def _holds(goal: Goal, taken: Any) -> bool:
+def _holds(goal: Goal, taken: float | bool) -> bool:
     if goal.equals is not None:
-        return bool(taken is goal.equals)
+        return taken is goal.equals
     if goal.at_most is not None:
-        return bool(taken <= goal.at_most + 1e-9)
-    return bool(taken >= (goal.at_least or 0.0) - 1e-9)
+        return taken <= goal.at_most + 1e-9
+    return taken >= (goal.at_least or 0.0) - 1e-9

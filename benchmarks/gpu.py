@@ -13,7 +13,6 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from benchmarks import measuring
 from machine.devices.current_gpu import make_current
@@ -21,6 +20,10 @@ from machine.devices.selection import gpu_nodes
 from machine.errors import SotaqueError
 
 PART_SECONDS = 540.0
+
+
+# {"parts": {NAME: {figures, seconds}, {failed} or {not_run}}}
+Report = dict[str, dict[str, dict[str, object]]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", default="", help="parts to run, separated by commas")
 
 
-def run(arguments: argparse.Namespace) -> dict[str, Any]:
+def run(arguments: argparse.Namespace) -> Report:
     """Runs the remaining parts. Raises SotaqueError without a GPU, except with --rehearse."""
     if arguments.rehearse:
         arguments.device = "cpu"
@@ -45,17 +48,17 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     return measured(arguments)
 
 
-def exit_code(result: dict[str, Any]) -> int:
+def exit_code(result: Report) -> int:
     """1 if a part failed."""
     return int(any("failed" in figures for figures in result["parts"].values()))
 
 
-def measured(arguments: argparse.Namespace) -> dict[str, Any]:
+def measured(arguments: argparse.Namespace) -> Report:
     """Runs every part that is missing in --out, within the time limit; writes --out after each."""
     from benchmarks.gpu_parts import PARTS
 
     began, out = time.monotonic(), arguments.out
-    result: dict[str, Any] = {"parts": {}}
+    result: Report = {"parts": {}}
     if arguments.resume:
         with suppress(OSError, ValueError):
             result |= json.loads(out.read_text(encoding="utf-8"))
@@ -73,10 +76,10 @@ def measured(arguments: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
-def apart(name: str, device: str, folder: str) -> dict[str, Any]:
+def apart(name: str, device: str, folder: str) -> dict[str, object]:
     """Runs a part in a separate process; returns its last output, or how it failed."""
     try:
-        result: dict[str, Any] = measuring.ask(
+        result: dict[str, object] = measuring.ask(
             "benchmarks.gpu", name, device, folder, limit_seconds=PART_SECONDS
         )
     except measuring.ChildFailed as error:
@@ -84,7 +87,7 @@ def apart(name: str, device: str, folder: str) -> dict[str, Any]:
     return result
 
 
-def run_part(name: str, device: str, folder: str, *, rehearse: bool = False) -> dict[str, Any]:
+def run_part(name: str, device: str, folder: str, *, rehearse: bool = False) -> dict[str, object]:
     """Runs a part in this process; returns its figures and seconds, or why it has none."""
     from benchmarks import gpu_parts
 
@@ -104,11 +107,11 @@ def run_part(name: str, device: str, folder: str, *, rehearse: bool = False) -> 
     return {"figures": figures, "seconds": round(time.monotonic() - began, 1)}
 
 
-def machine(device: str) -> dict[str, Any]:
+def machine(device: str) -> dict[str, object]:
     """The device and its software."""
     import torch
 
-    told: dict[str, Any] = {"torch": torch.__version__, "device": device}
+    told: dict[str, object] = {"torch": torch.__version__, "device": device}
     if device.startswith("cuda"):
         properties = torch.cuda.get_device_properties(device)
         told |= {

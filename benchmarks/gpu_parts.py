@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import torch
 from torch import Tensor
@@ -23,11 +23,25 @@ from xtts.model.shapes import GPTShape
 
 if TYPE_CHECKING:
     from extras.graphs.captured_step import CapturedSteps
+    from extras.graphs.static_caches import StaticCaches
     from train.dataset.batches import Batch
     from train.step import Learner
     from xtts.model.gpt import GPT
 
-Figures = dict[str, Any]
+Figures = dict[str, object]
+
+
+class OperationDistance(TypedDict):
+    """A part of an operation of the check, with its largest distances to the CPU and between two
+    runs."""
+
+    operation: str
+    part: str
+    tolerance: float
+    largest: float
+    between_runs: float
+
+
 # Runs of each operation of the check, and how far a limit should be above the largest distance.
 TIMES, HEADROOM = 50, 4.0
 CODE_SECONDS = 1024 / 22_050
@@ -86,14 +100,13 @@ def probe(at: Setup) -> Figures:
     return figures
 
 
-def distances(device: str, times: int) -> list[dict[str, Any]]:
-    """Every part of every operation of the check: the largest distance to the CPU, and between two
-    runs."""
+def distances(device: str, times: int) -> list[OperationDistance]:
+    """Every part of every operation of the check, computed so many times."""
     from machine.devices.probe_child import TOLERANCES, ProbePlace, distance, operations
 
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
-    rows = []
+    rows: list[OperationDistance] = []
     for name, parts in operations().items():
         for part_name, part in parts.items():
             seen, between = [], []
@@ -102,12 +115,19 @@ def distances(device: str, times: int) -> list[dict[str, Any]]:
                 first, second = (part(ProbePlace(device, seed=number)).cpu() for _ in range(2))
                 seen.append(distance(first, reference))
                 between.append(distance(first, second))
-            row = {"operation": name, "part": part_name, "tolerance": TOLERANCES[name]}
-            rows.append(row | {"largest": max(seen), "between_runs": max(between)})
+            rows.append(
+                {
+                    "operation": name,
+                    "part": part_name,
+                    "tolerance": TOLERANCES[name],
+                    "largest": max(seen),
+                    "between_runs": max(between),
+                }
+            )
     return rows
 
 
-def advice(row: dict[str, Any]) -> str:
+def advice(row: OperationDistance) -> str:
     """Whether a tolerance fits the measured distance."""
     worst, limit = max(row["largest"], row["between_runs"]), row["tolerance"]
     if not worst <= limit:
@@ -160,7 +180,9 @@ def _speaking_gpt(at: Setup, precision: str) -> "GPT":
 
 
 @torch.inference_mode()
-def _spoken(at: Setup, slots: int, step: Callable[[Tensor, Tensor], Any]) -> tuple[list[list[int]], float]:
+def _spoken(
+    at: Setup, slots: int, step: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+) -> tuple[list[list[int]], float]:
     """The likeliest codes of every row, and the median of milliseconds a code."""
     taken = torch.full((slots,), 5, device=at.device)
     codes, milliseconds = [], []
@@ -173,7 +195,7 @@ def _spoken(at: Setup, slots: int, step: Callable[[Tensor, Tensor], Any]) -> tup
 
 
 @torch.inference_mode()
-def _enter_all(gpt: Any, slots: int, caches: Sequence[Any], at: Setup) -> None:
+def _enter_all(gpt: "GPT", slots: int, caches: "Sequence[StaticCaches]", at: Setup) -> None:
     """Fills every row with thirty positions of noise."""
     from xtts.inference.torch_backend import DecodeStep
 
@@ -199,7 +221,7 @@ def training(at: Setup) -> Figures:
     of the allocator."""
     from extras.doctor import flops
 
-    learner, figures = _learner(at), {}
+    learner, figures = _learner(at), Figures()
     peak = flops.peak_of_gpu(torch.cuda.get_device_name(at.device)) if at.on_gpu else None
     for clips in at.clips:
         for shapes in ("fixed", "changing"):
@@ -306,7 +328,7 @@ def _batch(at: Setup, clips: int, turn: int) -> "Batch":
     return replace(batch, rows=batch.rows.to(at.device))
 
 
-def _step(learner: "Learner", batch: "Batch", graphs: "CapturedSteps | None" = None) -> Any:
+def _step(learner: "Learner", batch: "Batch", graphs: "CapturedSteps | None" = None) -> object:
     from train.step import train_step
 
     deferred = learner.can_defer or graphs is not None

@@ -5,7 +5,6 @@ how well each follows, and which of them config.json names.
 """
 
 import argparse
-from typing import Any
 
 import torch
 
@@ -24,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=1)
 
 
-def run(arguments: argparse.Namespace) -> dict[str, Any]:
+def run(arguments: argparse.Namespace) -> dict[str, object]:
     """The share of codes at which the best heads follow the text, the least of three sentences."""
     torch.set_num_threads(arguments.threads)
     voice = load_voice(VoiceSpec(arguments.bundle), ComputeConfig(precision="fp32"))

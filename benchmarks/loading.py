@@ -17,10 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from benchmarks import measuring, synthetic
 from machine.memory import limit_onednn_cache
@@ -39,6 +38,8 @@ ROWS = {
     "onnx int8": ("onnx", "int8"),
     "onnx LOW_MEMORY": ("onnx", "int8"),
 }
+# What speaks a request's first chunk, and what speaks the whole and returns its samples.
+Speaks = tuple[Callable[[SynthesisRequest], object], Callable[[SynthesisRequest], int]]
 # The rows that are measured without --rows.
 STARTING = ["torch alone", "coqui", "ours fp32", "ours auto"]
 # The rows that can speak with the embedded voice: Coqui's vocoder has other sizes.
@@ -57,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sentences", type=int, help="sentences that the embedded voice says")
 
 
-def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
+def run(arguments: argparse.Namespace) -> dict[str, Mapping[str, object]]:
     """Medians of each row, with the least and the most of the first audio; or its growth."""
     possible, usual = (GROWING, GROWING) if arguments.sentences else ([*ROWS], STARTING)
     words = arguments.rows.split(",")
@@ -101,7 +102,7 @@ def started(name: str, folder: Path, codes: int, threads: int) -> dict[str, floa
     }
 
 
-def growth(name: str, sentences: int, threads: int) -> dict[str, Any]:
+def growth(name: str, sentences: int, threads: int) -> dict[str, object]:
     """The most that was resident in each quarter, in MB; grown: the last against the second, when
     every length has come once."""
     with tempfile.TemporaryDirectory() as folder:
@@ -126,7 +127,7 @@ def sentence(number: int) -> SynthesisRequest:
 # ---- the child: prints each mark when it is reached, then a line of JSON ----
 
 
-def _start(name: str, folder: Path, codes: int, threads: int) -> dict[str, Any]:
+def _start(name: str, folder: Path, codes: int, threads: int) -> dict[str, object]:
     """Memory in 10^9 bytes, CPU seconds to the first audio. codes: below 0, so many sentences."""
     backend, precision = ROWS[name]
     limit_onednn_cache()  # as every process that speaks
@@ -149,7 +150,7 @@ def _start(name: str, folder: Path, codes: int, threads: int) -> dict[str, Any]:
     return {"cpu": used, "peak_gb": peak, "rest_gb": rest}
 
 
-def _sentences(say: Callable[[SynthesisRequest], int], count: int) -> dict[str, Any]:
+def _sentences(say: Callable[[SynthesisRequest], int], count: int) -> dict[str, object]:
     started, samples, seen = time.perf_counter(), 0, []
     for number in range(count):
         samples += say(sentence(number))
@@ -158,7 +159,7 @@ def _sentences(say: Callable[[SynthesisRequest], int], count: int) -> dict[str, 
     return {"resident_mb": seen, "audio_seconds": round(samples / 24_000, 1), "seconds": seconds}
 
 
-def _importing(backend: str, precision: str, *, low: bool) -> Callable[..., Any]:
+def _importing(backend: str, precision: str, *, low: bool) -> Callable[[Path, int, int], Speaks]:
     """Imports what a backend needs; returns what loads (folder, codes, threads) and gives what
     speaks a request's first chunk, and the whole."""
     if backend == "onnx":
@@ -175,18 +176,18 @@ def _importing(backend: str, precision: str, *, low: bool) -> Callable[..., Any]
         from xtts.inference import speech, torch_backend, voice  # noqa: F401 - as above
         from xtts.model import loading  # noqa: F401
 
-    def load(folder: Path, _: int, threads: int) -> Any:
+    def load(folder: Path, _: int, threads: int) -> Speaks:
         torch.set_num_threads(threads)
         return _speaks(synthetic.torch_voice(folder, precision, low=low))
 
     return load
 
 
-def _speaks(voice: synthetic.FixedVoice) -> tuple[Callable[..., Any], Callable[..., int]]:
+def _speaks(voice: synthetic.FixedVoice) -> Speaks:
     return voice.begin, voice.say
 
 
-def _coqui(folder: Path, codes: int, threads: int) -> Any:
+def _coqui(folder: Path, codes: int, threads: int) -> Speaks:
     """Its first audio is the whole."""
     import torch
 

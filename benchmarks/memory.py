@@ -8,9 +8,8 @@ a gigabyte for a CUDA context is added.
 import argparse
 import gc
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--full", action="store_true", help="XTTS-v2's size")
 
 
-def run(arguments: argparse.Namespace) -> dict[str, Any]:
+def run(arguments: argparse.Namespace) -> dict[str, object]:
     """One row for each mode."""
     how, precision = "counted on a CPU", "bf16"
     if torch.cuda.is_available():
@@ -89,7 +88,7 @@ class Allocations(TorchDispatchMode):
         super().__init__()
         self.live_bytes = 0
         self.peak_bytes = 0
-        self._seen: dict[int, weakref.ref[Any]] = {}
+        self._seen: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def hold(self, tensors: Iterable[Tensor]) -> None:
         """Counts existing tensors: the weights."""
@@ -97,8 +96,12 @@ class Allocations(TorchDispatchMode):
             self._see(tensor)
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+        self,
+        func: Callable[..., object],
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
             if isinstance(leaf, Tensor):
@@ -114,7 +117,7 @@ class Allocations(TorchDispatchMode):
             return
         size = storage.nbytes()
 
-        def gone(_: Any) -> None:
+        def gone(_: object) -> None:
             self.live_bytes -= size
             self._seen.pop(place, None)
 

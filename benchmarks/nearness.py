@@ -14,7 +14,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,6 +36,7 @@ from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 ENCODERS = ("campplus", "resemblyzer")
 LANGUAGE, PRECISION = "en", "fp32"
 # Figures of a sentence that are averaged; those of word errors and endings are summed.
+Estimate = dict[str, float]  # mean, standard_error
 AVERAGED = ("naturalness", "pitch_hz", "pitch_spread_semitones", "seconds_per_word")
 Embeddings = Mapping[str, Tensor]
 
@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--whisper", type=Path, help="folder of a Whisper model, for its wheels")
 
 
-def run(arguments: argparse.Namespace) -> dict[str, Any]:
+def run(arguments: argparse.Namespace) -> dict[str, object]:
     """One row for the person's recordings, and one for each voice. Raises SotaqueError."""
     voices = with_references(named(arguments.voice), arguments.reference)
     recordings = recordings_of(arguments.person)
@@ -245,9 +245,9 @@ def own_similarities(embeddings: Sequence[Tensor]) -> list[float]:
     ]
 
 
-def own_figures(clips: Sequence[HeardSound]) -> dict[str, Any]:
+def own_figures(clips: Sequence[HeardSound]) -> dict[str, Estimate | None]:
     """The row of the person's recordings, whose words are as many as Whisper hears."""
-    similar: dict[str, Any] = {}
+    similar: dict[str, Estimate | None] = {}
     for name in ENCODERS:
         similar[name] = estimate(own_similarities([clip.embeddings[name] for clip in clips]))
         similar[f"{name}_share"] = {"mean": 1.0, "standard_error": 0.0}  # by definition
@@ -256,20 +256,22 @@ def own_figures(clips: Sequence[HeardSound]) -> dict[str, Any]:
 
 
 def rows(
-    person: Mapping[str, Any], spoken: Mapping[str, Sequence[Sequence[JudgedSentence]]]
-) -> dict[str, Any]:
+    person: Mapping[str, Estimate | None], spoken: Mapping[str, Sequence[Sequence[JudgedSentence]]]
+) -> dict[str, dict[str, object]]:
     """`own` and the row of each voice. `never_ended`, `broken_off`, `faulty` and `spoken_again`
     count sentences over all seeds: those that reached the code limit, that stopped before the end
     of the text, with any faulty ending, and with a piece that the guard had spoken again."""
     first = next(iter(spoken))
-    table = {"own": dict(person)}
+    table: dict[str, dict[str, object]] = {"own": dict(person)}
     for name, sentences in spoken.items():
-        row: dict[str, Any] = {}
+        row: dict[str, object] = {}
         for encoder in ENCODERS:
             nearness = by_sentence(sentences, encoder)
             row[encoder] = estimate(nearness)
             of_first = by_sentence(spoken[first], encoder)
-            row[f"{encoder}_share"] = share_of_way(nearness, of_first, person[encoder])
+            of_person = person[encoder]
+            assert of_person is not None  # of two recordings or more
+            row[f"{encoder}_share"] = share_of_way(nearness, of_first, of_person)
         row["word_errors"] = error_rate(sentences)
         row |= {figure: estimate(by_sentence(sentences, figure)) for figure in AVERAGED}
         table[name] = row | endings([sentence for seeds in sentences for sentence in seeds])

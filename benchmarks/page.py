@@ -10,7 +10,6 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks import goals, result_files
 from benchmarks.goals import JudgedGoal
@@ -141,7 +140,7 @@ def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[s
 # ---- cells ----
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """A single value as the pages show it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -150,7 +149,7 @@ def cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "\\|")
 
 
-def amount(value: Any, unit: str) -> str:
+def amount(value: object, unit: str) -> str:
     """A figure of a goal with its unit; `%` and `points` show a share."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return cell(value)

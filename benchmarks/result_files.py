@@ -81,7 +81,7 @@ class Result(BaseModel):
     recorded: Literal["by the benchmark", "by hand from the page", "by hand from a log"]
     rounds: int | None
     method: str = ""
-    figures: dict[str, Any]
+    figures: dict[str, object]
 
     @field_validator("title", "command", "machine", "load")
     @classmethod
@@ -106,7 +106,7 @@ class Result(BaseModel):
 
     @field_validator("figures")
     @classmethod
-    def _has_figures(cls, figures: dict[str, Any]) -> dict[str, Any]:
+    def _has_figures(cls, figures: dict[str, object]) -> dict[str, object]:
         numbers = [value for value in leaves(figures) if isinstance(value, int | float)]
         if not numbers:
             raise ValueError("there is no figure in it")
@@ -175,7 +175,7 @@ def _at(node: object, path: str) -> Iterable[object]:
 # ---- recording ----
 
 
-def start() -> dict[str, Any]:
+def start() -> dict[str, object]:
     """The fields of a result that have to be collected before a benchmark begins."""
     average = os.getloadavg()[0]
     load = f"{'quiet' if average < QUIET_LOAD else 'busy'}, load average {average:.1f}"
@@ -184,7 +184,11 @@ def start() -> dict[str, Any]:
 
 
 def record(
-    name: str, arguments: argparse.Namespace, words: Sequence[str], began: Mapping[str, Any], figures: Any
+    name: str,
+    arguments: argparse.Namespace,
+    words: Sequence[str],
+    began: Mapping[str, object],
+    figures: object,
 ) -> Path:
     """Writes the result of a run. Fields that a person wrote into an earlier file of that name
     (title, method) stay."""

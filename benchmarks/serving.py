@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -35,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=10, help="rounds of eight requests")
 
 
-def run(arguments: argparse.Namespace) -> dict[str, Any]:
+def run(arguments: argparse.Namespace) -> dict[str, object]:
     """Figures of each backend."""
-    figures = {}
+    figures: dict[str, object] = {}
     for backend in BACKENDS:
         with tempfile.TemporaryDirectory() as name, serving(Path(name), backend) as (pid, url):
             figures[backend] = measured(pid, url, arguments.rounds)
@@ -76,7 +75,7 @@ def _ready(url: str) -> bool:
         return False
 
 
-def measured(pid: int, url: str, rounds: int) -> dict[str, Any]:
+def measured(pid: int, url: str, rounds: int) -> dict[str, object]:
     """Memory at rest in MB; medians and 95th percentiles of the milliseconds to the first byte."""
     sentences = texts.sentences("choosing")[:AT_ONCE]
     first_byte_ms(url, sentences[0])

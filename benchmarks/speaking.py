@@ -14,7 +14,6 @@ import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> dict[str, Any]:
+def run(arguments: argparse.Namespace) -> dict[str, object]:
     """One row for each contestant."""
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
@@ -65,7 +64,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def row(timed: Sequence[tuple[float, float]], audio_seconds: float, peer: float) -> dict[str, Any]:
+def row(timed: Sequence[tuple[float, float]], audio_seconds: float, peer: float) -> dict[str, float]:
     """Medians of (seconds of the whole, seconds until a stream's first chunk), and how many times
     as fast as the peer's median."""
     seconds = [whole for whole, _ in timed]

@@ -23,12 +23,16 @@ from xtts.model.shapes import GPTShape
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from TTS.tts.models.xtts import Xtts
 
+    from extras.onnx.speech.loading import OnnxModel
     from train.dataset.batches import Batch, Batches
     from train.optim.optimizer import OptimizationConfig
     from train.step import Learner
     from xtts.inference.compute_config import ComputeConfig
+    from xtts.inference.speech import Backend, Voice
     from xtts.model.config import ModelConfig
+    from xtts.model.loading import Model
 
 TEXT = "the old man walked slowly along the river and thought about the long day."
 FULL_SHAPE = GPTShape(text_ids=6681, text_start=261)
@@ -119,9 +123,9 @@ def smaller_base(base: Path, to: Path, layers: int) -> Path:
     return to
 
 
-def _config(shape: GPTShape) -> dict[str, Any]:
+def _config(shape: GPTShape) -> dict[str, object]:
     """The values of the published config.json that set sizes and speaking."""
-    config: dict[str, Any] = json.loads(_CONFIG.read_text(encoding="utf-8"))
+    config = json.loads(_CONFIG.read_text(encoding="utf-8"))
     config["languages"] = LANGUAGES
     config["model_args"] |= {
         "gpt_layers": shape.layers,
@@ -133,7 +137,7 @@ def _config(shape: GPTShape) -> dict[str, Any]:
     return config
 
 
-def _vocabulary() -> dict[str, Any]:
+def _vocabulary() -> dict[str, object]:
     """Letters, specials where XTTS-v2 has them, and made-up words up to 6,681 ids."""
     from demo_voice.packaging import tokenizer_json
 
@@ -160,7 +164,7 @@ def voice_latents(width: int) -> tuple["Tensor", "Tensor"]:
     return latents, torch.nn.functional.normalize(speaker, dim=1)
 
 
-def judged_once(model: Any, seed: int = 0) -> Guard:
+def judged_once(model: "Model | OnnxModel", seed: int = 0) -> Guard:
     """The guard of one speech by a torch or an ONNX model, without a second attempt.
 
     Both sides of a comparison speak `TEXT` with exactly the same number of codes: STOP is
@@ -175,8 +179,8 @@ def judged_once(model: Any, seed: int = 0) -> Guard:
 class FixedVoice:
     """A model with random weights that speaks all codes that a request allows, under the guard."""
 
-    backend: Any
-    voice: Any
+    backend: "Backend"
+    voice: "Voice"
 
     def say(self, request: SynthesisRequest) -> int:
         """Speaks it; returns the number of samples."""
@@ -236,7 +240,7 @@ def export_onnx(base: Path) -> Path:
     return to
 
 
-def load_coqui(folder: Path, codes: int) -> Any:
+def load_coqui(folder: Path, codes: int) -> "Xtts":
     """Coqui's `Xtts` as it stands, on the CPU, from a folder in the published layout; it says
     exactly so many codes."""
     from TTS.tts.configs.xtts_config import XttsConfig

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from xtts.text import markdown
 from xtts.text.cleaning import clean_text
@@ -33,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--show", action="store_true", help="print phrases that are read wrong")
 
 
-def run(arguments: argparse.Namespace) -> dict[str, Any]:
+def run(arguments: argparse.Namespace) -> dict[str, object]:
     """The share of each set that each side reads right."""
     sets = [FOLDER, *sorted(path for path in FOLDER.iterdir() if path.is_dir())]
     return {folder.name: _judged(folder, show=arguments.show) for folder in sets}
@@ -85,7 +84,7 @@ def missed(reader: Callable[[str, str], str], folder: Path = FOLDER) -> list[tup
     return wrong
 
 
-def _judged(folder: Path, *, show: bool) -> dict[str, Any]:
+def _judged(folder: Path, *, show: bool) -> dict[str, object]:
     every = list(phrases(folder))
     wrong = {"ours": missed(ours, folder), "coqui": missed(coquis, folder)}
     if show:

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
 
 
-def run(arguments: argparse.Namespace) -> dict[str, Any]:
+def run(arguments: argparse.Namespace) -> dict[str, object]:
     """Medians of each variant."""
     torch.set_num_threads(arguments.threads)
     seen: dict[str, list[Measured]] = {}
@@ -176,7 +176,7 @@ def coqui(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
     trainer = coqui_training.CoquiTrainingRecipe(base, data, LEARNING_RATE)
     everything = tuple(range(len(trainer.samples)))
     groups = grouped(everything, CLIPS_IN_A_BATCH)
-    features: dict[tuple[int, ...], Any] = {}
+    features: dict[tuple[int, ...], dict[str, object]] = {}
 
     def taken(quickened: bool) -> Measured:
         waited, losses = 0.0, []

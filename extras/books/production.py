@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from extras.books.book import Book, BookError, Chapter
 from extras.books.formats.book_reader import FORMATS as BOOK_FORMATS
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from extras.books.speaking.sentences import Sentence
     from extras.books.writing.binding import BoundChapter
     from xtts.inference.loaded_voice import LoadedVoice
+    from xtts.text.tokenizer import Tokenizer
 
 FORMS = ("wav", "flac", "mp3", "opus", "m4a", "m4b", "epub")
 # Formats of the whole book, instead of a file per chapter.
@@ -592,7 +593,7 @@ def _recogniser_of_takes(arguments: argparse.Namespace) -> str:
     return evaluate_recogniser() if named == "off" else named
 
 
-def _listener(name: str, tokenizer: Any, language: str) -> "Listener | None":
+def _listener(name: str, tokenizer: "Tokenizer", language: str) -> "Listener | None":
     if name == "off":
         return None
     from extras.books.speaking.narration import Listener

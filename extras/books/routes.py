@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel
 from starlette.responses import FileResponse, Response
 
 from api.arriving import arrived, free_bytes
@@ -26,6 +28,8 @@ from machine.storage.reading import read_json
 from xtts.encoding import MEDIA_TYPES
 from xtts.text.errors import TextError
 from xtts.text.pronunciations import check_entry
+
+Row = TypeVar("Row", bound=BaseModel)
 
 router = APIRouter(prefix="/v1/books", tags=["books"], responses=PROBLEMS)
 # The interface for `api.parts`.
@@ -204,13 +208,9 @@ def _details(state: AppState, book: UploadedBook) -> schemas.BookDetails:
     )
 
 
-def _plan(book: UploadedBook) -> dict[str, Any]:
-    return read_json(book.spoken / "plan.json")
-
-
 def _told_plan(book: UploadedBook) -> schemas.BookPlan | None:
     corrections = book_store.names_of(book)
-    plan = _plan(book)
+    plan = read_json(book.spoken / "plan.json")
     with contextlib.suppress(KeyError, TypeError):
         words = {row["word"] for row in plan["names"]}
         corrected = [{"word": word, "count": 0} for word in corrections if word not in words]
@@ -228,7 +228,7 @@ def _told_report(book: UploadedBook) -> schemas.BookReport | None:
     return None
 
 
-def _made(schema: Any, fields: dict[str, Any]) -> Any:
+def _made(schema: type[Row], fields: Mapping[str, object]) -> Row | None:
     """A response from a file of the child process; None if the file is of another version."""
     with contextlib.suppress(ValueError):
         return schema.model_validate(fields)

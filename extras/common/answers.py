@@ -27,7 +27,7 @@ def ask_once(
     limit_seconds: float,
     environ: Mapping[str, str] | None = None,
     *,
-    request: Any = None,
+    request: object = None,
 ) -> Answer:
     """Runs a child that returns one answer; never raises, never waits past the limit.
 

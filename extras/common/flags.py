@@ -20,7 +20,7 @@ def _words(info: FieldInfo) -> tuple[str, ...]:
     return (*literals, none) if literals and none else literals
 
 
-def _literals(annotation: Any) -> tuple[str, ...]:
+def _literals(annotation: object) -> tuple[str, ...]:
     inner = get_args(annotation)
     if get_origin(annotation) is Literal:
         return inner

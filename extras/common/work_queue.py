@@ -277,8 +277,8 @@ class WorkQueue(ABC, Generic[Item]):
         self._running = (item.id, None)
         try:
             # It may have been removed from the queue since it was chosen.
-            begun: dict[str, Any] = {"started": now(), "ended": None, "message": ""}
-            if not await asyncio.to_thread(self._write, item, state="running", **begun):
+            begun = {"state": "running", "started": now(), "ended": None, "message": ""}
+            if not await asyncio.to_thread(self._write, item, **begun):
                 return
             command = await asyncio.to_thread(self._prepare, item)
             self._changed(item.id)

@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from extras.common.line_breaks import joiner
 from extras.cut.recordings import CuttingError
@@ -204,7 +203,7 @@ def _json(text: str, path: Path, _language: str, tags: list[str]) -> list[Cue]:
     )
 
 
-def _segments(content: Any) -> Iterator[tuple[str, float, float]]:
+def _segments(content: object) -> Iterator[tuple[str, float, float]]:
     if isinstance(content, Mapping):
         content = next((content[name] for name in _SEGMENTS if content.get(name)), None)
     for segment in content if isinstance(content, list) else ():
@@ -212,7 +211,7 @@ def _segments(content: Any) -> Iterator[tuple[str, float, float]]:
             yield (" ".join(str(segment.get("text", "")).split()), *times)
 
 
-def _times_of(segment: Mapping[str, Any]) -> tuple[float, float] | None:
+def _times_of(segment: Mapping[str, object]) -> tuple[float, float] | None:
     """The start and end of a segment, in seconds: Whisper's, whisper.cpp's, Hugging Face's."""
     offsets, pair = segment.get("offsets"), segment.get("timestamp")
     if isinstance(offsets, Mapping):

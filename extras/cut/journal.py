@@ -32,7 +32,7 @@ class HeardJournal:
         none."""
         return self._known.get(chunk)
 
-    def put(self, chunk: str, values: Sequence[Any]) -> None:
+    def put(self, chunk: str, values: Sequence[object]) -> None:
         """Stores the values of a chunk, which must be JSON values."""
         self._write({"chunk": chunk, "words": values})
 
@@ -40,7 +40,7 @@ class HeardJournal:
         """Closes the file, which stays on disk."""
         self._file.close()
 
-    def _write(self, entry: Mapping[str, Any]) -> None:
+    def _write(self, entry: Mapping[str, object]) -> None:
         with refused(self._path):
             self._file.write(json.dumps(entry).encode() + b"\n")
             self._file.flush()

@@ -14,13 +14,16 @@ import tempfile
 from collections.abc import Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from extras.cut.recordings import LISTENING_RATE, CuttingError
 from machine import commands
 from xtts.text.pronunciations import PHONES, to_phones
+
+if TYPE_CHECKING:
+    from pocketsphinx import Decoder, Segment
 
 _FRAME_SECONDS = 0.01
 # The scores of the free phone loop are divided by 2^10; those of an alignment are not.
@@ -48,7 +51,7 @@ class TextRecogniser:
     def __init__(self) -> None:
         try:
             # Imported by name, because it is an optional extra.
-            self._sphinx: Any = importlib.import_module("pocketsphinx")
+            self._sphinx = importlib.import_module("pocketsphinx")
         except ImportError:
             raise CuttingError(
                 "A text without times needs pocketsphinx, which is not installed. It has "
@@ -56,7 +59,7 @@ class TextRecogniser:
                 f"`{commands.install('pocketsphinx')}`, or give a text with times (srt, vtt, lab, "
                 "TextGrid)."
             ) from None
-        self._expected: Any = None
+        self._expected: Decoder  # made by `_expect`
         self._words: tuple[str, ...] | None = None
 
     def hear(self, expected: Sequence[str], samples: np.ndarray, start: float) -> list[HeardWord]:
@@ -135,11 +138,11 @@ class TextRecogniser:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     @cached_property
-    def _dictionary(self) -> Any:
+    def _dictionary(self) -> "Decoder":
         return self._sphinx.Decoder(samprate=LISTENING_RATE, loglevel="FATAL", lm=None)
 
     @cached_property
-    def _phones(self) -> Any:
+    def _phones(self) -> "Decoder":
         phones = self._sphinx.get_model_path("en-us/en-us-phone.lm.bin")
         return self._sphinx.Decoder(
             samprate=LISTENING_RATE,
@@ -168,7 +171,7 @@ def text_recogniser() -> TextRecogniser:
     return TextRecogniser()
 
 
-def _listen(decoder: Any, samples: np.ndarray) -> None:
+def _listen(decoder: "Decoder", samples: np.ndarray) -> None:
     # Resets the noise estimate, so that a resumed run recognises the same words as an
     # uninterrupted one.
     decoder.reinit_feat()
@@ -178,7 +181,7 @@ def _listen(decoder: Any, samples: np.ndarray) -> None:
     decoder.end_utt()
 
 
-def _certain(segment: Any, free: np.ndarray, start: float) -> HeardWord:
+def _certain(segment: "Segment", free: np.ndarray, start: float) -> HeardWord:
     frames = slice(segment.start_frame, segment.end_frame + 1)
     length = segment.end_frame + 1 - segment.start_frame
     certainty = (_nats(segment) - float(free[frames].sum())) / max(length, _FEWEST_FRAMES)
@@ -186,7 +189,7 @@ def _certain(segment: Any, free: np.ndarray, start: float) -> HeardWord:
     return HeardWord(_spelled(segment.word), begins, begins + length * _FRAME_SECONDS, certainty)
 
 
-def _nats(segment: Any) -> float:
+def _nats(segment: "Segment") -> float:
     return math.log(max(segment.ascore, 1e-300))
 
 

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from extras.common.csv_table import csv_bytes
 from extras.cut.cutter import CutResult
@@ -32,6 +32,16 @@ _POINTS = 120
 _MOST_ROWS = 500
 # A clip that is twice as fast or slow as the median clip is marked.
 _ODD_RATE = math.log(1.5)
+
+
+class LeftRow(TypedDict):
+    """A part of a recording that is in no clip, as the page shows it."""
+
+    recording: str
+    start: float
+    seconds: float
+    reason: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -164,7 +174,7 @@ def write_report(
     more = ({"recording": clip.recording, "sha256": clip.sha256} for clip in clips)
     lines = [json.dumps({**row, **extra}, ensure_ascii=False) + "\n" for row, extra in zip(shown, more)]
     replace_file(folder / "clips.jsonl", lambda file: file.write("".join(lines).encode()))
-    left: list[dict[str, Any]] = [
+    left: list[LeftRow] = [
         {
             "recording": cut.recording.name,
             "start": round(row.first / cut.recording.rate, 2),
@@ -199,7 +209,7 @@ def write_report(
     replace_file(folder / "report.html", lambda file: file.write(page.encode()))
 
 
-def _shown(clip: WrittenClip, usual: float) -> dict[str, Any]:
+def _shown(clip: WrittenClip, usual: float) -> dict[str, object]:
     """The data of a clip for the page: the deviation of its rate from the `usual` one, with a note
     if it is large, and the waveform as at most `_POINTS` peaks."""
     rate, worst, why = _rate(clip), 0.0, ""

@@ -9,7 +9,7 @@ supported.
 import html
 import json
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Form, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -52,7 +52,7 @@ class GenerateForm(BaseModel):
 
     @field_validator("streaming", mode="before")
     @classmethod
-    def _switches(cls, value: Any) -> Any:
+    def _switches(cls, value: object) -> object:
         """Accepts only the values that the schema names; pydantic alone would accept `y` and
         `off`."""
         if isinstance(value, str) and value.casefold() not in ("true", "false", "0", "1"):
@@ -75,7 +75,7 @@ class Generated(BaseModel):
     output_cache_url: str
 
 
-_GENERATED: dict[int | str, dict[str, Any]] = {200: {"model": Generated, "content": {"audio/wav": {}}}}
+_GENERATED: dict[int | str, dict[str, object]] = {200: {"model": Generated, "content": {"audio/wav": {}}}}
 
 
 @router.get("/api/ready", response_class=PlainTextResponse)
@@ -85,19 +85,19 @@ async def ready(state: Shared) -> str:
 
 
 @router.get("/api/voices")
-async def list_voices(state: Shared) -> dict[str, Any]:
+async def list_voices(state: Shared) -> dict[str, object]:
     """The voices by name."""
     return {"status": "success", "voices": list(await protocols.labels(state))}
 
 
 @router.get("/api/rvcvoices")
-async def list_rvc_voices() -> dict[str, Any]:
+async def list_rvc_voices() -> dict[str, object]:
     """Returns an empty list, because RVC is not supported."""
     return {"status": "success", "rvcvoices": ["Disabled"]}
 
 
 @router.get("/api/currentsettings")
-async def current_settings(state: Shared) -> dict[str, Any]:
+async def current_settings(state: Shared) -> dict[str, object]:
     """Returns the available choices, by the names of both versions."""
     model = state.served_name
     return {

@@ -1,6 +1,6 @@
 """Kokoro-FastAPI's /dev/captioned_speech: audio with the time of each word."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from pydantic import Field
@@ -13,7 +13,7 @@ from api.speech.speaking import Sending
 from api.state import Shared
 
 router = APIRouter(tags=["speech"], responses=PROBLEMS)
-_RESPONSES: dict[int | str, dict[str, Any]] = {
+_RESPONSES: dict[int | str, dict[str, object]] = {
     200: {"model": CaptionedSpeech, "content": {"application/x-ndjson": {}, "text/event-stream": {}}}
 }
 

@@ -4,7 +4,7 @@ import secrets
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
@@ -80,7 +80,7 @@ class TtsSettings(BaseModel):
         mode="before",
     )
     @classmethod
-    def _no_switch_is_a_number(cls, value: Any) -> Any:
+    def _no_switch_is_a_number(cls, value: object) -> object:
         """Rejects booleans, which pydantic would read as 0 and 1."""
         if isinstance(value, bool):
             raise PydanticCustomError("number", "it must be a number")
@@ -88,7 +88,7 @@ class TtsSettings(BaseModel):
 
     @field_validator("enable_text_splitting", mode="before")
     @classmethod
-    def _no_text_is_a_switch(cls, value: Any) -> Any:
+    def _no_text_is_a_switch(cls, value: object) -> object:
         """Rejects strings, of which pydantic would accept `y` and `off`."""
         if isinstance(value, str):
             raise PydanticCustomError("switch", "it may be true or false")

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -97,7 +97,7 @@ def learn(
     seed: int,
     path: Path,
     key: str,
-    autocast: AbstractContextManager[Any],
+    autocast: AbstractContextManager[object],
 ) -> None:
     """Trains the student, on its device, for `epochs`; resumes an interrupted training.
 
@@ -143,7 +143,7 @@ def take_step(
     optimizer: torch.optim.Optimizer,
     taught: Taught,
     batch: Sequence[int],
-    autocast: AbstractContextManager[Any],
+    autocast: AbstractContextManager[object],
 ) -> float:
     """Takes one step on a batch of lessons, given by number. Returns the sum of loss and gradient
     norm; if it is not finite, the weights are unchanged."""

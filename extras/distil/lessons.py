@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 import torch
@@ -62,6 +62,20 @@ class Narrator:
     recording: Path
     clips: tuple[int, ...]
     learned: tuple[int, ...]
+
+
+class SpeechPiece(TypedDict):
+    """The tokens of a piece of a text, and the codes that the teacher spoke."""
+
+    ids: list[int]
+    codes: list[int]
+
+
+class SpeechLine(TypedDict):
+    """A line of speech.jsonl: a text by the narrator of that number."""
+
+    narrator: int
+    pieces: list[SpeechPiece]
 
 
 @dataclass(frozen=True)
@@ -247,12 +261,12 @@ def seed_of(*numbers: int) -> int:
 
 def _say(
     teacher: Teacher, narrators: Sequence[Narrator], portion: Sequence[tuple[int, SynthesisRequest]]
-) -> list[dict[str, Any]]:
+) -> list[SpeechLine]:
     """The lines of speech.jsonl for (narrator, text); without pieces for texts that cannot be
     spoken, such as combinations of signs."""
     from xtts.inference.torch_backend import TorchUtterance, decode
 
-    lines: list[dict[str, Any]] = [{"narrator": who, "pieces": []} for who, _ in portion]
+    lines: list[SpeechLine] = [{"narrator": who, "pieces": []} for who, _ in portion]
     with torch.inference_mode():
         for who in sorted({speaker for speaker, _ in portion}):
             model, voice = teacher.voice_of(narrators[who].recording)
@@ -277,11 +291,11 @@ def _say(
     return lines
 
 
-def _codes(lines: Sequence[dict[str, Any]]) -> int:
+def _codes(lines: Sequence[SpeechLine]) -> int:
     return sum(len(piece["codes"]) for line in lines for piece in line["pieces"])
 
 
-def _plausible(lines: Sequence[dict[str, Any]], target: float, narrators: int) -> list[Lesson]:
+def _plausible(lines: Sequence[SpeechLine], target: float, narrators: int) -> list[Lesson]:
     """The lessons of the first `target` codes, without speech that was cut or babbles."""
     lessons, done = [], 0
     for number, line in enumerate(lines):
@@ -301,7 +315,7 @@ def _plausible(lines: Sequence[dict[str, Any]], target: float, narrators: int) -
     ]
 
 
-def _kept(path: Path, key: str) -> list[dict[str, Any]]:
+def _kept(path: Path, key: str) -> list[SpeechLine]:
     """The lines of an earlier run with the same key, without a line that a kill left incomplete;
     otherwise starts a new file."""
     header = json.dumps({"of": key})

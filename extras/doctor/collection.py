@@ -81,7 +81,7 @@ def settings(environ: Mapping[str, str], dotenv: Path, models: Mapping[str, Path
     return MachineSettings(loaded.output_dir, loaded.device, loaded.base_model, _size(weights))
 
 
-def _files(place: ReadingPlace) -> dict[str, Callable[[], Any]]:
+def _files(place: ReadingPlace) -> dict[str, Callable[[], object]]:
     root = place.root
     variables = {name: value for name, value in place.environ.items() if name.startswith(_CONCERNING)}
 
@@ -105,7 +105,7 @@ def _files(place: ReadingPlace) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _children(place: ReadingPlace, readings: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
+def _children(place: ReadingPlace, readings: Mapping[str, Any]) -> dict[str, Callable[[], object]]:
     version = system_files.driver_version(place.root)
     on_path = readings.get("programs") or {}
     nodes = readings.get("nodes")
@@ -132,18 +132,19 @@ def _children(place: ReadingPlace, readings: Mapping[str, Any]) -> dict[str, Cal
 
 
 def _take(
-    looks: Mapping[str, Callable[[], Any]],
+    looks: Mapping[str, Callable[[], object]],
     limit_seconds: float,
-    readings: dict[str, Any],
+    readings: dict[str, object],
     troubles: dict[str, str],
     seconds: dict[str, float],
 ) -> None:
     """Takes all readings in parallel; one that is late is left in its daemon thread."""
-    outcomes: dict[str, tuple[float, Any, str]] = {}
+    outcomes: dict[str, tuple[float, object, str]] = {}
 
-    def run(name: str, look: Callable[[], Any]) -> None:
+    def run(name: str, look: Callable[[], object]) -> None:
         started = time.monotonic()
-        value, trouble = None, ""
+        value: object = None
+        trouble = ""
         try:
             value = look()
         except Exception as error:

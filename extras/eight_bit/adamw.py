@@ -11,30 +11,38 @@ comes from one search among the thresholds between levels.
 
 import functools
 from collections import defaultdict
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import StateDict
 
 BLOCK = 256
 FEWEST_QUANTISED = 4096
 _EXPONENTS = 7
 _AVERAGES = ("exp_avg", "exp_avg_sq")
+ParamGroup = dict[str, Any]  # torch's own type
+
+
+class Quantised(TypedDict):
+    """An average. codes: as the weight; scale: one value for each block, float32."""
+
+    codes: Tensor
+    scale: Tensor
+    signed: bool
 
 
 class AdamW8bit(torch.optim.Optimizer):
     """AdamW whose averages take one byte per value, in blocks; `param_groups` are AdamW's."""
 
-    def __init__(
-        self, groups: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float
-    ) -> None:
+    def __init__(self, groups: list[ParamGroup], lr: float, betas: tuple[float, float], eps: float) -> None:
         super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
         for weight in self._weights():
             first, second = _zeros(weight, signed=True), _zeros(weight, signed=False)
             self.state[weight] = {"step": 0, "exp_avg": first, "exp_avg_sq": second}
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
         """One step of the weights that have a gradient, at the groups' learning rates."""
         del closure
         for group in self.param_groups:
@@ -55,7 +63,7 @@ class AdamW8bit(torch.optim.Optimizer):
             for steps, weights in small.items():
                 self._move_together(group, steps, weights)
 
-    def _move_together(self, group: dict[str, Any], steps: int, weights: list[Tensor]) -> None:
+    def _move_together(self, group: ParamGroup, steps: int, weights: list[Tensor]) -> None:
         tensors = [weights, *([self.state[weight][name] for weight in weights] for name in _AVERAGES)]
         joined = [torch.cat([tensor.flatten() for tensor in some]) for some in tensors]
         gradient = torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None])
@@ -64,14 +72,14 @@ class AdamW8bit(torch.optim.Optimizer):
         for some, values in zip(tensors, joined, strict=True):
             torch._foreach_copy_([tensor.view(-1) for tensor in some], values.split(sizes))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> StateDict:
         """The state as plain tensors and values, in the order of the weights; empty for a weight
         before its first step."""
         states = [self.state[weight] for weight in self._weights()]
         saved = [{**state, "step": torch.tensor(float(state["step"]))} for state in states]
         return {"adamw8bit": [state if state["step"] else {} for state in saved]}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: StateDict) -> None:
         """Restores what `state_dict` returned."""
         for weight, saved in zip(self._weights(), state_dict["adamw8bit"], strict=True):
             if saved:
@@ -85,7 +93,7 @@ class AdamW8bit(torch.optim.Optimizer):
 
 
 def _move(
-    group: dict[str, Any], steps: int, weights: Tensor, gradients: Tensor, first: Tensor, second: Tensor
+    group: ParamGroup, steps: int, weights: Tensor, gradients: Tensor, first: Tensor, second: Tensor
 ) -> None:
     """Applies AdamW in place, to the weights and to both averages."""
     beta1, beta2 = group["betas"]
@@ -100,7 +108,7 @@ def _move(
     weights.sub_(first.div(1 - beta1**step).mul_(rate).div_(divisor))
 
 
-def _zeros(weight: Tensor, *, signed: bool) -> Any:
+def _zeros(weight: Tensor, *, signed: bool) -> "Tensor | Quantised":
     """A new average: in float32 if the weight is small or not a number of whole blocks."""
     count = weight.numel()
     if count < FEWEST_QUANTISED or count % BLOCK:
@@ -109,15 +117,15 @@ def _zeros(weight: Tensor, *, signed: bool) -> Any:
     return {"codes": codes, "scale": weight.new_zeros(count // BLOCK).float(), "signed": signed}
 
 
-def _read(average: dict[str, Any]) -> Tensor:
+def _read(average: Quantised) -> Tensor:
     """A copy in float32."""
-    codes: Tensor = average["codes"]
+    codes = average["codes"]
     values = _levels(average["signed"], codes.device).index_select(0, codes.view(-1).int())
     values.view(-1, BLOCK).mul_(average["scale"][:, None])
     return values.view(codes.shape)
 
 
-def _write(average: dict[str, Any], new: Tensor) -> None:
+def _write(average: Quantised, new: Tensor) -> None:
     blocks, scale = new.view(-1, BLOCK), average["scale"]
     torch.linalg.vector_norm(blocks, torch.inf, 1, out=scale).clamp_(min=1e-12)
     thresholds = _thresholds(average["signed"], scale.device)
@@ -125,7 +133,7 @@ def _write(average: dict[str, Any], new: Tensor) -> None:
     average["codes"].view(-1, BLOCK).copy_(codes)
 
 
-def _take_up(average: Any, saved: Any) -> None:
+def _take_up(average: "Tensor | Quantised", saved: Any) -> None:
     """Restores a saved average."""
     if isinstance(average, Tensor):
         average.copy_(saved)

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch.cuda import _POOL_HANDLE
 
 # The largest difference of a replay, as a share of the largest value: a library may choose another
 # algorithm for one of the kernels.
@@ -30,7 +33,7 @@ def difference(replayed: Iterable[Tensor], plain: Iterable[Tensor]) -> str:
 def cuda_graph(
     compute: Compute,
     device: torch.device,
-    pool: Any = None,
+    pool: "_POOL_HANDLE | None" = None,
     side: "torch.cuda.Stream | None" = None,
     warm_ups: int = 2,
 ) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
@@ -74,7 +77,7 @@ def cuda_graph(
     return outputs, graph.replay
 
 
-def _abandon(pool: Any) -> None:
+def _abandon(pool: "_POOL_HANDLE") -> None:
     """Cleans up after a failed capture. Otherwise torch 2.11 would still allocate from the graph's
     pool, and never free memory that another stream has used."""
     device = torch.cuda.current_device()

@@ -48,7 +48,10 @@ _LEAST_VOICE_SECONDS = 0.7
 _OURS, _SPEAKER, _SPOOF = "the base's speaker encoder", "SPEAKER_MODEL", "SPOOF_MODEL"
 
 # For each of them: the key of its results in the cache, and a function of `[samples]` at 16 kHz.
-Models = dict[str, tuple[str, Callable[[torch.Tensor], Any]]]
+Models = dict[str, tuple[str, Callable[[torch.Tensor], str | float]]]
+# Model -> SHA-256 -> its answer: an embedding as text, or a score.
+Answers = dict[str, dict[str, Any]]
+Sound = list[Any]  # [the fields of `SoundFacts`, fingerprint], as JSON values
 
 
 def inspect(
@@ -61,7 +64,7 @@ def inspect(
         OutsideModelError: SPEAKER_MODEL or SPOOF_MODEL has an unsupported shape.
     """
     models = _models(settings, context)
-    answers: dict[str, dict[str, Any]] = {name: {} for name in models}
+    answers: Answers = {name: {} for name in models}
     cache = Facts(settings.cache_dir, f"inspection {VERSION}")
     try:
         sound_by_audio = _listen(context.data.clips, models, cache, answers)
@@ -137,13 +140,11 @@ def _models(settings: TrainSettings, context: RunContext) -> Models:
     return models
 
 
-def _listen(
-    clips: Sequence[Clip], models: Models, cache: Facts, answers: dict[str, dict[str, Any]]
-) -> dict[str, Any]:
+def _listen(clips: Sequence[Clip], models: Models, cache: Facts, answers: Answers) -> dict[str, Sound]:
     """Decodes recordings with missing figures, and adds the models' results to `answers`. Returns
     SHA-256 -> (facts, fingerprint), as JSON values, for all recordings that can be decoded."""
 
-    def all_answered(sha256: str, sound: Any, waveform: torch.Tensor | None = None) -> bool:
+    def all_answered(sha256: str, sound: Sound, waveform: torch.Tensor | None = None) -> bool:
         """Whether all results are known; computes missing ones if a waveform is given."""
         measured = SoundFacts(**sound[0])
         # The voice is measured only in speech that is long enough.
@@ -158,7 +159,7 @@ def _listen(
             answers[name][sha256] = answer
         return True
 
-    def decoded(clip: Clip) -> tuple[Any, torch.Tensor]:
+    def decoded(clip: Clip) -> tuple[Sound, torch.Tensor]:
         rate = facts(clip.path).rate
         samples = read(clip.path, rate)
         sound = cache.get(f"sound|{clip.audio_sha256}") or _sound(samples.numpy(), rate)
@@ -186,7 +187,7 @@ def _listen(
     return {sha256: sound for sha256, sound in sounds.items() if sound}
 
 
-def _sound(samples: np.ndarray, rate: int) -> list[Any]:
+def _sound(samples: np.ndarray, rate: int) -> Sound:
     """[facts, fingerprint] as JSON values."""
     sound = measure(samples, rate)
     first = round(sound.lead_seconds * rate)

@@ -7,7 +7,6 @@ filterbanks minus the mean of each band, as for WeSpeaker). Other shapes are ref
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +28,7 @@ class OutsideModelError(SotaqueError):
 
 
 def input_of(
-    setting: str, path: Path, inputs: Sequence[tuple[str, Sequence[Any]]]
+    setting: str, path: Path, inputs: Sequence[tuple[str, Sequence[object]]]
 ) -> tuple[str, str, int | None]:
     """The kind of a model's input, from (name, shape) of its inputs; free dimensions are not
     numbers.
@@ -76,7 +75,7 @@ class OutsideModel:
         if not path.is_file():
             raise OutsideModelError(f"{setting}={path} is not a file. Name an ONNX model.")
         options = sessions.OnnxSessionOptions(threads=1)
-        self.session: Any = sessions.open_session(path, "cpu", options).session
+        self.session = sessions.open_session(path, "cpu", options).session
         inputs = [(node.name, node.shape) for node in self.session.get_inputs()]
         self.input, self.kind, self.length = input_of(setting, path, inputs)
         self._named = f"{setting}={path}"
@@ -151,5 +150,5 @@ def log_mel_bands(waveform: torch.Tensor) -> np.ndarray:
     return (bands - bands.mean(0)).numpy()
 
 
-def _shown(shape: Sequence[Any]) -> str:
+def _shown(shape: Sequence[object]) -> str:
     return "[" + ", ".join(str(size) for size in shape) + "]"

@@ -96,7 +96,7 @@ def extended_config(plan: ExtensionPlan, text_ids: int) -> dict[str, Any]:
     return content
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
+def _write_json(path: Path, content: dict[str, object]) -> None:
     """Writes JSON like Coqui: a config.json may contain `Infinity`, which strict JSON lacks."""
     text = json.dumps(content, indent=1, ensure_ascii=False)
     replace_file(path, lambda file: file.write(text.encode()))

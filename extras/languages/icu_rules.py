@@ -5,9 +5,9 @@ number by number. ICU's numerals (package `unicode-rbnf`) have no words for curr
 percentages and months, so these stay as they are written.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Never
 
 from xtts.text.normalization.registry import LanguageRules, engine, spell
 
@@ -35,9 +35,9 @@ class IcuRules(LanguageRules):
 
     plus, fraction_digits = "", True
     # ICU's numerals lack words for percent and units.
-    percents: Mapping[str, Any] = {}
-    read_percents: Any = staticmethod(lambda text: text)
-    read_units: Any = staticmethod(lambda text: text)
+    percents: Mapping[str, Never] = {}
+    read_percents: Callable[[str], str] = staticmethod(lambda text: text)
+    read_units: Callable[[str], str] = staticmethod(lambda text: text)
 
     def __init__(self, code: str, rule_set: str) -> None:
         self.code, self.cardinals, self.digit_rules = code, {"m": rule_set}, rule_set

@@ -7,17 +7,20 @@ script with the same romanisation (Ukrainian і as Russian и), else as Latin le
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from xtts.text.pronunciations import letters_to_phones
 from xtts.text.tokenizer import UNKNOWN
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 class OldSpelling:
     """Spells text in the tokens of a BPE tokenizer. phones: whether its Latin letters are
     phones."""
 
-    def __init__(self, tokenizer: Any, *, phones: bool) -> None:
+    def __init__(self, tokenizer: "Tokenizer", *, phones: bool) -> None:
         self._tokenizer = tokenizer
         self._phones = phones
         self._ids: Mapping[str, int] = tokenizer.get_vocab()

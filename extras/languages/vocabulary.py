@@ -11,10 +11,13 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xtts.text.cleaning import is_spoken
 from xtts.text.tokenizer import UNKNOWN
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 # The most multi-character pieces to add, and the fewest uses of each; rarer rows hardly learn.
 MOST_PIECES = 500
@@ -95,7 +98,7 @@ def extended(
     return ExtendedVocabulary(made, first, (tag, *characters, *pieces), len(characters))
 
 
-def _special(tag: str, id_: int) -> dict[str, Any]:
+def _special(tag: str, id_: int) -> dict[str, object]:
     return {
         "id": id_,
         "special": True,
@@ -107,7 +110,7 @@ def _special(tag: str, id_: int) -> dict[str, Any]:
     }
 
 
-def _split(tokenizer: Any, texts: Iterable[str]) -> Counter[tuple[str, ...]]:
+def _split(tokenizer: "Tokenizer", texts: Iterable[str]) -> Counter[tuple[str, ...]]:
     """The words of the texts as the vocabulary splits them, with their counts."""
     words = Counter(word for text in texts for word in text.split(" ") if word)
     split = Counter[tuple[str, ...]]()

@@ -15,7 +15,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from machine.text import listed
 from train.dataset.entries import (
@@ -158,7 +157,7 @@ def _names_and_words(path: Path) -> Table:
     return Table(path, tuple(cells), tuple(rows), " ")
 
 
-def _whole(text: str) -> list[Any]:
+def _whole(text: str) -> Sequence[object]:
     """The clips of a single object: {"data": [{…}, …]}, or by name,
     {"a.wav": "Hello.", "b.wav": {"text": …}}. Empty if it is neither."""
     try:

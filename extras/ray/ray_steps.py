@@ -47,7 +47,7 @@ class RaySteps(Steps):
     def __init__(self, address: str, workers: int | None) -> None:
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        self._ray: Any = importlib.import_module("ray")
+        self._ray = importlib.import_module("ray")
         local = {"num_cpus": workers, "include_dashboard": False, "object_store_memory": _STORE_BYTES}
         try:
             self._ray.init(
@@ -78,7 +78,7 @@ class RaySteps(Steps):
         """Ends the workers on this machine, or disconnects from the cluster."""
         self._ray.shutdown()
 
-    def _taken(self, reference: Any) -> Any:
+    def _taken(self, reference: object) -> Any:
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:

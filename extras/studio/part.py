@@ -1,7 +1,6 @@
 """The studio's state in the service: datasets, their cuts, takes and trainings."""
 
 from collections.abc import Coroutine
-from typing import Any
 
 from api.state import AppState
 from extras.studio.datasets.cutting import CutQueue
@@ -26,7 +25,7 @@ class Studio:
         )
         self.trainings = Trainings(settings, self.datasets)
 
-    def works(self) -> list[Coroutine[Any, Any, None]]:
+    def works(self) -> list[Coroutine[object, object, None]]:
         """The cut queue, which works as long as the service runs."""
         return [self.cuts.work()]
 

@@ -7,7 +7,7 @@ changed; there is no message in it. Written after perth/perth_net/perth_net_impl
 """
 
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ _PRESENT = 0.05
 LEAST_SAMPLES, _FADE = FFT // 2 + 1, 120
 
 
-Samples = TypeVar("Samples", Tensor, "np.ndarray[Any, Any]")
+Samples = TypeVar("Samples", Tensor, np.ndarray)
 
 
 def load() -> None:

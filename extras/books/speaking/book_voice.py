@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ class Said:
     """A spoken sentence: its waveform `[samples]`, float32, and the result of each piece."""
 
     ask: Ask
-    waveform: "np.ndarray[Any, Any]"
+    waveform: np.ndarray
     pieces: Sequence[SpokenPiece]
 
 
@@ -57,7 +56,7 @@ class BookVoice:
     rows: int = field(default=0, init=False)
 
     @cached_property
-    def _batcher(self) -> Any:
+    def _batcher(self) -> ContinuousBatcher:
         count = max(self.at_once, self.takes)
         return ContinuousBatcher(self.voice.backend(count), self.voice.guard)
 
@@ -71,7 +70,7 @@ class BookVoice:
         return self.rows / (self.steps * self._batcher.count) if self.steps else 1.0
 
     @cached_property
-    def model_identity(self) -> dict[str, Any]:
+    def model_identity(self) -> dict[str, object]:
         """Everything that the sound depends on, except for text and speaker."""
         alone = self.at_once == self.takes == 1
         return {
@@ -134,7 +133,7 @@ class BookVoice:
     def _together(self, next_ask: Callable[[], Ask | None]) -> Iterator[Said]:
         batcher = self._batcher
         waiting = deque[tuple[Ask, int]]()
-        active: dict[str, tuple[Ask, int, list[Any]]] = {}
+        active: dict[str, tuple[Ask, int, list[list[np.ndarray]]]] = {}
         spoken: dict[str, dict[int, Take]] = {}
         while True:
             while batcher.free and (waiting or (ask := next_ask()) is not None):
@@ -177,7 +176,7 @@ def _identity(whose: Voice, voice: LoadedVoice) -> str:
     digest = hashlib.sha256()
     for part in (whose.latents, whose.speaker):
         digest.update(_bytes(part))
-    vocoder: Any = whose.vocoder or getattr(voice.model, "vocoder", None)
+    vocoder: object = whose.vocoder or getattr(voice.model, "vocoder", None)
     if hasattr(vocoder, "state_dict"):
         _add_tensors(digest, vocoder.state_dict())
     for layer in whose.adapter.matrices if whose.adapter is not None else ():
@@ -186,12 +185,12 @@ def _identity(whose: Voice, voice: LoadedVoice) -> str:
     return digest.hexdigest()
 
 
-def _add_tensors(digest: Any, tensors: Mapping[str, Any]) -> None:
+def _add_tensors(digest: "hashlib._Hash", tensors: Mapping[str, object]) -> None:
     for name in sorted(tensors):
         digest.update(name.encode())
         digest.update(_bytes(tensors[name]))
 
 
-def _bytes(part: Any) -> bytes:
+def _bytes(part: object) -> bytes:
     array = part.detach().float().cpu().numpy() if hasattr(part, "detach") else np.asarray(part)
     return bytes(np.ascontiguousarray(array, np.float32).tobytes())

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from extras.books.speaking.take_folder import Take, TakeFolder, key_of
 from xtts.inference.alignment.guarded_piece import words_of_speech
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from xtts.evaluation.recogniser import Recogniser
 
 # Far from the seeds of the guard and of users.
 RETAKE_STRIDE = 1_000_000_007
@@ -53,11 +56,11 @@ class Settings:
 class Listener:
     """Counts the misheard words of a take. name: of the recogniser."""
 
-    def __init__(self, name: str, recogniser: Any, tokenizer: Tokenizer, language: str) -> None:
+    def __init__(self, name: str, recogniser: "Recogniser", tokenizer: Tokenizer, language: str) -> None:
         self.name = name
         self._recogniser, self._tokenizer, self._language = recogniser, tokenizer, language
 
-    def errors(self, text: str, waveform: "np.ndarray[Any, Any]") -> int:
+    def errors(self, text: str, waveform: np.ndarray) -> int:
         """The number of misheard words in a waveform `[samples]` at 24,000 Hz."""
         import torch
 

@@ -7,7 +7,6 @@ voice once, and refuses to speak if its files differ from those of this process.
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from extras.books.speaking.book_voice import Ask, BookVoice, Said
 from extras.common.steps import Steps
@@ -46,7 +45,7 @@ _held: dict[str, BookVoice] = {}
 def say_one(
     opened: Callable[[], LoadedVoice],
     at_once: int,
-    identities: tuple[dict[str, Any], str],
+    identities: tuple[dict[str, object], str],
     ask: Ask,
     takes: int = 1,
     recogniser: str = "auto",

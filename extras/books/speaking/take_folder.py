@@ -6,10 +6,9 @@ the sentences that it was speaking, and the next one speaks them again with the 
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from xtts.model.shapes import VOCODER_RATE
 SCHEMA = 1
 
 
-def key_of(made_from: dict[str, Any]) -> str:
+def key_of(made_from: Mapping[str, object]) -> str:
     """The name of a take: the hash of everything that its sound depends on."""
     plain = json.dumps(made_from, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(plain.encode()).hexdigest()[:40]
@@ -80,7 +79,7 @@ class TakeFolder:
             return None
         return take if whole and take.key == key else None
 
-    def keep(self, take: Take, waveform: "np.ndarray[Any, Any]") -> None:
+    def keep(self, take: Take, waveform: np.ndarray) -> None:
         """Writes a take. Raises DiskFull, WriteError."""
         path = self.sound(take.key)
         make_folder(path.parent)
@@ -97,7 +96,7 @@ class TakeFolder:
         path = self.sound(key).with_suffix(".heard.json")
         write_json(path, {**read_json(path), recogniser: errors})
 
-    def samples(self, take: Take) -> "np.ndarray[Any, np.dtype[np.int16]]":
+    def samples(self, take: Take) -> np.ndarray:
         """The sound of a take, `[samples]`."""
         import soundfile
 

@@ -1,7 +1,6 @@
 """The state of the books in the service: the stored books and the reading queue."""
 
 from collections.abc import Coroutine
-from typing import Any
 
 from api.state import AppState
 from extras.books.settings import BooksSettings
@@ -26,7 +25,7 @@ class Library:
             check_room=self.books.check_room,
         )
 
-    def works(self) -> list[Coroutine[Any, Any, None]]:
+    def works(self) -> list[Coroutine[object, object, None]]:
         """The background task that reads queued books."""
         return [self.readings.work()]
 

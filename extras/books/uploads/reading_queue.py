@@ -56,7 +56,7 @@ class BookQueue(WorkQueue[UploadedBook]):
         super().__init__(books, changed, module, busy, check_room)
         self._reader = reader
 
-    def ask(self, book: UploadedBook, reading: Mapping[str, Any], recording: str | None) -> BookJob:
+    def ask(self, book: UploadedBook, reading: Mapping[str, object], recording: str | None) -> BookJob:
         """Queues a reading (blocking). Raises APIError if the book is already queued."""
         with changing(book, unread=True):
             return write_job(

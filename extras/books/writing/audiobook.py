@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from extras.books.book import Book, BookError
 from extras.books.writing.binding import BoundChapter
@@ -11,6 +11,11 @@ from machine import commands
 from machine.storage.atomic import replacing
 from xtts.encoding import BITS_PER_SECOND, RATE, pcm_frame
 from xtts.sound_endings import av_is_installed
+
+if TYPE_CHECKING:
+    from av.container import OutputContainer
+    from av.container.core import Chapter
+    from av.video.stream import VideoStream
 
 
 def missing_encoder() -> str:
@@ -31,7 +36,7 @@ def write_audiobook(path: Path, book: Book, chapters: Sequence[BoundChapter]) ->
     import av
 
     with replacing(path) as file:
-        container: Any = av.open(file, "w", format="mp4")
+        container = av.open(file, "w", format="mp4")
         container.metadata.update(
             {
                 "title": book.title,
@@ -60,8 +65,9 @@ def write_audiobook(path: Path, book: Book, chapters: Sequence[BoundChapter]) ->
         container.close()
 
 
-def _marks(chapters: Sequence[BoundChapter]) -> list[dict[str, Any]]:
-    marks, at = list[dict[str, Any]](), 0
+def _marks(chapters: Sequence[BoundChapter]) -> "list[Chapter]":
+    marks: list[Chapter] = []
+    at = 0
     for number, chapter in enumerate(chapters):
         end = at + chapter.samples
         marks.append(
@@ -77,7 +83,7 @@ def _marks(chapters: Sequence[BoundChapter]) -> list[dict[str, Any]]:
     return marks
 
 
-def _add_picture(container: Any, cover: bytes) -> Any:
+def _add_picture(container: "OutputContainer", cover: bytes) -> "VideoStream":
     import av
 
     width, height = picture_size(cover)
@@ -88,7 +94,7 @@ def _add_picture(container: Any, cover: bytes) -> Any:
     return stream
 
 
-def _write_picture(container: Any, stream: Any, cover: bytes) -> None:
+def _write_picture(container: "OutputContainer", stream: "VideoStream", cover: bytes) -> None:
     """Writes the cover's bytes without encoding it again."""
     import av
 

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -80,7 +79,7 @@ class BoundChapter:
             yield as_pcm(limited(sound, gain)).tobytes()
             yield bytes(2 * pause)
 
-    def _sounds(self) -> Iterator[Any]:
+    def _sounds(self) -> Iterator[np.ndarray]:
         return (self._takes.samples(chosen.take) for chosen in self.sentences)
 
     def spans(self) -> Iterator[Span]:
@@ -129,7 +128,7 @@ def file_stem(number: int, title: str) -> str:
     return f"{number:02} {short.strip()}".strip()
 
 
-def peak_and_rms(sound: "np.ndarray[Any, Any]") -> tuple[float, float]:
+def peak_and_rms(sound: np.ndarray) -> tuple[float, float]:
     """The peak and RMS of a sound `[samples]` in -1..1, in dB."""
     power = float(np.mean(np.square(sound, dtype=np.float64)))
     peak = float(np.abs(sound).max(initial=0.0))

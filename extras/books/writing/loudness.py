@@ -6,11 +6,10 @@ are silent. Source: https://help.acx.com, "audio submission requirements".
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
-Sound = "np.ndarray[Any, np.dtype[np.int16]]"
+Sound = np.ndarray
 
 TARGET_RMS_DB = -20.0
 # A lossy encoder may exceed the peak by half a decibel.
@@ -22,7 +21,7 @@ _LOOK = 120
 _PASSES = 3
 
 
-def gain_of(sounds: Callable[[], Iterator[Any]], silent_samples: int) -> float:
+def gain_of(sounds: Callable[[], Iterator[np.ndarray]], silent_samples: int) -> float:
     """The gain with which a chapter has its loudness after the limiter.
 
     Args:
@@ -43,7 +42,7 @@ def gain_of(sounds: Callable[[], Iterator[Any]], silent_samples: int) -> float:
     return gain
 
 
-def limited(sound: Any, gain: float) -> Any:
+def limited(sound: np.ndarray, gain: float) -> np.ndarray:
     """Applies a gain to a sound `[samples]` of int16; float32 in -1..1, limited to PEAK_DB."""
     loud = np.asarray(sound, np.float32) * np.float32(gain / _FULL)
     ceiling = np.float32(10 ** (PEAK_DB / 20))
@@ -60,6 +59,6 @@ def limited(sound: Any, gain: float) -> Any:
     return np.clip(loud * smooth.astype(np.float32), -ceiling, ceiling)
 
 
-def as_pcm(loud: Any) -> Any:
+def as_pcm(loud: np.ndarray) -> np.ndarray:
     """Samples in -1..1 as int16."""
     return np.round(loud * 32767.0).astype(np.int16)

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Iterable, Sequence
 from heapq import nlargest
 from pathlib import Path
-from typing import Any
 
 from extras.books.speaking.narration import Chosen
 from extras.books.speaking.take_folder import TakeFolder
@@ -51,7 +50,7 @@ class Worst:
         for _, chapter, chosen in nlargest(WORST, self._kept, key=lambda entry: entry[0]):
             yield chapter, chosen
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> dict[str, object]:
         """The report as data, for `report.json`."""
         return {
             "sentences": self.sentences,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from extras.common.onnxruntime import operators, reasons
 from extras.common.onnxruntime.inspection import OnnxSurroundings, Trial
@@ -31,7 +31,7 @@ class SessionStatus:
     cpu_nodes: int | None = None
     accelerator_nodes: int | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
         return asdict(self)
 

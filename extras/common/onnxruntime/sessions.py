@@ -5,10 +5,11 @@ ONNX Runtime falls back to the CPU without telling the program. So a child first
 requested here. torch is not needed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from extras.common.onnxruntime import inspection, placement
 from extras.common.onnxruntime.inspection import OnnxSurroundings, Trial
@@ -18,6 +19,9 @@ from extras.common.onnxruntime.trial_child import load_libraries, placed, record
 from machine import commands
 from machine.errors import SotaqueError
 from machine.onnxruntime import import_quietly
+
+if TYPE_CHECKING:
+    from extras.common.onnxruntime.types import Session, SessionOptions
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class ModelRefused(SotaqueError):
 class OpenedSession:
     """An `onnxruntime.InferenceSession`, with where it computes and why."""
 
-    session: Any
+    session: "Session"
     status: SessionStatus
 
 
@@ -92,7 +96,7 @@ def open_session(
     onnxruntime = runtime()
     looks = looks or Looks()
     got, refusal = choose(wished, looks)
-    session: Any = None
+    session: Session | None = None
     if got.kind != "cpu":
         provider = looks.trial(got).provider
         load_libraries(onnxruntime, provider)
@@ -130,7 +134,7 @@ def choose(wished: ProviderRequest, looks: Looks) -> tuple[ProviderRequest, Refu
     return ProviderRequest("cpu"), placement.judge_auto(seen, refused) if auto else refused[0]
 
 
-def runtime() -> Any:
+def runtime() -> ModuleType:
     """The package `onnxruntime`. Raises RuntimeMissing."""
     try:
         return import_quietly()
@@ -142,15 +146,18 @@ def runtime() -> Any:
 
 
 def _open(
-    onnxruntime: Any, model: Path | bytes, options: OnnxSessionOptions | None, providers: list[Any]
-) -> Any:
+    onnxruntime: ModuleType,
+    model: Path | bytes,
+    options: OnnxSessionOptions | None,
+    providers: Sequence[str | tuple[str, dict[str, str]]],
+) -> "Session":
     made = recording(onnxruntime, session_options(onnxruntime, options or OnnxSessionOptions()))
     given = model if isinstance(model, bytes) else str(model)
     # ONNX Runtime's own fallback only prints and continues, so the reason would be lost.
     return onnxruntime.InferenceSession(given, made, providers, enable_fallback=0)
 
 
-def session_options(onnxruntime: Any, options: OnnxSessionOptions) -> Any:
+def session_options(onnxruntime: ModuleType, options: OnnxSessionOptions) -> "SessionOptions":
     """The same options as `onnxruntime.SessionOptions`."""
     made = onnxruntime.SessionOptions()
     made.intra_op_num_threads = options.threads

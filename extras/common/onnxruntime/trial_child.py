@@ -9,10 +9,14 @@ import contextlib
 import json
 import sys
 import warnings
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from machine.onnxruntime import import_quietly
 from machine.process import reserve_stdout, write_json_line
+
+if TYPE_CHECKING:
+    from extras.common.onnxruntime.types import Session, SessionOptions
 
 # y = Conv(x, kernel) @ matrix, opset 17; a test builds the same graph with onnx.helper.
 GRAPH = base64.b64decode(
@@ -32,10 +36,10 @@ def main() -> int:
     return 0
 
 
-def tried(provider: str, options: dict[str, str]) -> dict[str, Any]:
+def tried(provider: str, options: dict[str, str]) -> dict[str, object]:
     """Tries a provider: {known, active, nodes, distance, fault, log, version}. log: Python's
     warnings."""
-    result: dict[str, Any] = {"known": True, "fault": "", "active": (), "nodes": {}}
+    result: dict[str, object] = {"known": True, "fault": "", "active": (), "nodes": {}}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -48,7 +52,7 @@ def tried(provider: str, options: dict[str, str]) -> dict[str, Any]:
     return result
 
 
-def _try(provider: str, options: dict[str, str], result: dict[str, Any]) -> None:
+def _try(provider: str, options: dict[str, str], result: dict[str, object]) -> None:
     import numpy
 
     onnxruntime = import_quietly()
@@ -68,7 +72,7 @@ def _try(provider: str, options: dict[str, str], result: dict[str, Any]) -> None
     result["distance"] = float(numpy.abs(pair[0] - pair[1]).max())
 
 
-def load_libraries(onnxruntime: Any, provider: str) -> None:
+def load_libraries(onnxruntime: ModuleType, provider: str) -> None:
     """Loads CUDA's libraries from NVIDIA's wheels, as importing torch does. A missing library shows
     when the session is opened."""
     if provider == "CUDAExecutionProvider" and hasattr(onnxruntime, "preload_dlls"):
@@ -76,14 +80,14 @@ def load_libraries(onnxruntime: Any, provider: str) -> None:
             onnxruntime.preload_dlls()
 
 
-def recording(onnxruntime: Any, options: Any = None) -> Any:
+def recording(onnxruntime: ModuleType, options: "SessionOptions | None" = None) -> "SessionOptions":
     """Session options that record the placement for `placed`."""
     options = options or onnxruntime.SessionOptions()
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     return options
 
 
-def placed(session: Any) -> dict[str, dict[str, int]] | None:
+def placed(session: "Session") -> dict[str, dict[str, int]] | None:
     """Provider -> operator -> number of nodes; None if this ONNX Runtime does not report it."""
     if not hasattr(session, "get_provider_graph_assignment_info"):
         return None

@@ -9,7 +9,6 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 from machine.process import reserve_stdout, write_json_line
 from machine.storage.reading import read_text
@@ -27,7 +26,7 @@ def main() -> int:
     return 0
 
 
-def torch_build() -> dict[str, Any]:
+def torch_build() -> dict[str, object]:
     """Imports torch and returns its version, and the libraries that it really loaded."""
     import torch
 

@@ -69,7 +69,7 @@ class GpuUsageReader:
 
     def __init__(self) -> None:
         self.fault = ""
-        self._devices: list[Any] = []
+        self._devices: list[object] = []
         try:
             _required("nvmlInit")
             count = _required("nvmlDeviceGetCount")
@@ -87,7 +87,7 @@ class GpuUsageReader:
         _optional("nvmlShutdown")
 
 
-def _state(index: int, device: Any, driver: str) -> GpuState:
+def _state(index: int, device: object, driver: str) -> GpuState:
     memory = _optional("nvmlDeviceGetMemoryInfo", device)
     # A part of a GPU (MIG) reports no utilization.
     busy = _optional("nvmlDeviceGetUtilizationRates", device)
@@ -105,7 +105,7 @@ def _state(index: int, device: Any, driver: str) -> GpuState:
     )
 
 
-def _optional(function: str, *arguments: Any) -> Any | None:
+def _optional(function: str, *arguments: object) -> Any:
     """Calls an NVML function; None if this GPU or this driver's library does not support it."""
     import pynvml
 
@@ -115,7 +115,7 @@ def _optional(function: str, *arguments: Any) -> Any | None:
         return None
 
 
-def _required(function: str, *arguments: Any) -> Any:
+def _required(function: str, *arguments: object) -> Any:
     # Imported here: pynvml has 8,000 lines, and most users of this module need only GpuState.
     import pynvml
 

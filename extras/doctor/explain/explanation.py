@@ -3,9 +3,8 @@
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from extras.common.answers import ask_once
 from extras.common.onnxruntime import placement, sessions
@@ -40,8 +39,11 @@ def run(
 
 
 def look(
-    graph: ModelGraph, wish: ProviderRequest, plans: list[Any], looks: sessions.Looks | None = None
-) -> dict[str, Any]:
+    graph: ModelGraph,
+    wish: ProviderRequest,
+    plans: list[list[inputs.Filling]],
+    looks: sessions.Looks | None = None,
+) -> dict[str, object]:
     """Opens the model on the requested provider, or on the CPU if that fails.
 
     Returns:
@@ -69,8 +71,8 @@ def look(
 
 
 def _ask_child(
-    graph: ModelGraph, provider: str, got: ProviderRequest, plans: list[Any]
-) -> tuple[Mapping[str, Any], str]:
+    graph: ModelGraph, provider: str, got: ProviderRequest, plans: list[list[inputs.Filling]]
+) -> tuple[model_report.Report, str]:
     """The child's answer and its stderr."""
     request = {"model": str(graph.path), "provider": provider, "options": got.options(), "plans": plans}
     limit_seconds = _RUN_SECONDS if plans else _OPEN_SECONDS

@@ -7,10 +7,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from machine import commands
 from machine.errors import SotaqueError
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, ValueInfoProto
 
 _LFS = b"version https://git-lfs"
 _MOST_BYTES = 1 << 31  # protobuf's limit; a larger model keeps its weights in other files
@@ -80,7 +84,7 @@ def read(path: Path) -> ModelGraph:
         raise ExplainError(f"{path} is damaged ({error}): download or export it again.") from error
 
 
-def _graph(onnx: Any, path: Path, model: Any, file_bytes: int) -> ModelGraph:
+def _graph(onnx: ModuleType, path: Path, model: "ModelProto", file_bytes: int) -> ModelGraph:
     """Raises ExplainError; ValueError for an invalid name or type."""
     outside_bytes = _beside(path, model.graph)
     tables = _tables(model)
@@ -130,7 +134,7 @@ def _no_model(path: Path, raw: bytes) -> str:
     return f"{path} is not an ONNX model: it cannot be parsed as one. Download it again."
 
 
-def _beside(path: Path, graph: Any) -> int:
+def _beside(path: Path, graph: "GraphProto") -> int:
     """Size of the weight files. Raises ExplainError for one that is missing or truncated."""
     needed: dict[str, int] = {}
     tensors = [
@@ -161,7 +165,7 @@ def _beside(path: Path, graph: Any) -> int:
     return sum((path.parent / name).stat().st_size for name in needed)
 
 
-def _graphs(graph: Any) -> Iterator[Any]:
+def _graphs(graph: "GraphProto") -> "Iterator[GraphProto]":
     """Yields a graph and its subgraphs: the branches of an If, the body of a Loop."""
     yield graph
     for node in graph.node:
@@ -171,7 +175,7 @@ def _graphs(graph: Any) -> Iterator[Any]:
                     yield from _graphs(inner)
 
 
-def _value(onnx: Any, value: Any, tables: dict[str, int]) -> GraphValue:
+def _value(onnx: ModuleType, value: "ValueInfoProto", tables: dict[str, int]) -> GraphValue:
     kind = value.type.WhichOneof("value")
     tensor = value.type.tensor_type
     if kind != "tensor_type":
@@ -185,13 +189,13 @@ def _value(onnx: Any, value: Any, tables: dict[str, int]) -> GraphValue:
     return GraphValue(_word(value.name), _type(onnx, tensor.elem_type), shape, tables.get(value.name))
 
 
-def _type(onnx: Any, number: int) -> str:
+def _type(onnx: ModuleType, number: int) -> str:
     """numpy's name of a type, or ONNX's name where numpy has none."""
     name = onnx.TensorProto.DataType.Name(number) if number else ""
     return {"FLOAT": "float32", "DOUBLE": "float64"}.get(name, name.lower())
 
 
-def _tables(model: Any) -> dict[str, int]:
+def _tables(model: "ModelProto") -> dict[str, int]:
     """Inputs that select rows of a table among the weights -> number of rows."""
     rows = {tensor.name: tensor.dims[0] for tensor in model.graph.initializer if len(tensor.dims) > 1}
     same: dict[str, str] = {}

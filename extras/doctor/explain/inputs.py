@@ -7,9 +7,12 @@ Everything but `arrays` is pure.
 import re
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from extras.doctor.explain.graph import ExplainError, GraphValue
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _TYPES = frozenset("float32 float64 float16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split())
 _PAST = 8  # the length of a decoder's cache
@@ -43,9 +46,15 @@ _CHOICE = re.compile(r"sid|speaker|lang|emotion|^spk", re.IGNORECASE)
 _MASK = re.compile(r"mask", re.IGNORECASE)
 
 
-# One input: {name, type, shape, fill, value, values}. fill: "normal" (mean 0), "value", "values" or
-# "ids" (below `value`).
-Filling = dict[str, Any]
+class Filling(TypedDict, total=False):
+    """How to make an input. fill: "normal" (mean 0), "value", "values" or "ids" (below `value`)."""
+
+    name: str
+    type: str
+    shape: list[int]
+    fill: str
+    value: float
+    values: list[float]
 
 
 def plans(inputs: Sequence[GraphValue], given_shapes: Mapping[str, tuple[int, ...]]) -> list[list[Filling]]:
@@ -75,13 +84,13 @@ def plans(inputs: Sequence[GraphValue], given_shapes: Mapping[str, tuple[int, ..
     return small
 
 
-def arrays(plan: Sequence[Filling]) -> dict[str, Any]:
+def arrays(plan: Sequence[Filling]) -> "dict[str, np.ndarray]":
     """Name -> numpy array for a plan; the same values each time."""
     import numpy
 
     random = numpy.random.default_rng(0)
-    made: dict[str, Any] = {}
-    numbers: Any
+    made: dict[str, np.ndarray] = {}
+    numbers: np.ndarray
     for filling in plan:
         shape = tuple(filling["shape"])
         if filling["fill"] == "normal":
@@ -138,14 +147,14 @@ def _plan(
     }
     longest = max((size for value in inputs for size in _open(value, shapes[value.name])), default=1)
     return [
-        {
-            "name": value.name,
-            "type": value.type,
-            "shape": list(shapes[value.name]),
-            "fill": "normal",
-            "value": 0.0,
-            "values": [],
-        }
+        Filling(
+            name=value.name,
+            type=value.type,
+            shape=list(shapes[value.name]),
+            fill="normal",
+            value=0.0,
+            values=[],
+        )
         | _filling(value, shapes[value.name], longest)
         for value in inputs
     ]

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from extras.common.onnxruntime.operators import is_heavy
 from extras.common.onnxruntime.placement import SessionStatus, explain_command
@@ -15,13 +15,19 @@ from extras.doctor.explain.graph import ModelGraph
 from machine import commands
 from machine.text import size_words, wrapped
 
+if TYPE_CHECKING:
+    from extras.doctor.explain.inputs import Filling
+    from extras.doctor.explain.running_child import Activity, OperatorRow
+
+# A JSON object: the child's answer, `facts`, or an input or output in it.
+Report = Mapping[str, Any]
 SCHEMA = 1
 _LABELS = {"yes": "ok", "no": "NO", "unclear": "?"}
 _COPIES = re.compile(r"(\d+) Memcpy nodes are added to the graph")
 _FORCED = re.compile(r"Force fallback to CPU execution for node: (.*?) because")
 
 
-def facts(graph: ModelGraph, status: SessionStatus, child: Mapping[str, Any], log: str) -> dict[str, Any]:
+def facts(graph: ModelGraph, status: SessionStatus, child: Report, log: str) -> dict[str, object]:
     """The whole report as JSON values: names are stable, texts may change.
 
     Args:
@@ -70,7 +76,7 @@ def facts(graph: ModelGraph, status: SessionStatus, child: Mapping[str, Any], lo
     }
 
 
-def copies(log: str, executed: Sequence[Mapping[str, Any]]) -> int:
+def copies(log: str, executed: "Sequence[OperatorRow]") -> int:
     """The number of copies, from ONNX Runtime's warnings or else from the executed nodes."""
     warned = sum(int(number) for number in _COPIES.findall(log))
     copying = ("MemcpyToHost", "MemcpyFromHost")
@@ -78,7 +84,7 @@ def copies(log: str, executed: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _judged(
-    graph: ModelGraph, nodes: Mapping[str, Mapping[str, int]] | None, executed: Sequence[Mapping[str, Any]]
+    graph: ModelGraph, nodes: Mapping[str, Mapping[str, int]] | None, executed: "Sequence[OperatorRow]"
 ) -> list[Judgement]:
     """Judges every operator on the CPU, abnormal ones first; [] if everything is on the CPU."""
     if not nodes or not nodes.keys() - {CPU}:
@@ -88,16 +94,17 @@ def _judged(
     judged = []
     for name, number in nodes.get(CPU, {}).items():
         # A node placed as Conv may have run fused with the next one.
-        row = ran.get(name) or ran.get(f"Fused{name}") or {"largest": None, "seconds": 0.0}
-        normal, why = judge(name, row["largest"], domains.get(name, ""))
-        judged.append(Judgement(name, number, normal, why, row["largest"], row["seconds"]))
+        row = ran.get(name) or ran.get(f"Fused{name}")
+        largest, seconds = (row["largest"], row["seconds"]) if row else (None, 0.0)
+        normal, why = judge(name, largest, domains.get(name, ""))
+        judged.append(Judgement(name, number, normal, why, largest, seconds))
     order = ("no", "unclear", "yes")
     return sorted(
         judged, key=lambda judgement: (order.index(judgement.normal), -judgement.nodes, judgement.operator)
     )
 
 
-def as_text(summary: Mapping[str, Any]) -> str:
+def as_text(summary: Report) -> str:
     """`facts` as text: where the model runs and whether that is normal, then the details."""
     status, run = summary["status"], summary["run"]
     made = f", exported by {summary['producer']}" if summary["producer"] else ""
@@ -115,7 +122,7 @@ def as_text(summary: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _nodes(summary: Mapping[str, Any]) -> Iterator[str]:
+def _nodes(summary: Report) -> Iterator[str]:
     if summary["nodes"] is None:
         yield (
             f"ONNX Runtime {summary['onnxruntime']} reports where its nodes run only with --run; "
@@ -160,9 +167,7 @@ def _forecast(usual: Mapping[str, int], operators: Mapping[str, int]) -> Iterato
         yield from wrapped(f"Compute-heavy operators: {carry}.", "")
 
 
-def _values(
-    title: str, values: Sequence[Mapping[str, Any]], plan: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
+def _values(title: str, values: Sequence[Report], plan: "Sequence[Filling]") -> Iterator[str]:
     made = {filling["name"]: filling for filling in plan}
     width = max((len(value["name"]) for value in values), default=0)
     for number, value in enumerate(values):
@@ -172,7 +177,7 @@ def _values(
         yield f"{title if not number else '':<11}{name:<{width}}  {kind} {shape}{run_with}"
 
 
-def _costs(summary: Mapping[str, Any]) -> Iterator[str]:
+def _costs(summary: Report) -> Iterator[str]:
     yield f"Loaded in {_seconds(summary['load_seconds'])} by ONNX Runtime {summary['onnxruntime']}."
     if run := summary["run"]:
         yield (
@@ -189,7 +194,7 @@ def _costs(summary: Mapping[str, Any]) -> Iterator[str]:
     yield f"Memory: {imported} before loading, {loaded} loaded, {peak} at peak."
 
 
-def _activity(activity: Mapping[str, Any]) -> str:
+def _activity(activity: "Activity") -> str:
     parts = [f"CPU {activity['cpu_percent']:.0f} % (100 is one core)"]
     for name, gpu in activity["gpus"].items():
         busy = gpu["busy_percent"]

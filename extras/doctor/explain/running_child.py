@@ -14,17 +14,57 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from extras.common.onnxruntime.trial_child import load_libraries, placed, recording
 from extras.common.readings.nvml import GpuUsageReader
-from extras.doctor.explain.inputs import arrays
+from extras.doctor.explain.inputs import Filling, arrays
 from machine.onnxruntime import import_quietly
 from machine.process import reserve_stdout, write_json_line
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from extras.common.onnxruntime.types import Session
 
 _CPU = "CPUExecutionProvider"
 # Runs for a second or two, at least once, and long enough for a GPU's utilization to show it.
 _WARM_SECONDS, _LEAST_SECONDS, _MOST_RUNS, _LOOK_SECONDS = 1.5, 0.3, 50, 0.1
+
+
+class Request(TypedDict):
+    """What to open and run. plans: the inputs to try; empty to open the model only."""
+
+    model: str
+    provider: str
+    options: dict[str, str]
+    plans: list[list[Filling]]
+
+
+class OperatorRow(TypedDict):
+    """An operator of the last run. times: how often it ran; largest: values in its largest input or
+    output, including weights."""
+
+    provider: str
+    operator: str
+    times: int
+    seconds: float
+    largest: int
+
+
+class GpuActivity(TypedDict):
+    """The largest readings of a GPU."""
+
+    busy_percent: float | None
+    used_bytes: int
+
+
+class Activity(TypedDict):
+    """Usage while a model runs. cpu_percent: 100 is one core; gpus: by number and name."""
+
+    cpu_percent: float
+    gpus: dict[str, GpuActivity]
+    fault: str
 
 
 def main() -> int:
@@ -34,17 +74,14 @@ def main() -> int:
     return 0
 
 
-def answer(request: dict[str, Any]) -> dict[str, Any]:
+def answer(request: Request) -> dict[str, object]:
     """Opens and runs one model.
-
-    Args:
-        request: {model, provider, options, plans}.
 
     Returns:
         {version, import_bytes, load_seconds, loaded_bytes, peak_bytes, active, nodes, run}; after
         an error {fault}, and the values up to there.
     """
-    result: dict[str, Any] = {}
+    result: dict[str, object] = {}
     try:
         _explain(request, result)
     except Exception as error:  # ONNX Runtime's own errors derive directly from Exception
@@ -52,7 +89,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _explain(request: dict[str, Any], result: dict[str, Any]) -> None:
+def _explain(request: Request, result: dict[str, object]) -> None:
     import numpy  # noqa: F401 - counted as imported, not as loaded
 
     onnxruntime = import_quietly()
@@ -75,15 +112,16 @@ def _explain(request: dict[str, Any], result: dict[str, Any]) -> None:
         result["active"] = session.get_providers()
         result["nodes"] = placed(session)
         if request["plans"]:
-            result["run"] = _run(session, request["plans"])
+            run, rows = _run(session, request["plans"])
+            result["run"] = run
             if result["nodes"] is None:  # before 1.24 only the profile has it
-                result["nodes"] = counted(result["run"].get("executed", []))
+                result["nodes"] = counted(rows)
     result["peak_bytes"] = _memory("VmHWM")
 
 
-def _run(session: Any, plans: list[list[dict[str, Any]]]) -> dict[str, Any]:
-    """{plan, executed, cold_seconds, warm_seconds, runs, activity}; {fault} if the model accepts
-    no plan."""
+def _run(session: "Session", plans: list[list[Filling]]) -> tuple[dict[str, object], list[OperatorRow]]:
+    """{plan, executed, cold_seconds, warm_seconds, runs, activity}, or {fault} if the model accepts
+    no plan; and what `executed` holds."""
     faults = []
     for plan in plans:
         inputs = arrays(plan)
@@ -98,18 +136,19 @@ def _run(session: Any, plans: list[list[dict[str, Any]]]) -> dict[str, Any]:
         # The profile ends here, or writing it would be timed too.
         profile = Path(session.end_profiling()).read_text(encoding="utf-8")
         warm, activity = _watched(partial(_warm, session, inputs))
+        rows = executed(json.loads(profile))
         return {
             "plan": plan,
-            "executed": executed(json.loads(profile)),
+            "executed": rows,
             "cold_seconds": cold,
             "warm_seconds": statistics.median(warm),
             "runs": len(warm),
             "activity": activity,
-        }
-    return {"fault": faults[0]}
+        }, rows
+    return {"fault": faults[0]}, []
 
 
-def _warm(session: Any, inputs: dict[str, Any]) -> list[float]:
+def _warm(session: "Session", inputs: "dict[str, np.ndarray]") -> list[float]:
     seconds: list[float] = []
     while not seconds or sum(seconds) < (_WARM_SECONDS if len(seconds) < _MOST_RUNS else _LEAST_SECONDS):
         started = time.perf_counter()
@@ -118,20 +157,17 @@ def _warm(session: Any, inputs: dict[str, Any]) -> list[float]:
     return seconds
 
 
-def _watched(work: Callable[[], list[float]]) -> tuple[list[float], dict[str, Any]]:
+def _watched(work: Callable[[], list[float]]) -> tuple[list[float], Activity]:
     """Runs `work` while a thread reads the GPUs ten times a second.
 
-    Returns:
-        What `work` returns, and {cpu_percent (100 is one core), gpus: {name: {busy_percent,
-        used_bytes}}, fault}.
+    Returns what `work` returns, and the usage.
     """
     reader, ended = GpuUsageReader(), threading.Event()
-    gpus: dict[str, dict[str, Any]] = {}
+    gpus: dict[str, GpuActivity] = {}
 
     def look() -> None:
         for gpu in reader.read():
-            empty = {"busy_percent": None, "used_bytes": 0}
-            seen = gpus.setdefault(f"{gpu.index}: {gpu.name}", empty)
+            seen = gpus.setdefault(f"{gpu.index}: {gpu.name}", {"busy_percent": None, "used_bytes": 0})
             if gpu.busy_percent is not None:
                 seen["busy_percent"] = max(seen["busy_percent"] or 0.0, gpu.busy_percent)
             seen["used_bytes"] = max(seen["used_bytes"], gpu.used_bytes or 0)
@@ -153,26 +189,28 @@ def _watched(work: Callable[[], list[float]]) -> tuple[list[float], dict[str, An
     return result, {"cpu_percent": 100 * spent / seconds, "gpus": gpus, "fault": reader.fault}
 
 
-def executed(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The last run of a profile, for each provider and operator: {provider, operator, times,
-    seconds, largest}. largest: values in the largest input or output, including weights."""
+def executed(events: list[dict[str, Any]]) -> list[OperatorRow]:
+    """The last run of a profile, for each provider and operator."""
     last = max((event["ts"] for event in events if event["name"] == "model_run"), default=0)
-    totals: dict[tuple[str, str], dict[str, Any]] = {}
+    totals: dict[tuple[str, str], OperatorRow] = {}
     for event in events:
         details = event.get("args", {})
         if event.get("cat") != "Node" or "provider" not in details or event["ts"] < last:
             continue
-        key = details["provider"], details["op_name"]
-        row = totals.setdefault(key, {"times": 0, "seconds": 0.0, "largest": 0})
+        provider, operator = details["provider"], details["op_name"]
+        row = totals.setdefault(
+            (provider, operator),
+            {"provider": provider, "operator": operator, "times": 0, "seconds": 0.0, "largest": 0},
+        )
         row["times"] += 1
         row["seconds"] += event["dur"] / 1e6
         for shapes in (details.get("input_type_shape", ()), details.get("output_type_shape", ())):
             sizes = [math.prod(shape) for shape_by_type in shapes for shape in shape_by_type.values()]
             row["largest"] = max([row["largest"], *sizes])
-    return [{"provider": a, "operator": b, **row} for (a, b), row in totals.items()]
+    return list(totals.values())
 
 
-def counted(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]] | None:
+def counted(rows: list[OperatorRow]) -> dict[str, dict[str, int]] | None:
     """Rows of `executed` as provider -> operator -> number of nodes."""
     counts: dict[str, dict[str, int]] = {}
     for row in rows:

@@ -8,7 +8,7 @@ import io
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import cast
 
 import numpy as np
 import onnx
@@ -27,7 +27,7 @@ def traced(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, T
     tracing, which copies the weights."""
     # The exporter restores the module's mode, and a new wrapper would set its parts to training.
     graph.module.eval()
-    written: Any = io.BytesIO()
+    written = io.BytesIO()
     given = {} if folded else graph.module.state_dict()
     with warnings.catch_warnings(), torch.inference_mode(), _unread(graph.module, given):
         # The warnings say that this exporter is the older one and that tracing has limits.
@@ -35,7 +35,7 @@ def traced(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, T
         torch.onnx.export(
             graph.module,
             graph.given,
-            written,
+            cast("str", written),  # torch's annotation forgets files
             dynamo=False,
             opset_version=OPSET,
             input_names=list(graph.inputs),

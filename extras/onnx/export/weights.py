@@ -5,7 +5,7 @@ multiples of the page size, so that ONNX Runtime can map them instead of reading
 """
 
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -70,12 +70,12 @@ def _tensors(model: ModelProto, weights: dict[str, Tensor]) -> "list[tuple[str, 
     return [(name, weights[name]) for name in names if name in weights and name not in present]
 
 
-def _array(tensor: Tensor) -> "np.ndarray[Any, Any]":
+def _array(tensor: Tensor) -> np.ndarray:
     is_stored = tensor.dtype in (torch.int8, torch.uint8, torch.int64)
     return (tensor if is_stored else tensor.float()).detach().contiguous().numpy()
 
 
-def _external(name: str, array: "np.ndarray[Any, Any]", location: str, offset: int) -> TensorProto:
+def _external(name: str, array: np.ndarray, location: str, offset: int) -> TensorProto:
     kind = helper.np_dtype_to_tensor_dtype(array.dtype)
     tensor = TensorProto(name=name, dims=array.shape, data_type=kind)
     tensor.data_location = TensorProto.EXTERNAL

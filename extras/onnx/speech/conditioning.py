@@ -34,6 +34,7 @@ from xtts.model.config import ModelConfig
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from extras.common.onnxruntime.types import Session
     from xtts.model.loading import Model
 
 # A limit for imports and sessions of a large model, on a machine that is busy with starting.
@@ -78,7 +79,7 @@ class OnnxVoiceEncoder:
         self.mel_stats = torch.from_numpy(np.load(folder / folders.MEL_STATS))
         self.gpt = self
         self._folder, self._wish, self._options = folder, wish, options
-        self._sessions: dict[str, Any] = {}
+        self._sessions: dict[str, Session] = {}
 
     def listening(self) -> AbstractContextManager[None]:
         """As in `Model`; nothing to release."""

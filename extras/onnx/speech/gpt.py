@@ -7,7 +7,7 @@ reading the weights.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,10 @@ from extras.onnx import folder as folders
 from xtts.inference.alignment.guard import attention
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 
-Array = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    from extras.common.onnxruntime.types import Session
+
+Array = np.ndarray
 # The block size in places. A step reads all places, used or not.
 BLOCK = 64
 _NOTHING = np.float32(-1e30)
@@ -81,7 +84,7 @@ class Past:
 class OnnxGPT:
     """The session of the step graph, and the memory-mapped embedding tables."""
 
-    def __init__(self, session: Any, folder: Path, shape: GPTShape) -> None:
+    def __init__(self, session: "Session", folder: Path, shape: GPTShape) -> None:
         self.shape = shape
         self._session = session
         # Exports of earlier versions lack this output and speak without alignment.

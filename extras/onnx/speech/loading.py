@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -105,7 +104,7 @@ def read_voice(path: Path, config: ModelConfig) -> Voice:
     from safetensors.numpy import load_file
 
     try:
-        tensors: dict[str, Any] = load_file(path)
+        tensors = load_file(path)
         latents, speaker = tensors["latents"], tensors["speaker"]
     except Exception as error:
         raise OnnxError(

@@ -4,14 +4,12 @@ Greedy codes equal torch's. Sampled codes have the same distribution but differ,
 another random generator.
 """
 
-from typing import Any
-
 import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
 from xtts.inference.defaults import SamplingParams
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 def sample(logits: Array, seen: Array, decoding: SamplingParams, random: np.random.Generator) -> int:

@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xtts.model.shapes import AnyVocoderShape
 from xtts.model.streaming_vocoder import MOST_SAMPLES, STEPS_PER_FRAME
 
-Array = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    from extras.common.onnxruntime.types import Session
+
+Array = np.ndarray
 
 
 class OnnxVocoder:
@@ -19,7 +22,11 @@ class OnnxVocoder:
     widths = ()
 
     def __init__(
-        self, session: Any, shape: AnyVocoderShape, most_samples: int = MOST_SAMPLES, source: Any = None
+        self,
+        session: "Session",
+        shape: AnyVocoderShape,
+        most_samples: int = MOST_SAMPLES,
+        source: "Session | None" = None,
     ) -> None:
         """source: the session of `folder.SOURCE`, if the vocoder has an oscillator."""
         self.shape, self.most_samples = shape, most_samples

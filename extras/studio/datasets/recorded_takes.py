@@ -159,7 +159,7 @@ def _publish(dataset: UploadedDataset, takes: Mapping[int, Take]) -> None:
             path.unlink(missing_ok=True)
 
 
-def _row(number: int, text: str, take: Take) -> dict[str, Any]:
+def _row(number: int, text: str, take: Take) -> dict[str, object]:
     kinds = [kind.replace("_", " ") for kind, _ in take.findings]
     return {
         "name": take.name,

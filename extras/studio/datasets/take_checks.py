@@ -4,8 +4,7 @@ A take is one sentence, read aloud. All functions are pure except for the given 
 """
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from xtts.evaluation.recogniser import RATE, num_errors
 from xtts.speech_span import HOP_SECONDS, SILENT_PEAK, frame_levels, spoken_frames
 from xtts.text.normalization.registry import rules_of
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 Finding = tuple[str, str]
 
 MARGIN_SECONDS = 0.15
@@ -36,7 +35,7 @@ _COLUMNS = 120
 
 def checked(
     mono: Array, rate: int, text: str, language: str, hear: Callable[[Array], str] | None
-) -> tuple[bytes, dict[str, Any]]:
+) -> tuple[bytes, dict[str, object]]:
     """A take without the silence around it, and the findings.
 
     Args:
@@ -68,7 +67,7 @@ def checked(
     return samples.wav_of(trimmed, rate), _told(findings, seconds, _columns(trimmed, rate), heard)
 
 
-def _told(findings: list[Finding], seconds: float, levels: list[int], heard: str) -> dict[str, Any]:
+def _told(findings: list[Finding], seconds: float, levels: list[int], heard: str) -> dict[str, object]:
     return {
         "findings": [{"kind": kind, "sentence": sentence} for kind, sentence in findings],
         "usable": not UNUSABLE & {kind for kind, _ in findings},
@@ -96,7 +95,7 @@ def _length(seconds: float) -> list[Finding]:
     return []
 
 
-def _sound(measured: dict[str, Any]) -> list[Finding]:
+def _sound(measured: Mapping[str, float]) -> list[Finding]:
     """Findings by the limits for recordings of voices."""
     findings = []
     level, noise = measured["level_db"], measured["snr_db"]

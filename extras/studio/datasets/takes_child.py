@@ -7,7 +7,6 @@ stderr has the findings as JSON. The exit codes are those of `api.voices.recordi
 
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ def main() -> int:
     """Reads a recording from stdin, checks it and writes the results."""
     most_seconds, language, text = float(sys.argv[1]), sys.argv[2], sys.argv[3]
     by_av = sys.argv[4:5]
-    opened: list[Callable[[np.ndarray[Any, Any]], str] | None] = []
+    opened: list[Callable[[np.ndarray], str] | None] = []
 
     def prepare() -> None:
         import extras.studio.datasets.take_checks  # noqa: F401
@@ -33,7 +32,7 @@ def main() -> int:
         import_all(bool(by_av))
         opened.append(_hearing(language))
 
-    def make(data: bytes) -> tuple[bytes, dict[str, Any]]:
+    def make(data: bytes) -> tuple[bytes, dict[str, object]]:
         from api.voices.decoding import mono_of
         from extras.studio.datasets.take_checks import checked
 
@@ -43,7 +42,7 @@ def main() -> int:
     return limited(prepare, make, _CPU_SECONDS)
 
 
-def _hearing(language: str) -> Callable[[np.ndarray[Any, Any]], str] | None:
+def _hearing(language: str) -> Callable[[np.ndarray], str] | None:
     """The recogniser of the language, or None if it is not installed."""
     if language.partition("-")[0] != _HEARD_LANGUAGE:
         return None
