@@ -76,7 +76,7 @@ def write_epub(
         else '<item id="toc" href="toc.ncx" media-type="application/x-dtbncx+xml"/>'
     )
     cover = '<item id="pic" href="cover.png" media-type="image/png" properties="cover-image"/>'
-    named = "".join(f"<dc:language>{one}</dc:language>" for one in languages)
+    named = "".join(f"<dc:language>{language}</dc:language>" for language in languages)
     references = "".join(f'<reference type="{kind}" href="{href}"/>' for kind, href in (guide or {}).items())
     opf = (
         f'<?xml version="1.0"?><package xmlns="http://www.idpf.org/2007/opf" version="{version}.0">'

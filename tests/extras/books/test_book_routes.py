@@ -49,8 +49,8 @@ class Book:
         self.service.wait_until(lambda: self.details()["reading"]["state"] not in states, 200)
         return self.details()
 
-    def read(self, **wanted: Any) -> dict[str, Any]:
-        answer = self.ask("POST", "/reading", json=wanted)
+    def read(self, **options: Any) -> dict[str, Any]:
+        answer = self.ask("POST", "/reading", json=options)
         assert answer.status_code == 202, answer.text
         return self.ended()
 
@@ -77,21 +77,23 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def test_a_book_lives_from_upload_to_deletion(shared):
-    one = Book(shared)
-    assert one.id == "a-small-book"
-    planned = one.ended()
+    book = Book(shared)
+    assert book.id == "a-small-book"
+    planned = book.ended()
     assert planned["reading"]["state"] == "done" and planned["reading"]["plan_only"]
     assert [row["title"] for row in planned["plan"]["chapters"]] == ["One", "Two"]
     assert planned["plan"]["names"] == [{"word": "Qxyz", "count": 3, "said": ""}]
     (sample,) = planned["plan"]["samples"]
     assert shared.client.get(sample["sound"]).content == WAV
     assert planned["files"] == [] and planned["report"] is None
-    assert "--called=A Small Book.txt" in one.given()["others"]
+    assert "--called=A Small Book.txt" in book.given()["others"]
     names = {"Qxyz": "kicks us", "port": " "}
-    assert one.ask("PUT", "/names", json={"names": names}).json() == {"names": {"Qxyz": "kicks us"}}
-    found = one.read(chapters="1-2", formats=["mp3", "m4b"], captions=["srt"], retakes=3, seed=7, again=[KEY])
+    assert book.ask("PUT", "/names", json={"names": names}).json() == {"names": {"Qxyz": "kicks us"}}
+    found = book.read(
+        chapters="1-2", formats=["mp3", "m4b"], captions=["srt"], retakes=3, seed=7, again=[KEY]
+    )
     assert found["reading"]["state"] == "done" and found["progress"] is None
-    given = one.given()
+    given = book.given()
     assert given["pronunciations"] == "Qxyz = kicks us\n" and given["spec"]["name"] == "demo"
     assert "reference" not in given["spec"]
     assert {"--chapters=1-2", "--captions=srt", "--retakes=3", "--seed=7", f"--again={KEY}"} <= set(
@@ -104,7 +106,7 @@ def test_a_book_lives_from_upload_to_deletion(shared):
     assert set(files) == {"01 One.m4b", "01 One.mp3", "report.html"}
     answer = shared.client.get(files["01 One.m4b"]["address"], headers={"Range": "bytes=0-3"})
     assert answer.status_code == 206 and answer.content == b"RIFF"
-    assert files["01 One.m4b"]["address"] == f"/v1/books/{one.id}/files/01%20One.m4b"
+    assert files["01 One.m4b"]["address"] == f"/v1/books/{book.id}/files/01%20One.m4b"
     for name, media_type in (("01 One.m4b", "audio/mp4"), ("01 One.mp3", "audio/mpeg")):
         saved = shared.client.get(files[name]["address"])
         assert saved.headers["content-type"] == media_type
@@ -114,9 +116,9 @@ def test_a_book_lives_from_upload_to_deletion(shared):
     assert "attachment" in report.headers["content-disposition"]
     assert report.headers["content-type"] == "application/octet-stream"
     (row,) = shared.client.get("/v1/books").json()["books"]
-    assert (row["id"], row["title"], row["state"]) == (one.id, "A Small Book", "done")
+    assert (row["id"], row["title"], row["state"]) == (book.id, "A Small Book", "done")
     assert row["plan_only"] is False
-    assert one.ask("DELETE").status_code == 204 and one.ask("GET").status_code == 404
+    assert book.ask("DELETE").status_code == 204 and book.ask("GET").status_code == 404
     left = {path.name for path in shared.state.part(Library).books.folder.rglob("*")}
     assert left == {".reading.lock", ".lock"}
 
@@ -137,17 +139,11 @@ def test_what_is_no_book_is_refused_and_leaves_nothing(shared, name, content, co
 
 
 def test_what_is_wrong_with_a_request_is_told(shared):
-    one = Book(shared, "Wrong.md")
-    one.ended()
-    for wanted in (
-        {"chapters": "one"},
-        {"retakes": 10},
-        {"formats": ["ogg"]},
-        {"again": ["x"]},
-        {"other": 1},
-    ):
-        assert refused(one.ask("POST", "/reading", json=wanted)) == (422, "invalid_request")
-    assert refused(one.ask("POST", "/reading", json={"voice": "nobody"})) == (404, "no_voice")
+    book = Book(shared, "Wrong.md")
+    book.ended()
+    for body in ({"chapters": "one"}, {"retakes": 10}, {"formats": ["ogg"]}, {"again": ["x"]}, {"other": 1}):
+        assert refused(book.ask("POST", "/reading", json=body)) == (422, "invalid_request")
+    assert refused(book.ask("POST", "/reading", json={"voice": "nobody"})) == (404, "no_voice")
     for names in (
         {"a=b": "c"},
         {"a\nb": "c"},
@@ -158,15 +154,15 @@ def test_what_is_wrong_with_a_request_is_told(shared):
         {"a": "c\x85d"},
         {"a\x0bb": "c"},
     ):
-        answer = one.ask("PUT", "/names", json={"names": names})
+        answer = book.ask("PUT", "/names", json={"names": names})
         assert refused(answer) == (422, "invalid_request"), names
     # Every second chapter of the longest book.
     chapters = ",".join(map(str, range(1, 5_001, 2)))
-    assert one.read(chapters=chapters)["report"]["chapters"] == [1]
-    assert f"--chapters={chapters}" in one.given()["others"]
+    assert book.read(chapters=chapters)["report"]["chapters"] == [1]
+    assert f"--chapters={chapters}" in book.given()["others"]
     for path in ("/files/plan.json", "/files/..%2fbook.json", f"/sentences/{'0' * 40}.wav"):
-        assert one.ask("GET", path).status_code == 404
-    one.ask("DELETE")
+        assert book.ask("GET", path).status_code == 404
+    book.ask("DELETE")
 
 
 def test_an_uploaded_voice_reads_on_this_machine(shared, monkeypatch):
@@ -174,13 +170,13 @@ def test_an_uploaded_voice_reads_on_this_machine(shared, monkeypatch):
     used: it would not pause during speech."""
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.7:6379")
     voice = upload(shared, file_of(speech())).json()["id"]
-    one = Book(shared, "Voices.txt")
-    one.ended()
-    assert one.read(voice=voice)["reading"]["state"] == "done"
+    book = Book(shared, "Voices.txt")
+    book.ended()
+    assert book.read(voice=voice)["reading"]["state"] == "done"
     kept = shared.state.voices.recording(shared.state.voices.get(voice))
-    given = one.given()
+    given = book.given()
     assert given["spec"]["reference"] == str(kept) and given["steps"] == "Steps"
-    one.ask("DELETE")
+    book.ask("DELETE")
 
 
 def test_books_may_not_take_more_than_they_may(shared, monkeypatch):
@@ -193,17 +189,17 @@ def test_books_may_not_take_more_than_they_may(shared, monkeypatch):
 
 
 def test_on_a_full_disk_no_book_is_taken_or_read(shared, monkeypatch):
-    one = Book(shared, "Full.txt")
-    one.ended()
+    book = Book(shared, "Full.txt")
+    book.ended()
     monkeypatch.setattr("api.arriving.free_bytes", lambda _: 1_000_000)
     before = {path.name for path in shared.state.part(Library).books.folder.iterdir()}
     answer = shared.client.post("/v1/books", params={"name": "a.txt"}, content=TEXT)
     assert refused(answer) == (507, "no_space")
     assert "1,000,000 bytes left" in answer.json()["detail"]
-    assert refused(one.ask("POST", "/reading", json={})) == (507, "no_space")
+    assert refused(book.ask("POST", "/reading", json={})) == (507, "no_space")
     assert {path.name for path in shared.state.part(Library).books.folder.iterdir()} == before
     monkeypatch.undo()
-    one.ask("DELETE")
+    book.ask("DELETE")
 
 
 @pytest.mark.parametrize(
@@ -218,38 +214,38 @@ def test_a_reading_that_fails_says_why(service, monkeypatch, how, said):
 
 @pytest.mark.usefixtures("hangs")
 def test_it_is_followed_stopped_and_continued(service):
-    one = Book(service)
-    one.hanging()
-    told = one.details()
+    book = Book(service)
+    book.hanging()
+    told = book.details()
     assert told["progress"] == {
         "chapter": 1,
         "share": 0.25,
         "seconds_left": 90.0,
         "audio_seconds_a_second": 2.5,
     }
-    assert refused(one.ask("PUT", "/names", json={"names": {}})) == (409, "being_read")
-    assert refused(one.ask("POST", "/reading", json={})) == (409, "being_read")
+    assert refused(book.ask("PUT", "/names", json={"names": {}})) == (409, "being_read")
+    assert refused(book.ask("POST", "/reading", json={})) == (409, "being_read")
     other = Book(service)
     assert other.details()["reading"]["ahead"] == 1
     assert other.ask("DELETE", "/reading").json()["state"] == "stopped"
-    stopped = one.ask("DELETE", "/reading").json()
+    stopped = book.ask("DELETE", "/reading").json()
     assert stopped["state"] == "stopped" and "continue" in stopped["message"]
-    assert one.read()["reading"]["state"] == "done"
+    assert book.read()["reading"]["state"] == "done"
 
 
 @pytest.mark.usefixtures("hangs")
 def test_it_stands_still_while_somebody_speaks(service, monkeypatch):
     monkeypatch.setattr("extras.common.work_queue._QUIET_SECONDS", 0.3)
-    one = Book(service)
-    one.hanging()
-    steps = one.folder / "spoken/steps"
+    book = Book(service)
+    book.hanging()
+    steps = book.folder / "spoken/steps"
     waiting = service.state.engine.requests
     speaking, unread = waiting.speaking, SpeechStream(MICRO, name="unread", held=True)
     waiting.queue.append(unread)  # its caller does not read, so it does not count as waiting
-    service.wait_until(lambda: not one.details()["reading"]["paused"], 30)
+    service.wait_until(lambda: not book.details()["reading"]["paused"], 30)
     speaking["somebody"] = SpeechStream(MICRO, name="somebody")
     try:
-        service.wait_until(lambda: one.details()["reading"]["paused"], 30)
+        service.wait_until(lambda: book.details()["reading"]["paused"], 30)
         time.sleep(0.1)
         before = steps.stat().st_size
         time.sleep(0.5)
@@ -258,29 +254,29 @@ def test_it_stands_still_while_somebody_speaks(service, monkeypatch):
         speaking.pop("somebody")
         waiting.queue.remove(unread)
     service.wait_until(lambda: steps.stat().st_size > before, 30)
-    assert one.ask("DELETE").status_code == 204  # also while it is paused
+    assert book.ask("DELETE").status_code == 204  # also while it is paused
 
 
 @pytest.mark.usefixtures("hangs")
 def test_a_reading_ends_where_it_has_used_up_the_room(service, monkeypatch):
     monkeypatch.setattr("extras.common.work_queue._CHECKS_UNTIL_ROOM", 2)
-    one = Book(service)
-    one.hanging()
+    book = Book(service)
+    book.hanging()
     monkeypatch.setattr("extras.books.uploads.book_store.Books.used_bytes", lambda _: 21 * 10**9)
-    found = one.ended()["reading"]
+    found = book.ended()["reading"]
     assert found["state"] == "failed" and "BOOKS_MAX_GB" in found["message"]
 
 
 @pytest.mark.usefixtures("hangs")
 def test_a_book_that_another_replica_deletes_does_not_come_back(service):
-    one = Book(service)
-    one.hanging()
-    (one.folder / "book.json").unlink()
+    book = Book(service)
+    book.hanging()
+    (book.folder / "book.json").unlink()
     queue = service.state.part(Library).readings
     asyncio.run_coroutine_threadsafe(
-        queue.stop(UploadedBook(one.folder, one.id, "", "")), service.state.loop
+        queue.stop(UploadedBook(book.folder, book.id, "", "")), service.state.loop
     ).result(30)
-    assert not one.folder.exists()
+    assert not book.folder.exists()
 
 
 def test_a_reader_that_loads_its_voice_is_not_stopped(service, monkeypatch):
@@ -289,30 +285,30 @@ def test_a_reader_that_loads_its_voice_is_not_stopped(service, monkeypatch):
     speaking = service.state.engine.requests.speaking
     speaking["somebody"] = SpeechStream(MICRO, name="somebody")
     try:
-        one = Book(service)  # starts the reader, for its plan
-        steps = one.folder / "spoken/steps"
+        book = Book(service)  # starts the reader, for its plan
+        steps = book.folder / "spoken/steps"
         service.wait_until(steps.is_file, 30)
         before = steps.stat().st_size
         service.wait_until(lambda: steps.stat().st_size > before + 20, 30)
-        assert not one.details()["reading"]["paused"]
+        assert not book.details()["reading"]["paused"]
     finally:
         speaking.pop("somebody")
-    one.ask("DELETE")
+    book.ask("DELETE")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("hangs")
 def test_a_service_that_ends_leaves_its_reading_to_the_next(tmp_path):
     with running(settings_in(tmp_path)) as service:
-        one = Book(service)
-        one.hanging()
+        book = Book(service)
+        book.hanging()
         running_now = service.state.part(Library).readings._running
         assert running_now is not None and running_now[1] is not None
         child = running_now[1].pid
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
-    with running(settings_in(tmp_path)) as one.service:
-        assert one.ended()["reading"]["state"] == "done"
+    with running(settings_in(tmp_path)) as book.service:
+        assert book.ended()["reading"]["state"] == "done"
 
 
 @pytest.mark.slow
@@ -321,16 +317,16 @@ def test_a_real_child_reads_a_book_with_the_served_voice(real):
     real.state.part(Library).readings.module = "extras.books.book_child"
     text = b"Chapter 1\n\nThe ship left the port in the morning. Nobody had seen the captain.\n"
     answer = real.client.post("/v1/books", params={"name": "sea.txt"}, content=text)
-    one = Book.__new__(Book)
-    one.service, one.id = real, answer.json()["id"]
-    planned = one.ended()
+    book = Book.__new__(Book)
+    book.service, book.id = real, answer.json()["id"]
+    planned = book.ended()
     assert planned["reading"]["state"] == "done", planned["reading"]
     assert planned["plan"]["samples"] and planned["plan"]["rate"] > 0
-    found = one.read(formats=["flac"], captions=["json"])
+    found = book.read(formats=["flac"], captions=["json"])
     assert found["reading"]["state"] == "done", found["reading"]
     assert {row["name"] for row in found["files"]} >= {"01 Chapter 1.flac", "01 Chapter 1.json"}
     assert found["report"]["sentences"] == 3  # including the heading
-    one.ask("DELETE")
+    book.ask("DELETE")
 
 
 def test_the_types_of_a_books_files_are_documented(service):

@@ -33,6 +33,8 @@ from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
 
 FIRST = "The ship left the port in the morning. Nobody had seen the captain that day."
+XTTS = (sys.executable, "-m", "xtts")
+SOUNDS = {".wav", ".flac", ".mp3", ".opus", ".m4a"}
 SECOND = "The sea was calm and the air was warm. All of them slept well in the night."
 
 
@@ -50,8 +52,12 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_voice(tmp_path_factory.mktemp("reader") / "voice")
 
 
+def asked(voice: Path, epub: Path, to: Path, *words: str, retakes: int = 0) -> list[str]:
+    return ["read", str(epub), "--voice", str(voice), "--to", str(to), "--retakes", str(retakes), *words]
+
+
 def read(voice: Path, epub: Path, to: Path, *words: str) -> int:
-    return main(["read", str(epub), "--voice", str(voice), "--to", str(to), "--retakes", "0", *words])
+    return main(asked(voice, epub, to, *words))
 
 
 def sounds(folder: Path) -> dict[str, bytes]:
@@ -75,34 +81,22 @@ def test_a_file_a_chapter_within_acx(spoken):
             peak, rms = peak_and_rms(sound)
             assert rate == 24_000 and -23 <= rms <= -18 and peak <= -3, (form, peak, rms)
             assert np.abs(sound[: rate // 2]).max() < 0.001
-    assert {path.suffix for path in spoken.glob("01 One.*")} == {
-        ".wav",
-        ".flac",
-        ".mp3",
-        ".opus",
-        ".m4a",
-        ".srt",
-        ".vtt",
-        ".json",
-    }
+    captions = {".srt", ".vtt", ".json"}
+    assert {path.suffix for path in spoken.glob("01 One.*")} == SOUNDS | captions
 
 
 def test_every_file_is_marked(spoken, tiny):
-    marked = [
-        path
-        for path in spoken.rglob("*")
-        if path.suffix in {".wav", ".flac", ".mp3", ".opus", ".m4a", ".m4b"}
-    ]
+    marked = [path for path in spoken.rglob("*") if path.suffix in SOUNDS | {".m4b"}]
     assert len(marked) > 11
     with zipfile.ZipFile(spoken / "A Small Book with sound.epub") as made:
         inside = [made.read(f"OPS/c{number}.mp3") for number in (1, 2)]
-    assert {comment(one) for one in [*marked, *inside]} == {Mark(tiny.name).text}
+    assert {comment(sound) for sound in [*marked, *inside]} == {Mark(tiny.name).text}
 
 
 def test_the_audiobook_has_chapters_cover_title_and_author(spoken):
     av = pytest.importorskip("av")
     with av.open(str(spoken / "A Small Book.m4b")) as made:
-        titles = [one["metadata"]["title"] for one in made.chapters()]
+        titles = [chapter["metadata"]["title"] for chapter in made.chapters()]
         assert titles == ["One", "Two: a <B>"]
         assert (made.metadata["title"], made.metadata["artist"]) == ("A Small Book", "A. Writer")
         seconds = made.duration / 1e6
@@ -117,19 +111,19 @@ def test_ffprobe_reads_the_audiobook(spoken):
     command = ["ffprobe", "-v", "error", "-of", "json", "-show_chapters", "-show_streams"]
     done = subprocess.run([*command, str(spoken / "A Small Book.m4b")], capture_output=True, check=True)
     told = json.loads(done.stdout)
-    assert [one["tags"]["title"] for one in told["chapters"]] == ["One", "Two: a <B>"]
+    assert [chapter["tags"]["title"] for chapter in told["chapters"]] == ["One", "Two: a <B>"]
     assert float(told["chapters"][0]["end_time"]) == pytest.approx(
         soundfile.info(spoken / "01 One.wav").duration, abs=0.01
     )
-    pictures = [one for one in told["streams"] if one["disposition"]["attached_pic"]]
-    assert [(one["codec_name"], one["width"]) for one in pictures] == [("png", 1)]
+    pictures = [stream for stream in told["streams"] if stream["disposition"]["attached_pic"]]
+    assert [(picture["codec_name"], picture["width"]) for picture in pictures] == [("png", 1)]
 
 
 def test_the_epub_with_sound_is_read_back(spoken):
     path = spoken / "A Small Book with sound.epub"
     again = read_book(path)
-    assert [one.title for one in again.chapters] == ["One", "Two: a <B>"]
-    said = " ".join(one.text for one in again.chapters[0].paragraphs)
+    assert [chapter.title for chapter in again.chapters] == ["One", "Two: a <B>"]
+    said = " ".join(paragraph.text for paragraph in again.chapters[0].paragraphs)
     assert said == f"One of them and more of it {FIRST}"
     with zipfile.ZipFile(path) as made:
         names = made.namelist()
@@ -138,11 +132,11 @@ def test_the_epub_with_sound_is_read_back(spoken):
         page = made.read("OPS/c1.xhtml").decode()
         length = soundfile.info(io.BytesIO(made.read("OPS/c1.mp3"))).duration
         package = made.read("OPS/book.opf").decode()
-    texts = [one.attrib["src"] for one in smil.iter("{http://www.w3.org/ns/SMIL}text")]
+    texts = [element.attrib["src"] for element in smil.iter("{http://www.w3.org/ns/SMIL}text")]
     assert texts == [f"c1.xhtml#s{number}" for number in range(3)]
     assert all(f'id="s{number}"' in page for number in range(3))
-    clips = [one.attrib for one in smil.iter("{http://www.w3.org/ns/SMIL}audio")]
-    times = [float(one[edge][:-1]) for one in clips for edge in ("clipBegin", "clipEnd")]
+    clips = [element.attrib for element in smil.iter("{http://www.w3.org/ns/SMIL}audio")]
+    times = [float(clip[edge][:-1]) for clip in clips for edge in ("clipBegin", "clipEnd")]
     assert times == sorted(times) and times[-1] <= length
     assert all(
         f'href="{name[4:]}"' in package
@@ -154,7 +148,7 @@ def test_the_epub_with_sound_is_read_back(spoken):
 def test_captions_follow_the_sound(spoken):
     words = json.loads((spoken / "01 One.json").read_text())
     assert words[0]["start_time"] >= 0.75
-    assert all(one["end_time"] >= one["start_time"] for one in words)
+    assert all(word["end_time"] >= word["start_time"] for word in words)
     assert words[-1]["end_time"] <= soundfile.info(spoken / "01 One.wav").duration - 1.4
     shown = (spoken / "01 One.srt").read_text().split("\n\n")
     assert all(" --> " in cue for cue in shown)
@@ -164,7 +158,7 @@ def test_captions_follow_the_sound(spoken):
 def test_the_report_and_the_plan_are_written(spoken):
     assert "sentences" in (spoken / "report.html").read_text()
     plan = json.loads((spoken / "plan.json").read_text())
-    assert plan["rate"] > 0 and [one["sentences"] for one in plan["chapters"]] == [3, 3]
+    assert plan["rate"] > 0 and [chapter["sentences"] for chapter in plan["chapters"]] == [3, 3]
 
 
 def test_again_speaks_nothing_and_one_word_speaks_one_sentence(tiny, spoken, tmp_path, capsys):
@@ -207,13 +201,13 @@ def test_chapters_are_chosen(tiny, tmp_path, capsys):
     assert len(sounds(tmp_path / "out")) == 3
     # The plan covers the whole book, the report only the chapters read.
     plan = json.loads((tmp_path / "out" / "plan.json").read_text())
-    assert [(one["number"], one["sentences"]) for one in plan["chapters"]] == [(1, 3), (2, 3)]
+    assert [(chapter["number"], chapter["sentences"]) for chapter in plan["chapters"]] == [(1, 3), (2, 3)]
     assert json.loads((tmp_path / "out" / "report.json").read_text())["chapters"] == [2]
     out = capsys.readouterr().out
     assert " in 1 chapter: about " in out
     # All of its sentences are samples.
     assert re.search(r"of it new \(\d+\.\d\d x real time\)", out) and "(0.00" not in out
-    assert [one.name for one in tmp_path.glob("out/*.flac")] == ["02 Two a B.flac"]
+    assert [path.name for path in tmp_path.glob("out/*.flac")] == ["02 Two a B.flac"]
 
 
 def test_alone_a_sentence_has_the_bytes_of_speak(tiny, tmp_path):
@@ -222,12 +216,12 @@ def test_alone_a_sentence_has_the_bytes_of_speak(tiny, tmp_path):
     assert read(tiny, epub, to, "--format", "", "--at-once", "1", "--chapters", "1") == 0
     voice = load_voice(VoiceSpec(str(tiny)))
     sentence = "Nobody had seen the captain that day."
-    wanted = voice.synthesize(SynthesisRequest(sentence, "en"))
+    expected = voice.synthesize(SynthesisRequest(sentence, "en"))
     (kept,) = [
         path for path in to.rglob("sentences/*/*.json") if json.loads(path.read_text())["text"] == sentence
     ]
     sound, _ = soundfile.read(kept.with_suffix(".wav"), dtype="int16")
-    soundfile.write(tmp_path / "one.wav", np.clip(wanted, -1, 1), 24_000, subtype="PCM_16")
+    soundfile.write(tmp_path / "one.wav", np.clip(expected, -1, 1), 24_000, subtype="PCM_16")
     assert (sound == soundfile.read(tmp_path / "one.wav", dtype="int16")[0]).all()
 
 
@@ -270,7 +264,7 @@ def test_a_word_that_no_list_takes_is_no_name(tiny, tmp_path):
     epub = book(tmp_path / "book.epub", FIRST.replace("captain", "Q" + "x" * 80))
     assert read(tiny, epub, tmp_path / "out", "--plan") == 0
     plan = json.loads((tmp_path / "out" / "plan.json").read_text())
-    assert not any(one["word"].startswith("Qx") for one in plan["names"])
+    assert not any(name["word"].startswith("Qx") for name in plan["names"])
 
 
 def test_words_that_cannot_be_read_are_left_out_and_reported(tiny, tmp_path, capsys):
@@ -309,32 +303,18 @@ def test_a_book_in_letters_that_the_voice_lacks_is_told_without_a_flag(tiny, tmp
 @pytest.mark.slow
 def test_killed_anywhere_it_goes_on_with_the_same_bytes(tiny, spoken, tmp_path):
     epub = book(tmp_path / "book.epub")
-    wanted = sounds(spoken)
+    expected = sounds(spoken)
     points = ["half written", "after fsync:01 One.flac", "after replace:chapters.json"]
-    names = list(wanted)
+    names = list(expected)
     points += [f"after replace:{names[2]}", f"after replace:{names[4][:-4]}.json"]
-    command = [
-        sys.executable,
-        "-m",
-        "xtts",
-        "read",
-        str(epub),
-        "--voice",
-        str(tiny),
-        "--to",
-        str(tmp_path / "out"),
-        "--retakes",
-        "0",
-        "--format",
-        "m4b,flac",
-    ]
+    command = [*XTTS, *asked(tiny, epub, tmp_path / "out", "--format", "m4b,flac")]
     for point in points:
         done = subprocess.run(
             command, env=os.environ | {"SOTAQUE_CRASH_AT": point}, capture_output=True, timeout=300
         )
         assert done.returncode in (-9, 0), done.stderr
     subprocess.run(command, check=True, capture_output=True, timeout=300)
-    assert sounds(tmp_path / "out") == wanted
+    assert sounds(tmp_path / "out") == expected
     for name in ("01 One.flac", "02 Two a B.flac", "A Small Book.m4b"):
         assert (tmp_path / "out" / name).read_bytes() == (spoken / name).read_bytes()
     assert not list(tmp_path.rglob("*.sotaque-part"))
@@ -345,41 +325,27 @@ def test_killed_anywhere_it_goes_on_with_the_same_bytes(tiny, spoken, tmp_path):
 def test_ten_kills_at_random_leave_the_bytes_of_a_run_without_any(tiny, tmp_path):
     """kill -9 at random moments after the first line of output, while sentences are spoken."""
     things = ("ship", "house", "garden", "letter", "window", "mountain", "river", "captain")
-    first = " ".join(f"The {one} was seen by all of them on the next morning." for one in things)
+    first = " ".join(f"The {thing} was seen by all of them on the next morning." for thing in things)
     epub = book(tmp_path / "book.epub", first, first.replace("seen", "found"))
-    command = [
-        sys.executable,
-        "-m",
-        "xtts",
-        "read",
-        str(epub),
-        "--voice",
-        str(tiny),
-        "--retakes",
-        "1",
-        "--format",
-        "m4b,epub,flac",
-        "--captions",
-        "json",
-        "--to",
-    ]
-    whole = tmp_path / "whole"
-    with subprocess.Popen([*command, str(whole)], stdout=subprocess.PIPE) as run:
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    forms = ("--format", "m4b,epub,flac", "--captions", "json")
+    commands = {to: [*XTTS, *asked(tiny, epub, to, *forms, retakes=1)] for to in (whole, out)}
+    with subprocess.Popen(commands[whole], stdout=subprocess.PIPE) as run:
         assert run.stdout is not None and run.stdout.readline()
         began = time.monotonic()
         run.communicate(timeout=600)
         took = time.monotonic() - began
     assert run.returncode == 0
-    drawn, kills, out = random.Random(36), 0, tmp_path / "out"
+    drawn, kills = random.Random(36), 0
     while kills < 10:
-        with subprocess.Popen([*command, str(out)], stdout=subprocess.PIPE) as run:
+        with subprocess.Popen(commands[out], stdout=subprocess.PIPE) as run:
             assert run.stdout is not None and run.stdout.readline()
             time.sleep(drawn.uniform(0, took / 4))
             run.kill()
         if run.returncode == 0:  # it ended before the kill
             shutil.rmtree(out)
         kills += run.returncode == -9
-    subprocess.run([*command, str(out)], check=True, capture_output=True, timeout=600)
+    subprocess.run(commands[out], check=True, capture_output=True, timeout=600)
     assert not list(out.rglob("*.sotaque-part"))
     made = {path.relative_to(whole) for path in whole.rglob("*") if path.is_file()}
     assert len(sounds(whole)) >= 18 and made == {
@@ -408,36 +374,20 @@ def test_without_ray_a_sentence_says_what_to_install(tiny, tmp_path, monkeypatch
 )
 def test_with_ray_it_has_the_bytes_of_one_process_also_if_a_worker_is_killed(tiny, tmp_path):
     epub = book(tmp_path / "book.epub", " ".join(f"{FIRST[:-1]}, he said {n}." for n in range(6)))
-    command = [
-        sys.executable,
-        "-m",
-        "xtts",
-        "read",
-        str(epub),
-        "--voice",
-        str(tiny),
-        "--retakes",
-        "0",
-        "--format",
-        "flac",
-        "--to",
-    ]
-    alone = [*command, str(tmp_path / "alone"), "--at-once", "1"]
+    alone, with_ray = (
+        [*XTTS, *asked(tiny, epub, tmp_path / name, "--format", "flac", *more)]
+        for name, more in (("alone", ("--at-once", "1")), ("ray", ("--ray", "--workers", "2")))
+    )
     environ = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run(alone, check=True, env=environ, capture_output=True, timeout=600)
-    with subprocess.Popen(
-        [*command, str(tmp_path / "ray"), "--ray", "--workers", "2"],
-        env=environ,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    ) as run:
+    with subprocess.Popen(with_ray, env=environ, stdout=subprocess.PIPE, start_new_session=True) as run:
         assert run.stdout is not None
         for line in run.stdout:
             if b"sample 5" in line:
                 break
-        for one in psutil.Process(run.pid).children(recursive=True):
-            if "ray::say_one" in " ".join(one.cmdline()):
-                one.kill()
+        for child in psutil.Process(run.pid).children(recursive=True):
+            if "ray::say_one" in " ".join(child.cmdline()):
+                child.kill()
                 break
         run.stdout.read()
     assert run.returncode == 0

@@ -16,7 +16,7 @@ from train import settings as train_settings
 from xtts import __main__ as xtts
 
 ROOT = Path(__file__).parents[3]
-EXAMPLES = [one for group in help_pages.GROUPS for one in group.examples]
+EXAMPLES = [example for group in help_pages.GROUPS for example in group.examples]
 
 
 @pytest.fixture(autouse=True)
@@ -36,11 +36,11 @@ def _in_the_script(tmp_path, monkeypatch) -> None:
 
 
 def test_the_help_lists_every_verb_in_a_group_with_three_examples(capsys):
-    known = console.verbs()
+    verbs = console.verbs()
     assert console.run(["--help"]) == 0
     told = capsys.readouterr().out
-    assert [name for name, verb in known.items() if f"\n  {name:15}{verb.summary}" not in told] == []
-    groups = help_pages.groups(known)
+    assert [name for name, verb in verbs.items() if f"\n  {name:15}{verb.summary}" not in told] == []
+    groups = help_pages.groups(verbs)
     assert "More" not in [group.title for group in groups]
     assert all(len(group.examples) >= 3 for group in groups)
     assert max(map(len, told.splitlines())) <= 100
@@ -49,7 +49,9 @@ def test_the_help_lists_every_verb_in_a_group_with_three_examples(capsys):
 def test_a_verb_without_its_extra_is_not_told(monkeypatch):
     monkeypatch.setattr(extras, "verbs", lambda _: {})
     groups = help_pages.groups(console.verbs())
-    told = " ".join([*(" ".join(one.verbs) for one in groups), *(" ".join(one.examples) for one in groups)])
+    told = " ".join(
+        [*(" ".join(group.verbs) for group in groups), *(" ".join(group.examples) for group in groups)]
+    )
     assert "speak" in told and "cut" not in told.split() and "studio" not in told.split()
 
 
@@ -69,7 +71,7 @@ def test_every_verb_helps_with_its_usage_and_examples(name, capsys):
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_is_understood(example):
     words = shlex.split(example.replace('eval "$(sotaque completion bash)"', "completion bash"))
-    words = words[: min(words.index(one) if one in words else len(words) for one in "|<>")]
+    words = words[: min(words.index(sign) if sign in words else len(words) for sign in "|<>")]
     verb, *rest = words
     if verb in ("serve", "studio"):
         api_settings.load(rest, {}, None)
@@ -79,9 +81,9 @@ def test_every_example_is_understood(example):
         xtts.parser_of_all().parse_args(words)
     else:
         parser = train.opened("run" if verb == "train" else verb)[1]
-        own, settings = parser.parse_known_args(rest)
+        options, settings = parser.parse_known_args(rest)
         train_settings.load(settings, {}, None)
-        assert getattr(own, "to", "not needed") is not None
+        assert getattr(options, "to", "not needed") is not None
 
 
 def test_help_and_completion_import_no_torch():

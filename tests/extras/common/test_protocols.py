@@ -20,7 +20,7 @@ def test_every_label_finds_its_voice_again():
     ]
     found = labels_of([ANNA, *odd])
     assert next(iter(found.items())) == ("default", "default") and len(found) == 8
-    by_id = {one.id: one for one in [ANNA, *odd]}
+    by_id = {voice.id: voice for voice in [ANNA, *odd]}
     for label, identity in found.items():
         if label in by_id:
             assert label == identity

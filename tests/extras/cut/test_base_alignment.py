@@ -61,7 +61,7 @@ def test_its_own_sentence_fits_a_breath_and_others_do_not(base, tmp_path):
     for breath in range(3):
         groups = [range(piece, piece + 1) for piece in range(3)]
         nats = [
-            max((one.nats for one in found if one.last == breath + 1), default=-np.inf)
+            max((span.nats for span in found if span.last == breath + 1), default=-np.inf)
             for found in scorer.score(breath, groups)
         ]
         assert int(np.argmax(nats)) == breath
@@ -72,8 +72,8 @@ def test_its_own_sentence_fits_a_breath_and_others_do_not(base, tmp_path):
 def test_a_last_piece_that_nobody_says_is_not_taken_along(base, tmp_path):
     scorer = scorer_of(base, tmp_path, [1, 2, 3])
     alone, joined = scorer.score(0, [range(1), range(2)])
-    assert [one.last for one in alone if one.nats > 0] == [1]
-    assert 1 not in [one.last for one in joined]
+    assert [span.last for span in alone if span.nats > 0] == [1]
+    assert 1 not in [end.last for end in joined]
 
 
 def test_one_pass_tells_what_a_pass_for_each_end_would(base, tmp_path):
@@ -82,11 +82,11 @@ def test_one_pass_tells_what_a_pass_for_each_end_would(base, tmp_path):
     codes = torch.from_numpy(base.codes(recording).astype(np.int64))[:60]
     ids = base.tokenizer.encode(demo_texts()[0], "en")
     scorer = BaseScorer(base, latents, codes.numpy(), breaths, [demo_texts()[0]], "en", 0.05)
-    own, stop, _ = scorer._ask(0, 60, [range(1)])
+    likelihoods, stop, _ = scorer._ask(0, 60, [range(1)])
     for end in (20, 41, 60):
-        (wanted,) = log_likelihoods(base.gpt, latents, [ids], codes[:end], stopped=True)
-        found = own[0, :end].sum() + stop[0, end]
-        assert found == pytest.approx(float(wanted), abs=1e-2)
+        (expected,) = log_likelihoods(base.gpt, latents, [ids], codes[:end], stopped=True)
+        found = likelihoods[0, :end].sum() + stop[0, end]
+        assert found == pytest.approx(float(expected), abs=1e-2)
 
 
 def test_a_recording_without_a_long_breath_has_no_voice(base, tmp_path):
@@ -123,9 +123,9 @@ class KnowingScorer:
 
     def _score(self, first: int, last: int, group: range) -> SpanScore:
         said = self.truth[first:last]
-        right = sum(one in group for one in said)
+        right = sum(piece in group for piece in said)
         # STOP is likely only after the whole text, in order, with nothing else.
-        whole = sorted({one for one in said if one is not None}) == list(group)
+        whole = sorted({piece for piece in said if piece is not None}) == list(group)
         nats = NATS_A_CODE * CODES * (2 * right - len(said)) - (0 if whole else 15)
         return SpanScore(last, nats, CODES * len(said), 0.0)
 
@@ -142,9 +142,9 @@ def matched(truth: Sequence[int | None], pieces: int) -> list[SpanMatch]:
 def said(matches: Sequence[SpanMatch], breaths: int) -> list[int | None]:
     """The first piece of the match of each breath."""
     found: list[int | None] = [None] * breaths
-    for one in matches:
-        for place in range(one.first, one.last):
-            found[place] = one.first_piece
+    for match in matches:
+        for place in range(match.first, match.last):
+            found[place] = match.first_piece
     return found
 
 
@@ -163,7 +163,7 @@ def said(matches: Sequence[SpanMatch], breaths: int) -> list[int | None]:
 def test_each_breath_says_what_it_says(truth, pieces):
     found = matched(truth, pieces)
     assert said(found, len(truth)) == truth
-    assert all(one.last_piece == one.first_piece + 1 for one in found)
+    assert all(match.last_piece == match.first_piece + 1 for match in found)
     assert found[0].nats_a_code == pytest.approx(NATS_A_CODE)
 
 

@@ -86,11 +86,11 @@ def test_what_is_heard_ahead_with_another_expectation_is_heard_again(tmp_path, m
 
 def test_another_order_is_a_cause_where_most_is_heard():
     text = text_of(*SENTENCES)
-    one, two, three, short = SENTENCES
-    assert wrong_order(heard_of(one, two, three, short), text) == ""
-    assert "sentence 3 before sentence 1." in wrong_order(heard_of(three, one, two), text)
-    assert "sentence 2 before sentence 1." in wrong_order(heard_of(two, one), text)
+    sentences, two, three, short = SENTENCES
+    assert wrong_order(heard_of(sentences, two, three, short), text) == ""
+    assert "sentence 3 before sentence 1." in wrong_order(heard_of(three, sentences, two), text)
+    assert "sentence 2 before sentence 1." in wrong_order(heard_of(two, sentences), text)
     assert wrong_order(heard_of("A foreign text."), text) == ""
-    assert heard_whole(heard_of(three, short, one), text) == [2, 0]
+    assert heard_whole(heard_of(three, short, sentences), text) == [2, 0]
     # A sentence recognised twice says nothing about its place.
-    assert heard_whole(heard_of(two, one, two), text) == [0]
+    assert heard_whole(heard_of(two, sentences, two), text) == [0]

@@ -8,7 +8,7 @@ import pytest
 from extras.cut.cues import Cue, read_cues
 from extras.cut.recordings import CuttingError
 
-TIMED = [Cue("Good morning.", 1.5, 3.25), Cue("How are you?", 4.0, 5.5)]
+TWO = [("Good morning.", 1.5, 3.25), ("How are you?", 4.0, 5.5)]
 SRT = (
     "1\r\n00:00:01,500 --> 00:00:03,250\r\n<i>Good</i>\r\nmorning.\r\n\r\n"
     "2\r\n00:00:04,000 --> 00:00:05,500\r\nHow are you?\r\n"
@@ -83,16 +83,9 @@ def test_captions_roll_and_name_who_speaks(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("a.srt", SRT), ("a.vtt", VTT), ("a.lab", HTK), ("b.lab", AUDACITY), ("a.TextGrid", GRID)],
-)
-def test_timed_texts_say_what_is_said_when(tmp_path, name, content):
-    (tmp_path / name).write_text(content, newline="")
-    assert read(tmp_path / name) == TIMED
-    # The cues of a plain text are its paragraphs.
+def test_the_cues_of_a_plain_text_are_its_paragraphs(tmp_path):
     (tmp_path / "a.txt").write_bytes("Good\nmorning.\n\nHow are you?\n".encode("utf-16"))
-    assert read(tmp_path / "a.txt") == [Cue(cue.text) for cue in TIMED]
+    assert read(tmp_path / "a.txt") == [Cue(text) for text, _, _ in TWO]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +110,7 @@ def test_what_cannot_be_read_is_told(tmp_path, name, content, told):
 
 def cues_of(path: Path, content: str, language: str = "en") -> list[tuple[str, float, float]]:
     path.write_text(content, encoding="utf-8", newline="")
-    return [(one.text, one.start, one.end) for one in read(path, language)]
+    return [(cue.text, cue.start, cue.end) for cue in read(path, language)]
 
 
 # Captions that roll
@@ -153,7 +146,7 @@ def youtube(padding: str, word_times: bool) -> str:
         new = with_word_times(line, start) if word_times else line
         for first, last, shown in ((start, end, [above, new]), (end, end + 0.01, [line, padding])):
             text += f"{clock(first)} --> {clock(last)} align:start position:0%\n"
-            text += "\n".join(one for one in shown if one) + "\n\n"
+            text += "\n".join(line for line in shown if line) + "\n\n"
         above = line
     return text
 
@@ -202,12 +195,15 @@ def test_speech_that_repeats_itself_does_not_roll(tmp_path):
 
 # Programs and their forms of subtitles
 
-TWO = [("Good morning.", 1.5, 3.25), ("How are you?", 4.0, 5.5)]
-
 
 @pytest.mark.parametrize(
     ("name", "content"),
     [
+        ("a.srt", SRT),
+        ("a.vtt", VTT),
+        ("htk.lab", HTK),
+        ("audacity.lab", AUDACITY),
+        ("praat.TextGrid", GRID),
         ("youtube.sbv", "0:00:01.500,0:00:03.250\nGood morning.\n\n0:00:04.000,0:00:05.500\nHow are\nyou?\n"),
         (
             "zoom.vtt",
@@ -352,7 +348,7 @@ def test_transcripts_of_programs_as_plain_text(tmp_path, content):
     ],
 )
 def test_ordinary_text_stays(tmp_path, text):
-    assert [one[0] for one in cues_of(tmp_path / "a.txt", text)] == [text]
+    assert [cue[0] for cue in cues_of(tmp_path / "a.txt", text)] == [text]
 
 
 def test_what_is_left_out_is_named(tmp_path):
@@ -361,7 +357,7 @@ def test_what_is_left_out_is_named(tmp_path):
         "1\n00:00:01,500 --> 00:00:03,250\nANNA: [laughs] Good morning.\n\n"
         "2\n00:00:04,000 --> 00:00:05,500\n[laughs] How are you?\n"
     )
-    assert [one.text for one in read(tmp_path / "a.srt", notes=notes)] == [one[0] for one in TWO]
+    assert [cue.text for cue in read(tmp_path / "a.srt", notes=notes)] == [cue[0] for cue in TWO]
     assert notes == ["a.srt: 3 tags are not spoken and left out of the texts: [laughs] (2), ANNA:."]
 
 
@@ -394,4 +390,4 @@ def test_what_is_left_out_is_named(tmp_path):
     ],
 )
 def test_words_divided_at_the_ends_of_lines_are_whole(tmp_path, lines, language, joined):
-    assert [one[0] for one in cues_of(tmp_path / "a.txt", "\n".join(lines), language)] == [joined]
+    assert [cue[0] for cue in cues_of(tmp_path / "a.txt", "\n".join(lines), language)] == [joined]

@@ -80,8 +80,8 @@ def test_what_was_heard_before_a_stop_is_not_heard_again(tmp_path, monkeypatch):
     resumed = ears.pop(0).heard[2:]
     assert cut_to("b") == 0
     assert resumed == ears[0].heard[2:] != []
-    one, other = ((tmp_path / to / "metadata.csv").read_bytes() for to in ("a", "b"))
-    assert one == other
+    first, other = ((tmp_path / to / "metadata.csv").read_bytes() for to in ("a", "b"))
+    assert first == other
     assert json.loads((tmp_path / "a/cut.json").read_text())["recordings"][0]["clips"]
 
 

@@ -79,7 +79,7 @@ def test_the_account_has_every_second_once(ground):
     seconds = soundfile.info(str(ground.recording)).duration
     assert float(rows[0]["start"]) == 0
     assert float(rows[-1]["end"]) == pytest.approx(seconds, abs=1e-5)
-    assert all(one["end"] == other["start"] for one, other in itertools.pairwise(rows))
+    assert all(row["end"] == other["start"] for row, other in itertools.pairwise(rows))
     by_reason = facts_of(ground.folder)["recordings"][0]["seconds_by_reason"]
     assert sum(by_reason.values()) == pytest.approx(seconds, abs=1e-4)
 

@@ -60,7 +60,7 @@ def units_of(words: list[tuple[float, float]], ends: dict[int, int] | None = Non
 def planned(units: list[PlacedUnit], profile: SoundProfile) -> tuple[list[str], list[str]]:
     """The texts of the clips, and the reasons why the rest is left out."""
     clips, left = plan(units, profile)
-    return [clip.text for clip in clips], [one.reason for one in left]
+    return [clip.text for clip in clips], [stretch.reason for stretch in left]
 
 
 def seconds(clip: Any) -> float:
@@ -108,8 +108,8 @@ def test_short_sentences_are_joined_and_a_paragraph_ends_a_clip(words, ends, cli
 def test_a_word_on_its_own_is_given_more_quiet_and_a_syllable_is_left_out(length, clip):
     word = [(1.0, 1.0 + length)]
     clips, left = plan(units_of(word), profile_of(3, word))
-    assert [seconds(one) for one in clips] == ([pytest.approx(clip, abs=0.03)] if clip else [])
-    assert [one.reason for one in left] == ([] if clip else [TOO_SHORT])
+    assert [seconds(clip) for clip in clips] == ([pytest.approx(clip, abs=0.03)] if clip else [])
+    assert [stretch.reason for stretch in left] == ([] if clip else [TOO_SHORT])
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_the_account_is_the_whole_recording(rate, beyond):
     rows = account(clips, left, profile, rate, frames)
     assert rows[0].first == 0
     assert rows[-1].last == frames
-    assert all(one.last == other.first for one, other in itertools.pairwise(rows))
+    assert all(row.last == other.first for row, other in itertools.pairwise(rows))
     reasons = [row.reason for row in rows if row.reason != SILENCE]
     assert reasons == [IN_A_CLIP, TOO_SHORT, UNSURE, NOISE]
 
@@ -174,7 +174,7 @@ def test_short_quiet_is_a_pause_at_the_end_of_a_paragraph_only(ends, clips):
     words += [(8.58 + place, 9.58 + place) for place in range(8)]
     found, left = plan(units_of(words, {7: ends}), profile_of(18, [(0.5, 8.5), (8.58, 16.58)]))
     assert len(found) == clips
-    assert [one.reason for one in left] == ([] if clips else [TOO_LONG])
+    assert [stretch.reason for stretch in left] == ([] if clips else [TOO_LONG])
 
 
 def test_a_formula_in_a_text_is_none_in_the_account_and_is_read_back(tmp_path):

@@ -79,9 +79,9 @@ def kill_a_worker(child: subprocess.Popen[bytes], journal: Path) -> None:
     end = time.monotonic() + MOST_SECONDS
     while child.poll() is None and time.monotonic() < end:
         if journal.exists() and len(journal.read_bytes().splitlines()) > 3:
-            for one in psutil.Process(child.pid).children(recursive=True):
-                if "ray::heard_words" in " ".join(one.cmdline()):
-                    os.kill(one.pid, signal.SIGKILL)
+            for worker in psutil.Process(child.pid).children(recursive=True):
+                if "ray::heard_words" in " ".join(worker.cmdline()):
+                    os.kill(worker.pid, signal.SIGKILL)
                     return
         time.sleep(0.05)
     raise AssertionError("no worker was found at work")

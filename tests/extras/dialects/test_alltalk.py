@@ -59,7 +59,7 @@ def test_html_is_resolved_where_it_is_said_to_be(dialect):
     with asked() as orders:
         generate(dialect, text_input="a &amp; b", text_filtering="html")
         generate(dialect, text_input="a &amp; b")
-    assert [one.text for one, _ in orders] == ["a & b", "a &amp; b"]
+    assert [request.text for request, _ in orders] == ["a & b", "a &amp; b"]
 
 
 def test_sounds_are_kept_within_bounds(monkeypatch):

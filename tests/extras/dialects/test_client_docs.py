@@ -24,7 +24,7 @@ def client_rows() -> list[str]:
 
 def library_rows() -> list[str]:
     """A table row for each library."""
-    return [f"| {', '.join(one.packages)} | {one.what} |" for one in LIBRARIES]
+    return [f"| {', '.join(library.packages)} | {library.what} |" for library in LIBRARIES]
 
 
 def test_the_page_has_a_row_for_each():

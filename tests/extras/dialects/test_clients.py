@@ -55,8 +55,8 @@ class TableRow:
 
 
 def open_webui(talk: Talk) -> bytes:
-    voices = {one["id"]: one["name"] for one in talk.get("/v1/audio/voices").json()["voices"]}
-    models = [one["id"] for one in talk.get("/v1/audio/models").json()["models"]]
+    voices = {voice["id"]: voice["name"] for voice in talk.get("/v1/audio/voices").json()["voices"]}
+    models = [model["id"] for model in talk.get("/v1/audio/models").json()["models"]]
     voice = next(identity for identity, name in voices.items() if name == talk.voice)
     return talk.speech(voice=voice, model=models[0]).content
 
@@ -66,7 +66,7 @@ def sillytavern_openai(talk: Talk) -> bytes:
 
 
 def sillytavern_xtts(talk: Talk) -> bytes:
-    voices = {one["name"]: one["voice_id"] for one in talk.get("/speakers").json()}
+    voices = {speaker["name"]: speaker["voice_id"] for speaker in talk.get("/speakers").json()}
     # Its sliders become texts once they are moved.
     sliders = {
         "temperature": "0.75",
@@ -84,7 +84,7 @@ def sillytavern_xtts(talk: Talk) -> bytes:
 
 
 def sillytavern_xtts_streaming(talk: Talk) -> bytes:
-    voices = {one["name"]: one["voice_id"] for one in talk.get("/speakers").json()}
+    voices = {speaker["name"]: speaker["voice_id"] for speaker in talk.get("/speakers").json()}
     query = {"text": TEXT, "speaker_wav": voices[talk.voice], "language": "en"}
     answer = talk.get(f"/tts_stream/?{urlencode(query)}")
     assert answer.history == [] and answer.headers["content-type"] == "audio/x-wav"
@@ -108,8 +108,8 @@ ALLTALK_FORM = {
 def sillytavern_alltalk(talk: Talk) -> bytes:
     assert talk.get("/api/ready").text == "Ready"
     settings = talk.get("/api/currentsettings").json()
-    assert settings["current_model_loaded"] in [one["name"] for one in settings["models_available"]]
-    assert talk.voice in [one.replace(".wav", "") for one in talk.get("/api/voices").json()["voices"]]
+    assert settings["current_model_loaded"] in [model["name"] for model in settings["models_available"]]
+    assert talk.voice in [voice.replace(".wav", "") for voice in talk.get("/api/voices").json()["voices"]]
     voice = {"character_voice_gen": f"{talk.voice}.wav"}
     told = talk.form("/api/tts-generate", **ALLTALK_FORM, **voice).json()
     assert told["output_file_url"].startswith(str(talk.http.base_url))
@@ -236,7 +236,7 @@ def home_assistant_openai_tts(talk: Talk) -> bytes:
 
 def wyoming_openai(talk: Talk) -> bytes:
     assert talk.http.get("/v1/test").status_code == 404  # it is not Kokoro
-    assert {"tts-1", "sotaque"} <= {one["id"] for one in talk.get("/v1/models").json()["data"]}
+    assert {"tts-1", "sotaque"} <= {model["id"] for model in talk.get("/v1/models").json()["data"]}
     return talk.speech(model="tts-1", voice=talk.voice, response_format="wav").content
 
 
@@ -267,7 +267,7 @@ def anything_llm(talk: Talk) -> bytes:
 
 def anything_llm_kokoro(talk: Talk) -> bytes:
     voices = talk.get("/v1/audio/voices").json()["voices"]
-    voice = next(one["id"] for one in voices if one["name"] == talk.voice)
+    voice = next(voice["id"] for voice in voices if voice["name"] == talk.voice)
     return talk.speech(model="kokoro", voice=voice).content
 
 
@@ -393,10 +393,10 @@ def test_a_client_hears_the_embedded_voice(row, real):
     name = "demo" if row.ask in (open_webui, anything_llm_kokoro) else "default"
     sound = row.ask(Talk(real.client, name, "default"))
     if row.kind == "mp3":
-        heard, wanted = decoded(sound), np.frombuffer(whole, "<i2") / 32768
+        heard, expected = decoded(sound), np.frombuffer(whole, "<i2") / 32768
         # The delay of the encoder and the rest of its last frame: not a word less or more.
-        assert 0 <= len(heard) - len(wanted) <= 4_000
-        assert correlation(heard, wanted) > 0.99
+        assert 0 <= len(heard) - len(expected) <= 4_000
+        assert correlation(heard, expected) > 0.99
     elif row.ask in (sillytavern_xtts, sillytavern_xtts_streaming, xtts_api_server_curl):
         assert len(samples(sound)) > 24_000  # at the temperature of the client's slider
     else:

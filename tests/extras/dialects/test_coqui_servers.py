@@ -101,4 +101,4 @@ def test_a_program_that_clones_from_one_recording_sends_one(service):
 def test_a_file_whose_name_means_the_served_voice_is_cloned_under_another(service):
     data = {"wav_file": ("Default.wav", file_of(speech()))}
     assert service.client.post("/clone_speaker", files=data).status_code == 200
-    assert [one.name for one in service.state.voices.all()] == ["cloned"]
+    assert [voice.name for voice in service.state.voices.all()] == ["cloned"]

@@ -34,7 +34,7 @@ def ask(service: Running, one: tuple[str, str], **headers: str) -> httpx.Respons
 
 def test_the_table_has_every_route_of_a_dialect_that_speaks(tmp_path):
     """A new route must be added to the table, and so passes the gates."""
-    routes = [one for one in build(settings_in(tmp_path)).state.routes if "speech" in one.tags]
+    routes = [route for route in build(settings_in(tmp_path)).state.routes if "speech" in route.tags]
     found = {
         (method, route.path)
         for route in routes
@@ -47,7 +47,7 @@ def test_the_table_has_every_route_of_a_dialect_that_speaks(tmp_path):
 def counts(service: Running) -> dict[str, float]:
     """Speech requests so far, by status."""
     found = service.state.metrics.requests.collect()[0].samples
-    return {one.labels["code"]: one.value for one in found if one.name.endswith("_total")}
+    return {sample.labels["code"]: sample.value for sample in found if sample.name.endswith("_total")}
 
 
 @pytest.mark.parametrize("one", SPEAKING, ids=" ".join)
@@ -56,14 +56,14 @@ def test_what_speaks_is_counted_whatever_becomes_of_it(dialect, one):
         before = counts(dialect)
         status = str(ask(dialect, one, **sent).status_code)
         assert status in ("403", "400", "200")  # 400: latents of another server
-        wanted = {**before, status: before.get(status, 0) + 1}
+        expected = {**before, status: before.get(status, 0) + 1}
         # It is counted after its last byte.
-        dialect.wait_until(lambda wanted=wanted: counts(dialect) == wanted, 5)
+        dialect.wait_until(lambda expected=expected: counts(dialect) == expected, 5)
 
 
 def test_every_dialect_draws_on_one_limit(tmp_path_factory):
     limits = replace(QUICK, requests_per_minute=len(SPEAKING))
     with running(settings_in(tmp_path_factory.mktemp("limited")), limits=limits) as service:
-        assert 429 not in [ask(service, one).status_code for one in SPEAKING]
-        for one in SPEAKING:
-            assert refusal(ask(service, one)) == (429, "rate_limited", None)
+        assert 429 not in [ask(service, route).status_code for route in SPEAKING]
+        for route in SPEAKING:
+            assert refusal(ask(service, route)) == (429, "rate_limited", None)

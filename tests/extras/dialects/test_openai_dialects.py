@@ -71,25 +71,13 @@ def test_a_text_may_be_plain(dialect, fields, plain):
 
 
 def test_null_counts_as_left_out(dialect):
-    names = (
-        "model",
-        "voice",
-        "response_format",
-        "speed",
-        "stream",
-        "stream_format",
-        "language",
-        "lang_code",
-        "temperature",
-        "seed",
-        "instructions",
-    )
-    nulls = dict.fromkeys(names) | {"input": "hello"}
+    names = "model voice response_format speed stream stream_format language lang_code temperature seed"
+    nulls = dict.fromkeys([*names.split(), "instructions"]) | {"input": "hello"}
     bodies: list[dict[str, Any]] = [{"input": "hello"}, nulls]
     with asked() as orders:
         answers = [dialect.client.post("/v1/audio/speech", json=body) for body in bodies]
     assert orders[0] == orders[1]
-    assert [one.headers["content-type"] for one in answers] == ["audio/mpeg"] * 2
+    assert [answer.headers["content-type"] for answer in answers] == ["audio/mpeg"] * 2
 
 
 @pytest.mark.parametrize("form", ["wav", "flac", "mp3", "opus", "pcm"])

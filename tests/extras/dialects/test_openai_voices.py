@@ -70,10 +70,10 @@ def test_consents_are_listed_page_by_page_the_newest_first(client):
     create = client.audio.voice_consents.create
     made = [create(name=name, language="en", recording=SAMPLE).id for name in "abc"]
     page = client.audio.voice_consents.list(limit=2)
-    assert [one.id for one in page.data] == made[:0:-1] and page.has_more
-    assert [one.id for one in client.audio.voice_consents.list(limit=2)] == made[::-1]
-    for one in made:
-        client.audio.voice_consents.delete(one)
+    assert [consent.id for consent in page.data] == made[:0:-1] and page.has_more
+    assert [consent.id for consent in client.audio.voice_consents.list(limit=2)] == made[::-1]
+    for identity in made:
+        client.audio.voice_consents.delete(identity)
     assert client.audio.voice_consents.list().data == []
 
 

@@ -30,7 +30,7 @@ def test_settings_count_for_the_callers_later_requests_to_this_dialect(dialect):
     switched = {**SLIDERS, "enable_text_splitting": 0}
     assert dialect.client.post("/set_tts_settings", json=switched).status_code == 200
     assert dialect.client.get("/get_tts_settings").json()["enable_text_splitting"] == 0
-    said = [(one.temperature, one.speed) for one, _ in orders]
+    said = [(request.temperature, request.speed) for request, _ in orders]
     assert said == [(0.3, 1.25), (0.3, 1.25), (None, 1.0)]
 
 

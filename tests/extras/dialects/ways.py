@@ -4,36 +4,36 @@ from extras.dialects.xtts_streaming_server import handle_of
 from tests.api.ways import Answer, Asked, Doors, Way, answer_of, given
 
 
-def alltalk(doors: Doors, one: Asked) -> Answer:
-    form = given(character_voice_gen=one.voice, language=one.language, speed=one.speed)
-    form = {"text_input": one.text, **form}
+def alltalk(doors: Doors, asked: Asked) -> Answer:
+    form = given(character_voice_gen=asked.voice, language=asked.language, speed=asked.speed)
+    form = {"text_input": asked.text, **form}
     return answer_of(doors.http.client.post("/api/tts-generate", data=form))
 
 
-def alltalk_stream(doors: Doors, one: Asked) -> Answer:
-    params = {"text": one.text, **given(voice=one.voice, language=one.language)}
+def alltalk_stream(doors: Doors, asked: Asked) -> Answer:
+    params = {"text": asked.text, **given(voice=asked.voice, language=asked.language)}
     return answer_of(doors.http.client.get("/api/tts-generate-streaming", params=params))
 
 
-def coqui(doors: Doors, one: Asked) -> Answer:
-    form = {"text": one.text, **given(speaker_id=one.voice, language_id=one.language)}
+def coqui(doors: Doors, asked: Asked) -> Answer:
+    form = {"text": asked.text, **given(speaker_id=asked.voice, language_id=asked.language)}
     return answer_of(doors.http.client.post("/api/tts", data=form))
 
 
-def streaming_server(doors: Doors, one: Asked) -> Answer:
-    body = {"text": one.text, "language": one.language or "en"}
-    handle = handle_of(one.voice or "default").model_dump()
+def streaming_server(doors: Doors, asked: Asked) -> Answer:
+    body = {"text": asked.text, "language": asked.language or "en"}
+    handle = handle_of(asked.voice or "default").model_dump()
     return answer_of(doors.http.client.post("/tts_stream", json={**body, **handle}))
 
 
-def api_server(doors: Doors, one: Asked) -> Answer:
+def api_server(doors: Doors, asked: Asked) -> Answer:
     """Speed is a setting of the caller."""
     client = doors.http.client
-    if one.speed is not None:
-        settings = {**client.get("/get_tts_settings").json(), "speed": one.speed}
+    if asked.speed is not None:
+        settings = {**client.get("/get_tts_settings").json(), "speed": asked.speed}
         if (found := client.post("/set_tts_settings", json=settings)).is_error:
             return answer_of(found)
-    body = {"text": one.text, **given(speaker_wav=one.voice, language=one.language)}
+    body = {"text": asked.text, **given(speaker_wav=asked.voice, language=asked.language)}
     try:
         return answer_of(client.post("/tts_to_audio/", json=body))
     finally:

@@ -59,7 +59,7 @@ def test_a_student_that_may_be_served_is_a_voice(workshop, tmp_path, monkeypatch
     config = ModelConfig.read(to)
     assert (config.gpt.layers, config.languages) == (1, ("en",))
     assert config.gpt.width == ModelConfig.read(workshop.base).gpt.width
-    small, large = (read_tensors(one / "model.pth") for one in (to, workshop.base))
+    small, large = (read_tensors(folder / "model.pth") for folder in (to, workshop.base))
     assert "gpt.gpt.h.0.ln_1.weight" in small and "gpt.gpt.h.1.ln_1.weight" not in small
     assert torch.equal(
         small["hifigan_decoder.waveform_decoder.conv_pre.bias"],
@@ -73,10 +73,14 @@ def test_a_student_that_may_be_served_is_a_voice(workshop, tmp_path, monkeypatch
     for who, found in (("teacher", teacher), ("student", student)):
         sentences = judged[who]["sentences"]
         assert len(sentences) == len(found.sentences) > 10
-        assert [one["codes"] for one in sentences] == [one.codes for one in found.sentences]
+        assert [sentence["codes"] for sentence in sentences] == [
+            sentence.codes for sentence in found.sentences
+        ]
         seconds = soundfile.info(kept / who / "01.wav").duration
         assert seconds == pytest.approx(found.sentences[0].seconds, abs=0.05)
-    assert [one.codes for one in teacher.sentences] != [one.codes for one in student.sentences]
+    assert [sentence.codes for sentence in teacher.sentences] != [
+        sentence.codes for sentence in student.sentences
+    ]
     # Kept work is not spoken or learned again, and a voice is not replaced without consent.
     assert distil(workshop, to) == 2
     monkeypatch.setattr(learning, "take_step", lambda *_: pytest.fail("learned again"))
@@ -95,9 +99,9 @@ def test_a_student_that_has_learned_what_judges_now_begins_anew(workshop, tmp_pa
         raise SotaqueError("Enough.")
 
     monkeypatch.setattr(learning, "learn", learn)
-    own, judging = tmp_path / "own.txt", tmp_path / "judging.txt"
-    own.write_text("One two three four.\nFive six seven eight.\n")
-    asked = (*ASKED, "--texts", str(own), f"--evaluate-texts={judging}")
+    own_texts, judging = tmp_path / "own.txt", tmp_path / "judging.txt"
+    own_texts.write_text("One two three four.\nFive six seven eight.\n")
+    asked = (*ASKED, "--texts", str(own_texts), f"--evaluate-texts={judging}")
     for text in ("Nine ten.", "Nine ten.", "One two three four."):
         judging.write_text(text + "\n")
         assert distil(workshop, tmp_path / "small", *asked) == 2
@@ -144,7 +148,7 @@ def test_every_speaker_is_taught_and_judged_from_their_own_recording(workshop, t
         return real(teacher, student, plan)
 
     def spoken(teacher, narrators, *others):
-        heard.extend((one.name, one.recording) for one in narrators)
+        heard.extend((narrator.name, narrator.recording) for narrator in narrators)
         return lessons_spoken(teacher, narrators, *others)
 
     lessons_spoken = lessons.spoken
@@ -161,12 +165,12 @@ def test_every_speaker_is_taught_and_judged_from_their_own_recording(workshop, t
     ]
     (several.dataset / "metadata.csv").write_text("\n".join(table) + "\n")
     run = several.run("run", 1, SAMPLE_DEVICE="cpu", BLEND="off")
-    known = speakers.read(run.folder)
+    recordings = speakers.read(run.folder)
     assert distil(several, tmp_path / "small") == 0
-    first, second = known
+    first, second = recordings
     best = run.samples / "best_reference.wav"
-    assert heard == [(first, best), (second, known[second])]
-    assert compared == [best.name, known[second].name]
+    assert heard == [(first, best), (second, recordings[second])]
+    assert compared == [best.name, recordings[second].name]
     judged_of = json.loads((run.folder / "distillation" / "judged.json").read_text())
     assert list(judged_of) == [first, second]
     assert list(speakers.read(tmp_path / "small")) == [first, second]
@@ -181,15 +185,15 @@ def test_every_speaker_is_taught_and_judged_from_their_own_recording(workshop, t
 def test_a_base_that_is_best_is_distilled_as_its_run_reads(workshop, tmp_path, monkeypatch):
     monkeypatch.setattr(distillation, "may_replace", lambda small, large: None)
     run, to = RunFolder(workshop.folder / "run"), tmp_path / "small"
-    known = read_evaluation(run.evaluation_file)
-    of_base = replace(known.verdict, kind="base", epoch=0, share=0.0, checkpoint_sha256="")
+    evaluation = read_evaluation(run.evaluation_file)
+    of_base = replace(evaluation.verdict, kind="base", epoch=0, share=0.0, checkpoint_sha256="")
     content = run.evaluation_file.read_bytes()
-    write_evaluation(run.evaluation_file, replace(known, verdict=of_base))
+    write_evaluation(run.evaluation_file, replace(evaluation, verdict=of_base))
     try:
         assert distil(workshop, to) == 0
     finally:
         run.evaluation_file.write_bytes(content)
-    small, base = (read_tensors(one / "model.pth") for one in (to, workshop.base))
+    small, base = (read_tensors(folder / "model.pth") for folder in (to, workshop.base))
     frozen = "gpt.conditioning_perceiver.latents"
     assert torch.equal(small[frozen], base[frozen])
 

@@ -55,9 +55,9 @@ def kept(folder: Path) -> Path:
 
 
 def test_each_text_is_said_once_before_halves_of_two_are():
-    own = ["one two three four", "five six", "seven"]
-    some = list(itertools.islice(texts(own, "en", random.Random(0)), 80))
-    assert sorted(some[:3]) == sorted(own)
+    sentences = ["one two three four", "five six", "seven"]
+    some = list(itertools.islice(texts(sentences, "en", random.Random(0)), 80))
+    assert sorted(some[:3]) == sorted(sentences)
     # A single word has no halves.
     halves = {"one two ", "five ", "seven "}, {"three four", "six", "seven"}
     assert set(some[3:]) == {first + second for first, second in itertools.product(*halves)}
@@ -68,13 +68,13 @@ def test_each_text_is_said_once_before_halves_of_two_are():
 
 def test_as_much_is_said_as_is_asked_for_by_every_narrator(scene, tmp_path):
     found = said(scene, tmp_path)
-    codes = sum(len(one.codes) for one in found)
+    codes = sum(len(lesson.codes) for lesson in found)
     assert 0.3 * 0.6 < codes / lessons.CODES_PER_MINUTE < 1.5 * 0.6
-    assert {one.narrator for one in found} == {0, 1}
-    assert all(one.spoken for one in found)
-    assert {one.narrator for one in found if one.held_out} == {0, 1}
-    assert sum(one.held_out for one in found) < len(found) / 2
-    rates = sorted(len(one.codes) / len(one.ids) for one in found)
+    assert {lesson.narrator for lesson in found} == {0, 1}
+    assert all(lesson.spoken for lesson in found)
+    assert {lesson.narrator for lesson in found if lesson.held_out} == {0, 1}
+    assert sum(lesson.held_out for lesson in found) < len(found) / 2
+    rates = sorted(len(lesson.codes) / len(lesson.ids) for lesson in found)
     assert rates[-1] / rates[0] <= 4  # neither truncated nor babbling
 
 
@@ -97,8 +97,8 @@ def test_a_torn_line_is_said_again_and_the_rest_is_kept(scene, tmp_path, monkeyp
     assert path.read_text().splitlines(keepends=True)[: len(lines)] == lines
     assert len(path.read_text().splitlines()) - 1 == 5 + sum(counted)
     assert len(whole) <= len(again)
-    for one, other in zip(whole, again, strict=False):
-        assert torch.equal(one.codes, other.codes) and torch.equal(one.ids, other.ids)
+    for lesson, other in zip(whole, again, strict=False):
+        assert torch.equal(lesson.codes, other.codes) and torch.equal(lesson.ids, other.ids)
     counted.clear()
     said(scene, tmp_path)
     assert counted == []
@@ -124,9 +124,9 @@ def test_no_two_pieces_of_a_run_have_one_seed(scene):
     """Of any narrator, any text and any piece; nor has a piece the seed of a request."""
     clips = scene[2]
     narrators = [lessons._requests(clips, scene[1][0], [], (), 0, number) for number in (0, 1, 100)]
-    requests = [one for each in narrators for one in itertools.islice(each, 300)]
-    seeds = [lessons.seed_of(one.seed, piece) for one in requests for piece in range(3)]
-    seeds += [one.seed for one in requests]
+    requests = [request for each in narrators for request in itertools.islice(each, 300)]
+    seeds = [lessons.seed_of(request.seed, piece) for request in requests for piece in range(3)]
+    seeds += [request.seed for request in requests]
     assert len(set(seeds)) == len(seeds)
     assert asked(scene, clips, 3)[2].seed == requests[2].seed == lessons.seed_of(0, 0, 2)
 
@@ -135,9 +135,9 @@ def test_what_judges_is_not_said_where_there_is_anything_else(scene):
     clips = scene[2]
     judging = {clip.text for clip in clips[2:]}
     some = asked(scene, clips, 30, judging=judging)
-    assert not {one.text for one in some} & judging
+    assert not {request.text for request in some} & judging
     every = {clip.text for clip in clips}
-    assert {one.text for one in asked(scene, clips, len(every), judging=every)} & every
+    assert {request.text for request in asked(scene, clips, len(every), judging=every)} & every
 
 
 def test_each_language_of_the_clips_is_said_in_itself(scene):
@@ -147,37 +147,38 @@ def test_each_language_of_the_clips_is_said_in_itself(scene):
         clips[index] = replace(clips[index], language="pt", text=f"bom dia {index}")
     some = asked(scene, clips, 300)
     spoken_in = {
-        one.language: {other.text for other in some if other.language == one.language} for one in some
+        request.language: {other.text for other in some if other.language == request.language}
+        for request in some
     }
     assert spoken_in.keys() == {"en", "pt"}
     assert all("bom" in text for text in spoken_in["pt"])
     assert not any("bom" in text for text in spoken_in["en"])
-    share = sum(one.language == "pt" for one in some) / len(some)
+    share = sum(request.language == "pt" for request in some) / len(some)
     assert share == pytest.approx(4 / len(learned), abs=0.1)
     # The user's texts are in the most frequent language of the clips.
     some = asked(scene, clips, 300, own=["one two", "three four"])
-    assert all(("bom" in one.text) == (one.language == "pt") for one in some)
-    assert {"one two", "three four"} <= {one.text for one in some}
+    assert all(("bom" in request.text) == (request.language == "pt") for request in some)
+    assert {"one two", "three four"} <= {request.text for request in some}
     # A narrator without clips in that language says their transcripts.
     other = replace(scene[1][0], learned=learned[:4])
     requests = lessons._requests(clips, other, ["one two"], (), 0, 0)
-    assert {one.language for one in itertools.islice(requests, 9)} == {"pt"}
+    assert {request.language for request in itertools.islice(requests, 9)} == {"pt"}
 
 
 def test_a_text_that_nobody_can_say_is_passed_over(scene, tmp_path):
     """For example the ends of « Non ! » and « Oui ! » together."""
     found = said(scene, tmp_path, 0.2, own=["non !", "oui !", "one two three."])
-    assert found and all(len(one.ids) for one in found)
+    assert found and all(len(lesson.ids) for lesson in found)
 
 
 def test_clips_are_drawn_up_to_the_minutes_and_validation_judges(scene):
     clips = scene[2]
     given = [(clip, torch.arange(200), 1) for clip in clips]
     few = of_clips(given, clips[:2], 600 / lessons.CODES_PER_MINUTE, seed=0)
-    assert len(few) == 3 and not any(one.spoken for one in few)
+    assert len(few) == 3 and not any(lesson.spoken for lesson in few)
     every = of_clips(given, clips[:2], 100.0, seed=0)
-    assert len(every) == len(clips) and sum(one.held_out for one in every) == 2
-    assert {one.narrator for one in every} == {1}
+    assert len(every) == len(clips) and sum(lesson.held_out for lesson in every) == 2
+    assert {lesson.narrator for lesson in every} == {1}
 
 
 def test_a_teacher_that_ends_nothing_is_told_and_not_listened_to_for_ever(scene, tmp_path, monkeypatch):

@@ -47,11 +47,11 @@ def test_a_count_that_is_no_smaller_is_refused(layers, count):
 def test_a_student_has_the_kept_layers_and_all_other_weights():
     teacher = new_gpt(SHAPE, seed=1)
     student = new_student(teacher, (0, 2))
-    wanted, found = teacher.state_dict(), student.state_dict()
+    expected, found = teacher.state_dict(), student.state_dict()
     assert student.shape.layers == 2
     for name, tensor in found.items():
         source = name.replace("gpt.h.1.", "gpt.h.2.")
-        assert torch.equal(tensor, wanted[source]), name
-        assert tensor.data_ptr() != wanted[source].data_ptr(), name
-    left = {name for name in wanted if name.startswith(("gpt.h.1.", "gpt.h.3."))}
-    assert len(found) == len(wanted) - len(left)
+        assert torch.equal(tensor, expected[source]), name
+        assert tensor.data_ptr() != expected[source].data_ptr(), name
+    left = {name for name in expected if name.startswith(("gpt.h.1.", "gpt.h.3."))}
+    assert len(found) == len(expected) - len(left)

@@ -49,7 +49,7 @@ def card(
 
 def passed(*failing: OperationVerdict) -> tuple[OperationVerdict, ...]:
     """All operations pass except the given ones."""
-    bad = {one.name: one for one in failing}
+    bad = {gpu.name: gpu for gpu in failing}
     good = {name: OperationVerdict(name, True) for name in OPERATIONS}
     return tuple((good | bad).values())
 
@@ -75,7 +75,7 @@ def computer(*gpus: GpuHealth, inside: bool = False, hint: str = "") -> Environm
 
 
 def torch_build(**more: Any) -> TorchBuild:
-    known: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "version": "2.11.0+cu130",
         "cuda": "13.0",
         "cudnn": 91900,
@@ -83,7 +83,7 @@ def torch_build(**more: Any) -> TorchBuild:
         "libraries": {"libcufft.so.12": (f"{OWN}/libcufft.so.12",)},
         "folders": (OWN, f"{SITE}/torch/lib"),
     }
-    return TorchBuild(**(known | more))
+    return TorchBuild(**(fields | more))
 
 
 def checked(
@@ -259,7 +259,7 @@ MACHINES: Mapping[str, Machine] = {
     # Every reading failed or hung.
     "nothing_could_be_read": Machine(
         troubles=dict.fromkeys(
-            (one.name for one in fields(Machine) if one.default is None), "no answer within 5 s"
+            (field.name for field in fields(Machine) if field.default is None), "no answer within 5 s"
         )
     ),
 }

@@ -17,8 +17,8 @@ from tests.processes import gone
 
 
 def seen(root: Path, environ: Mapping[str, str] | None = None, **more: Any) -> Machine:
-    known = {"HOME": str(root), "PATH": ""} | dict(environ or {})
-    place = collection.ReadingPlace(root, root / ".env", known, gpus=lambda **_: computer(), **more)
+    variables = {"HOME": str(root), "PATH": ""} | dict(environ or {})
+    place = collection.ReadingPlace(root, root / ".env", variables, gpus=lambda **_: computer(), **more)
     return collection.look(place)
 
 
@@ -66,14 +66,14 @@ def test_an_empty_machine(tmp_path):
     found = seen(tmp_path / "nowhere")
     assert found.troubles == {} and found.programs == {}
     assert found.shared_memory == 0
-    assert {one.status for one in judge(found)} == {Severity.OK}
+    assert {finding.status for finding in judge(found)} == {Severity.OK}
 
 
 @pytest.mark.parametrize(
     ("device", "finding"), [("tpu", "settings"), pytest.param("cuda", "device", marks=pytest.mark.slow)]
 )
 def test_a_device_that_is_none_or_is_not_there_is_a_finding(tmp_path, device, finding):
-    found = {one.id: one for one in judge(seen(tmp_path, {"DEVICE": device}))}
+    found = {finding.id: finding for finding in judge(seen(tmp_path, {"DEVICE": device}))}
     assert found[finding].status is Severity.FAIL
     assert ("DEVICE is 'tpu'" in found["settings"].meaning) == (device == "tpu")
     assert found["disk"].status is not Severity.COULD_NOT_RUN

@@ -18,7 +18,7 @@ def test_a_check_that_fails_itself_ends_nothing(monkeypatch):
 
 
 def test_the_time_of_a_finding_is_that_of_its_readings():
-    found = {one.id: one for one in judge(HEALTHY)}
+    found = {finding.id: finding for finding in judge(HEALTHY)}
     assert found["torch"].seconds == 2.6 and found["disk"].seconds == 0.0
 
 

@@ -65,7 +65,7 @@ def doctor(home: Path, *options: str, **environ: str) -> dict[str, Any]:
     )
     found = json.loads(done.stdout)
     assert done.stderr == "" and done.returncode == found["exit_code"] in (0, 1, 2)
-    return found | {one["id"]: one for one in found["findings"]}
+    return found | {finding["id"]: finding for finding in found["findings"]}
 
 
 @pytest.mark.slow
@@ -74,7 +74,7 @@ def test_a_machine_with_nothing_still_gets_its_report(tmp_path):
     (tmp_path / "file").write_text("")
     found = doctor(tmp_path / "file" / "home", PATH="")
     assert found["torch"]["status"] == "ok"
-    assert "could_not_run" not in {one["status"] for one in found["findings"]}
+    assert "could_not_run" not in {finding["status"] for finding in found["findings"]}
 
 
 @pytest.mark.slow
@@ -116,14 +116,14 @@ def test_deep_hears_the_demo_voice(tmp_path):
 @pytest.mark.slow
 def test_a_library_that_is_put_before_torchs_own_is_seen(tmp_path):
     """With LD_PRELOAD: torch 2.11 looks into its own folder before LD_LIBRARY_PATH (RPATH)."""
-    own = sorted(Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/lib/libcufft.so.*"))
-    if not own:
+    libraries = sorted(Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/lib/libcufft.so.*"))
+    if not libraries:
         pytest.skip("torch is a build without CUDA here")
-    other = tmp_path / own[0].name
+    other = tmp_path / libraries[0].name
     try:
-        other.hardlink_to(own[0])
+        other.hardlink_to(libraries[0])
     except OSError:
-        shutil.copy(own[0], other)
+        shutil.copy(libraries[0], other)
     found = doctor(tmp_path, LD_PRELOAD=str(other))["library_path"]
     assert found["status"] == "warn" and str(other) in found["evidence"]
     assert found["fix"].startswith("env -u LD_LIBRARY_PATH -u LD_PRELOAD")

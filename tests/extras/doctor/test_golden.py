@@ -28,20 +28,20 @@ def test_it_says_what_was_agreed(name):
 @pytest.mark.parametrize("name", MACHINES)
 def test_whoever_is_told_of_a_fault_is_told_what_to_do(name):
     findings = judge(MACHINES[name])
-    assert len({one.id for one in findings}) == len(findings)
-    for one in findings:
-        assert one.observed and "\n" not in one.fix, one.id
-        if one.status in (Severity.WARN, Severity.FAIL):
-            assert one.fix and one.meaning and one.expected, one.id
-        if one.status is Severity.OK:
-            assert not one.fix, one.id
+    assert len({finding.id for finding in findings}) == len(findings)
+    for finding in findings:
+        assert finding.observed and "\n" not in finding.fix, finding.id
+        if finding.status in (Severity.WARN, Severity.FAIL):
+            assert finding.fix and finding.meaning and finding.expected, finding.id
+        if finding.status is Severity.OK:
+            assert not finding.fix, finding.id
 
 
 def test_failures_come_before_warnings_and_no_line_twice():
     findings = judge(MACHINES["hanging_child"])
     steps = report.fixes(findings)
     assert len(steps) == len(set(steps)) > 1
-    firsts = [one.fix for one in findings if one.status is Severity.FAIL]
+    firsts = [finding.fix for finding in findings if finding.status is Severity.FAIL]
     assert steps[: len(set(firsts))] == list(dict.fromkeys(firsts))
 
 

@@ -60,7 +60,7 @@ def test_what_is_told_stands_in_the_event_file_and_in_the_metrics(tmp_path):
 def test_a_line_tells_the_mean_since_the_one_before():
     busy = (Usage((GPU,), cpu_percent=10.0), Usage((), cpu_percent=30.0))
     machine = MachineMetrics(readings(*busy))
-    machine._seen = [figures_of(one) for one in busy]
+    machine._seen = [figures_of(percent) for percent in busy]
     assert machine.take() == {"cpu_percent": 20.0, "gpu0_busy_percent": 60.0, "gpu0_memory_bytes": 8e9}
     assert machine.take() == {}
 

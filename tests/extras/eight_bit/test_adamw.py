@@ -20,8 +20,8 @@ def eight(**changes):
 def test_it_learns_as_adamw_does():
     exact, rough = a_learner(dropout=0.0), eight(dropout=0.0)
     for number in range(40):
-        one, other = train_step(exact, a_batch(number % 2)), train_step(rough, a_batch(number % 2))
-    assert other.losses["audio_loss"] == pytest.approx(one.losses["audio_loss"], rel=0.05)
+        result, other = train_step(exact, a_batch(number % 2)), train_step(rough, a_batch(number % 2))
+    assert other.losses["audio_loss"] == pytest.approx(result.losses["audio_loss"], rel=0.05)
     assert other.losses["audio_loss"] < 2.0
 
 
@@ -71,27 +71,27 @@ def test_its_numbers_are_torchaos(decay):
     has an odd size, and one has a gradient in transposed order."""
     draw = torch.Generator().manual_seed(0)
     shapes = [(64, 64), (3, 7), (16, 1024), (128, 160), (4096,), (65, 64), (300,)]
-    ours = [torch.nn.Parameter(torch.randn(*one, generator=draw)) for one in shapes]
-    theirs = [torch.nn.Parameter(one.detach().clone()) for one in ours]
+    ours = [torch.nn.Parameter(torch.randn(*shape, generator=draw)) for shape in shapes]
+    torchs = [torch.nn.Parameter(weight.detach().clone()) for weight in ours]
     optimizer = new_optimizer("adamw8bit", [{"params": ours, "weight_decay": decay}], 1e-2)
-    reference, step = torchaos(theirs, decay)
+    reference, step = torchaos(torchs, decay)
     for turn in range(6):
-        for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+        for number, (weight, other) in enumerate(zip(ours, torchs, strict=True)):
             # Gradients of different magnitudes, as in a norm and an embedding.
-            made = torch.randn(one.shape, generator=draw) * 10.0 ** (-number)
-            made[torch.rand(one.shape, generator=draw) < 0.2] = 0.0
-            one.grad = made.t().contiguous().t() if number == 3 else made
+            made = torch.randn(weight.shape, generator=draw) * 10.0 ** (-number)
+            made[torch.rand(weight.shape, generator=draw) < 0.2] = 0.0
+            weight.grad = made.t().contiguous().t() if number == 3 else made
             other.grad = made.clone()
             if (number, turn) in ((2, 0), (2, 3), (6, 2)):
-                one.grad = other.grad = None
+                weight.grad = other.grad = None
         optimizer.step()
         step()
-        for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+        for number, (weight, other) in enumerate(zip(ours, torchs, strict=True)):
             quantised = number not in (1, 5, 6)
-            assert torch.equal(one, other) or not quantised
-            torch.testing.assert_close(one, other, atol=1e-7, rtol=1e-6)
+            assert torch.equal(weight, other) or not quantised
+            torch.testing.assert_close(weight, other, atol=1e-7, rtol=1e-6)
     kept = optimizer.state_dict()["adamw8bit"]
-    for state, other in zip(kept, theirs, strict=True):
+    for state, other in zip(kept, torchs, strict=True):
         expected = reference.state[other]
         assert state["step"] == expected["step"]
         for name in ("exp_avg", "exp_avg_sq"):
@@ -119,9 +119,9 @@ def test_every_number_has_torchaos_level(signed):
 
 def test_small_weights_take_each_operation_together():
     shapes = [(64, 64), *[(64,)] * 200]
-    weights = [torch.nn.Parameter(torch.randn(*one)) for one in shapes]
-    for one in weights:
-        one.grad = torch.randn_like(one)
+    weights = [torch.nn.Parameter(torch.randn(*shape)) for shape in shapes]
+    for weight in weights:
+        weight.grad = torch.randn_like(weight)
     optimizer = new_optimizer("adamw8bit", [{"params": weights, "weight_decay": 0.01}], 1e-3)
     optimizer.step()
     with OperationCounter() as counter:

@@ -77,7 +77,7 @@ def graphs(learner: Learner, recorder: Recomputing | None = None, after: int = 0
 
 def run(learner: Learner, steps: int, captured: CapturedSteps | None = None) -> list[float]:
     taken = [train_step(learner, packed(seed), deferred=True, graphs=captured) for seed in range(steps)]
-    return [one.loss for one in learner.read_deferred(taken)]
+    return [result.loss for result in learner.read_deferred(taken)]
 
 
 def a_graph_of_nothing() -> SimpleNamespace:
@@ -85,7 +85,11 @@ def a_graph_of_nothing() -> SimpleNamespace:
 
 
 def gradients(learner: Learner) -> dict[str, torch.Tensor]:
-    return {name: one.grad.clone() for name, one in learner.gpt.named_parameters() if one.grad is not None}
+    return {
+        name: parameter.grad.clone()
+        for name, parameter in learner.gpt.named_parameters()
+        if parameter.grad is not None
+    }
 
 
 @pytest.mark.parametrize("clips", [1, 3, 7])
@@ -94,36 +98,36 @@ def test_padding_changes_neither_losses_nor_gradients(clips):
     learner = a_learner(dropout=0.0)
     batch = packed(1, clips)
     sizes = Sizes.of(batch.rows)
-    larger = Sizes(*(2 * one + 40 for one in sizes))
+    larger = Sizes(*(2 * size + 40 for size in sizes))
     static = StaticRows(larger, batch.rows)
     static.load(packed(2, clips + 1).rows)
     static.load(batch.rows)
-    wanted = learner.losses_of(batch.rows)
-    learner.weighted_loss(wanted).backward()
+    expected = learner.losses_of(batch.rows)
+    learner.weighted_loss(expected).backward()
     exact = gradients(learner)
     learner.gpt.zero_grad(set_to_none=True)
     found = learner.losses_of(static.batch())
     shares = static.shares(batch.rows)
     found = found._replace(text=found.text * shares[0], audio=found.audio * shares[1])
     learner.weighted_loss(found).backward()
-    assert found.text.item() == pytest.approx(wanted.text.item(), rel=1e-6)
-    assert found.audio.item() == pytest.approx(wanted.audio.item(), rel=1e-6)
+    assert found.text.item() == pytest.approx(expected.text.item(), rel=1e-6)
+    assert found.audio.item() == pytest.approx(expected.audio.item(), rel=1e-6)
     assert gradients(learner).keys() == exact.keys()
-    for name, one in gradients(learner).items():
-        assert torch.allclose(one, exact[name], rtol=1e-4, atol=1e-6), name
+    for name, gradient in gradients(learner).items():
+        assert torch.allclose(gradient, exact[name], rtol=1e-4, atol=1e-6), name
 
 
 def test_captured_steps_are_the_steps_without_graphs():
     plain, captured = a_learner(dropout=0.0), a_learner(dropout=0.0)
     steps = graphs(captured)
-    wanted, found = run(plain, 10), run(captured, 10, steps)
-    assert found == pytest.approx(wanted, abs=1e-3) and len(steps) >= 1
+    expected, found = run(plain, 10), run(captured, 10, steps)
+    assert found == pytest.approx(expected, abs=1e-3) and len(steps) >= 1
     assert captured.step == 10 and steps.reason == ""
-    for name, one in weights(captured).items():
-        assert torch.allclose(one, weights(plain)[name], atol=1e-4), name
+    for name, weight in weights(captured).items():
+        assert torch.allclose(weight, weights(plain)[name], atol=1e-4), name
     # A checkpoint and a step without a graph need plain numbers, not the graph's tensors.
-    assert all(isinstance(one["lr"], float) for one in captured.optimizer.param_groups)
-    assert not any(one["capturable"] for one in captured.optimizer.param_groups)
+    assert all(isinstance(group["lr"], float) for group in captured.optimizer.param_groups)
+    assert not any(group["capturable"] for group in captured.optimizer.param_groups)
 
 
 def test_a_batch_that_is_not_finite_moves_nothing_as_a_graph_either():
@@ -143,17 +147,17 @@ def test_a_batch_that_is_not_finite_moves_nothing_as_a_graph_either():
 def test_capturing_moves_nothing_and_draws_the_dropout_of_the_step():
     learner, twin = a_learner(), a_learner()
     batch, losses = packed(1), []
-    for one, captures in ((learner, 1), (twin, 3)):
-        train_step(one, packed(0), deferred=True)
-        steps = graphs(one)
+    for learning, captures in ((learner, 1), (twin, 3)):
+        train_step(learning, packed(0), deferred=True)
+        steps = graphs(learning)
         steps._rate.fill_(1e-3)
-        before = weights(one)
+        before = weights(learning)
         for _ in range(captures):
             assert steps._new(Sizes.of(batch.rows), batch.rows)
             torch.rand(3)  # whatever happens between two steps
-        assert same(before, weights(one))
-        result = train_step(one, batch, deferred=True, graphs=steps)
-        losses.append(one.read_deferred([result])[0])
+        assert same(before, weights(learning))
+        result = train_step(learning, batch, deferred=True, graphs=steps)
+        losses.append(learning.read_deferred([result])[0])
     assert losses[0] == losses[1] and same(weights(learner), weights(twin))
 
 
@@ -184,8 +188,8 @@ def test_there_are_no_more_graphs_than_may_be():
 def test_a_step_that_gains_nothing_or_has_no_room_is_not_captured(recorder):
     learner = a_learner()
     steps = graphs(learner, recorder)
-    wanted, found = run(a_learner(), 6), run(learner, 6, steps)
-    assert found == wanted and recorder.recorded == 0 and steps.reason == ""
+    expected, found = run(a_learner(), 6), run(learner, 6, steps)
+    assert found == expected and recorder.recorded == 0 and steps.reason == ""
 
 
 def test_a_capture_that_fails_gives_its_reason_and_the_step_runs_without(caplog):
@@ -272,9 +276,9 @@ def test_fifty_captured_steps_on_a_gpu(device, precision):
     if precision == "bf16" and not torch.cuda.is_bf16_supported():
         pytest.skip("This GPU has no bf16.")
     plain, captured, steps = pair_on(device, 0.0, precision=precision)
-    wanted, found = run(plain, 50), run(captured, 50, steps)
+    expected, found = run(plain, 50), run(captured, 50, steps)
     assert steps.reason == "" and len(steps) >= 1
-    assert found == pytest.approx(wanted, abs=1e-3 if precision == "fp32" else 2e-2)
+    assert found == pytest.approx(expected, abs=1e-3 if precision == "fp32" else 2e-2)
 
 
 @GPU
@@ -283,8 +287,8 @@ def test_a_graphs_dropout_on_a_gpu_is_that_of_the_step(device):
     plain, captured, steps = pair_on(device, 0.1)
     without = CapturedSteps(plain, Recomputing())
     without.capture_after = 0
-    wanted, found = run(plain, 20, without), run(captured, 20, steps)
-    assert found == pytest.approx(wanted, abs=1e-3) and len(steps) == len(without) >= 1
+    expected, found = run(plain, 20, without), run(captured, 20, steps)
+    assert found == pytest.approx(expected, abs=1e-3) and len(steps) == len(without) >= 1
     same_batch = [
         captured.read_deferred([train_step(captured, packed(0), deferred=True, graphs=steps)])[0]
         for _ in range(2)
@@ -299,8 +303,8 @@ def test_adapters_are_captured_too(device):
     steps = graphs_of(pair[1])
     assert steps is not None
     steps.capture_after, steps.gpu_bound = 0, float("inf")
-    wanted, found = run(pair[0], 12), run(pair[1], 12, steps)
-    assert found == pytest.approx(wanted, abs=1e-3)
+    expected, found = run(pair[0], 12), run(pair[1], 12, steps)
+    assert found == pytest.approx(expected, abs=1e-3)
     assert steps.reason == "" and len(steps) >= 1
 
 
@@ -316,15 +320,15 @@ def test_a_failed_capture_on_a_gpu_leaves_training_well(device):
         torch.ones(1, device=device).item()
 
     steps._whole = waits
-    own = torch.cuda.current_stream()
-    wanted, found = run(plain, 8), run(captured, 8, steps)
-    assert steps.reason and found == pytest.approx(wanted, abs=1e-3)
-    assert torch.cuda.current_stream() == own
+    current = torch.cuda.current_stream()
+    expected, found = run(plain, 8), run(captured, 8, steps)
+    assert steps.reason and found == pytest.approx(expected, abs=1e-3)
+    assert torch.cuda.current_stream() == current
     held, side = [], torch.cuda.Stream()
     for _ in range(20):
         with torch.cuda.stream(side):
             far = torch.empty(32 << 20, dtype=torch.uint8, device=device)
-        far.record_stream(own)
+        far.record_stream(current)
         del far
         torch.cuda.synchronize()
         held.append(torch.cuda.memory_allocated())

@@ -35,13 +35,13 @@ def test_recorded_windows_of_the_vocoder_say_what_plain_ones_say(device):
     speaker = torch.randn(1, 512, 1, device=device)
     asked = [torch.randn(1, MEDIUM.width, steps, device=device) for steps in vocoder.widths]
     with torch.inference_mode():
-        wanted = [vocoder.sound(steps, speaker) for steps in asked]
+        expected = [vocoder.sound(steps, speaker) for steps in asked]
         vocoder.warm_up()
         assert len(vocoder.recorded) == 4
         for _ in range(2):
             found = [vocoder.sound(steps, speaker) for steps in asked]
-    for one, other in zip(found, wanted, strict=True):
-        assert float((one - other).norm() / other.norm()) < 1e-3
+    for sound, other in zip(found, expected, strict=True):
+        assert float((sound - other).norm() / other.norm()) < 1e-3
 
 
 def test_a_capture_on_the_second_gpu_replays_there():
@@ -67,10 +67,10 @@ def test_a_capture_while_another_thread_allocates(device):
             torch.empty(64 << 20, dtype=torch.uint8, device=device)
             torch.cuda.empty_cache()
 
-    own = torch.cuda.current_stream()
+    current = torch.cuda.current_stream()
     with ThreadPoolExecutor(1) as pool:
         opening = pool.submit(opens)
         step = rows_of(gpt, 4, (), gpt)
         step.prepare()
         opening.result()
-    assert step.reason == "" and torch.cuda.current_stream() == own
+    assert step.reason == "" and torch.cuda.current_stream() == current

@@ -74,9 +74,9 @@ def says_what_plain_steps_say(
     found = steps(codes, torch.full_like(codes, position))
     for slot, cache in caches.items():
         row = slice(slot, slot + 1)
-        wanted = DecodeStep(gpt)(codes[row], torch.tensor([position]), cache)
-        for one, other, most in zip(found, wanted, (1e-5, 1e-4), strict=True):
-            assert torch.allclose(one[row], other, atol=most)
+        expected = DecodeStep(gpt)(codes[row], torch.tensor([position]), cache)
+        for latents, other, most in zip(found, expected, (1e-5, 1e-4), strict=True):
+            assert torch.allclose(latents[row], other, atol=most)
 
 
 @pytest.mark.parametrize("slots", [1, 3])
@@ -152,10 +152,10 @@ def test_the_loop_says_the_same_codes_with_graphs(gpt, monkeypatch):
     """Two utterances, one after the other, through the same graph."""
     plain = [said_by(gpt, n) for n in (1, 4)]
     with_graphs(monkeypatch)
-    for number, wanted in zip((1, 4), plain, strict=True):
+    for number, expected in zip((1, 4), plain, strict=True):
         found = said_by(gpt, number)
-        assert found.codes == wanted.codes and len(found.codes) > 5
-        assert torch.allclose(torch.stack(found.latents), torch.stack(wanted.latents), atol=1e-5)
+        assert found.codes == expected.codes and len(found.codes) > 5
+        assert torch.allclose(torch.stack(found.latents), torch.stack(expected.latents), atol=1e-5)
 
 
 def test_the_queries_of_every_slot_lie_in_fixed_buffers(gpt, monkeypatch):
@@ -179,8 +179,8 @@ def test_the_queries_of_every_slot_lie_in_fixed_buffers(gpt, monkeypatch):
     places = {layer: queries.data_ptr() for layer, queries in steps.caches.queries.items()}
     graphed = looked()
     assert len(plain) == len(graphed) == 2
-    for rows, wanted in zip(graphed, plain, strict=True):
-        assert len(wanted) > 5 and np.allclose(rows, wanted, atol=1e-5)
+    for rows, expected in zip(graphed, plain, strict=True):
+        assert len(expected) > 5 and np.allclose(rows, expected, atol=1e-5)
     assert places == {layer: q.data_ptr() for layer, q in steps.caches.queries.items()}
     assert set(places) == {0, 2}
 
@@ -193,7 +193,7 @@ def refused(compute: Callable[[], tuple[Tensor, Tensor]]):
 def empty(compute: Callable[[], tuple[Tensor, Tensor]]):
     """Like a capture of the stream of another GPU: nothing is replayed, and the results keep the
     values of the capture."""
-    return tuple(torch.zeros_like(one) for one in compute()), lambda: None
+    return tuple(torch.zeros_like(output) for output in compute()), lambda: None
 
 
 @pytest.mark.parametrize(("capture", "reason"), [(refused, "operation not permitted"), (empty, "is off by")])
@@ -213,16 +213,16 @@ def test_two_streams_of_one_model_do_not_write_into_one_cache(gpt, monkeypatch):
     with_graphs(monkeypatch)
     said = [utterance(gpt, n) for n in (1, 4)]
     streams = [DecodingSlots(gpt, 1) for _ in said]
-    for stream, number, one in zip(streams, (1, 4), said, strict=True):
-        stream.enter(*asked(number), one)
+    for stream, number, spoken in zip(streams, (1, 4), said, strict=True):
+        stream.enter(*asked(number), spoken)
     while any(stream.step() for stream in streams):
         pass
-    assert [one.codes for one in said] == [one.codes for one in alone]
+    assert [part.codes for part in said] == [part.codes for part in alone]
     kept = speech._kept[gpt][1, ()]
-    assert len(kept) == 2 and all(one.in_use for one in kept)
+    assert len(kept) == 2 and all(step.in_use for step in kept)
     del stream
     streams.clear()  # an abandoned stream returns its cache, too
-    assert not any(one.in_use for one in kept)
+    assert not any(step.in_use for step in kept)
 
 
 def test_a_graph_is_not_replayed_for_rows_with_adapters_and_goes_on_afterwards():
@@ -232,16 +232,16 @@ def test_a_graph_is_not_replayed_for_rows_with_adapters_and_goes_on_afterwards()
     with torch.inference_mode():
         steps, plain = CudaGraphStep(gpt, 2, fake), CudaGraphStep(gpt, 2, FakeGraph())
         for slot, number in enumerate((1, 2)):
-            for one in (steps, plain):
-                one.caches.enter(slot, prefill(DecodeStep(gpt), *asked(number), utterance(gpt, 0)))
+            for rows in (steps, plain):
+                rows.caches.enter(slot, prefill(DecodeStep(gpt), *asked(number), utterance(gpt, 0)))
         for position in range(1, 8):
             codes = torch.tensor([position, 2 * position])
             places = torch.full_like(codes, position)
             replayed, adapted = fake.replayed, position in (3, 4)
-            found = [one.clone() for one in steps(codes, places, {1: anna} if adapted else {})]
-            wanted = plain(codes, places)
+            found = [step.clone() for step in steps(codes, places, {1: anna} if adapted else {})]
+            expected = plain(codes, places)
             assert (fake.replayed == replayed) is adapted
-            assert torch.equal(found[0][0], wanted[0][0])
+            assert torch.equal(found[0][0], expected[0][0])
             if position == 3:
-                assert not torch.allclose(found[0][1], wanted[0][1])
+                assert not torch.allclose(found[0][1], expected[0][1])
         assert steps.caches.lengths.tolist() == plain.caches.lengths.tolist()

@@ -19,9 +19,9 @@ def test_slots_that_never_move_say_what_rows_say():
         for layer in range(LAYERS):
             found = static.attend_next(layer, torch.stack((q, k, v), 1))
             for slot, cache in ((0, filled[0]), (2, filled[1])):
-                own = slice(slot, slot + 1)
-                wanted = cache.attend_next(layer, torch.stack((q[own], k[own], v[own]), 1))
-                assert torch.allclose(found[own], wanted, atol=1e-6)
+                row = slice(slot, slot + 1)
+                expected = cache.attend_next(layer, torch.stack((q[row], k[row], v[row]), 1))
+                assert torch.allclose(found[row], expected, atol=1e-6)
         static.advance(1)
         static.counted()
         for cache in filled:

@@ -51,12 +51,12 @@ def test_a_gpus_windows_are_recorded_and_say_the_same(codes, monkeypatch):
     )
     chunked, parts = ChunkedVocoder(vocoder, speaker), []
     sizes = chunk_codes()
-    wanted = next(sizes)
+    size = next(sizes)
     for latent in latents:
         chunked.add(latent[None])
-        if chunked.ready_codes() >= wanted:
+        if chunked.ready_codes() >= size:
             parts += chunked.speak()
-            wanted = next(sizes)
+            size = next(sizes)
     parts += chunked.rest()
     joined = torch.cat(parts)
     assert len(joined) == len(whole)
@@ -72,7 +72,7 @@ def test_windows_that_cannot_be_recorded_are_spoken_all_the_same(monkeypatch, ca
         raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
     def stale(compute: Compute) -> tuple[tuple[torch.Tensor, ...], Callable[[], object]]:
-        return tuple(torch.zeros_like(one) for one in compute()), lambda: None
+        return tuple(torch.zeros_like(output) for output in compute()), lambda: None
 
     for capture, told in ((refused, "not permitted"), (stale, "is off by")):
         on_a_gpu(monkeypatch, capture)

@@ -46,27 +46,27 @@ def plant(good: Sequence[GoodClip]) -> list[PlantedClip]:
     made: list[PlantedClip] = []
     noise = np.random.default_rng(7)
     for turn in (0, 1):
-        own = iter(good[turn * 10 :])
-        four = [next(own) for _ in range(FOUR_SENTENCES)]
-        (one, other), (silent, cut, low) = ([next(own) for _ in range(n)] for n in (2, 3))
+        sources = iter(good[turn * 10 :])
+        four = [next(sources) for _ in range(FOUR_SENTENCES)]
+        (first, other), (silent, cut, low) = ([next(sources) for _ in range(n)] for n in (2, 3))
         together = np.concatenate([each.samples for each in four])[: int(11.5 * four[0].rate)]
-        time = np.arange(3 * one.rate) / one.rate
+        time = np.arange(3 * first.rate) / first.rate
         tone = (0.3 * np.sin(2 * np.pi * (440, 1000)[turn] * time)).astype(np.float32)
-        hiss = (0.1 * noise.standard_normal(3 * one.rate)).astype(np.float32)
+        hiss = (0.1 * noise.standard_normal(3 * first.rate)).astype(np.float32)
         loud = np.clip(other.samples * (6, 12)[turn], -0.98, 0.98)
         around = np.pad(silent.samples, 3 * silent.rate)
         around = around + (0, 1e-3)[turn] * noise.standard_normal(len(around))
-        known = good[-1 - turn]
+        original = good[-1 - turn]
         for kind, samples, rate, text in (
             ("yes", together, four[0].rate, "Yes."),
-            ("words", one.samples, one.rate, other.text),
-            ("tone", tone, one.rate, other.text),
-            ("noise", hiss, one.rate, other.text),
+            ("words", first.samples, first.rate, other.text),
+            ("tone", tone, first.rate, other.text),
+            ("noise", hiss, first.rate, other.text),
             ("clipping", loud, other.rate, other.text),
             ("silence", around, silent.rate, silent.text),
             ("cut", _cut(cut, turn), cut.rate, cut.text),
             ("band", *_at_8_khz(low, turn), low.text),
-            ("copy", *_copied(known, turn), known.text),
+            ("copy", *_copied(original, turn), original.text),
         ):
             kinds = ("rate", "words") if kind == "yes" else (kind,)
             made.append(PlantedClip(f"{kind}-{turn}", samples, rate, text, kinds))

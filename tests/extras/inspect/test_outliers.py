@@ -47,7 +47,7 @@ def test_a_fault_of_the_sound_is_one_finding(changed, kind, seen):
     bad = replace(usual()[0], name="bad", sound=replace(GOOD, **changed))
     (suspect,) = find_suspects([*usual(), bad])
     assert suspect.name == "bad"
-    assert [one.kind for one in suspect.findings] == [kind]
+    assert [finding.kind for finding in suspect.findings] == [kind]
     assert seen in suspect.reasons
 
 
@@ -65,7 +65,7 @@ def test_a_fault_of_the_sound_is_one_finding(changed, kind, seen):
 def test_sound_and_text_together(changed, kind, seen):
     bad = replace(usual()[0], name="bad", **changed)
     (suspect,) = find_suspects([*usual(), bad])
-    assert [one.kind for one in suspect.findings] == [kind]
+    assert [finding.kind for finding in suspect.findings] == [kind]
     assert seen in suspect.reasons
 
 
@@ -80,23 +80,23 @@ def test_sound_and_text_together(changed, kind, seen):
 )
 def test_a_level_is_suspect_where_it_is_far_off_and_unusual(spread, apart, suspect):
     random = np.random.default_rng(3)
-    clips = [replace(one, sound=replace(GOOD, level_db=random.normal(-20, spread))) for one in usual(100)]
+    clips = [replace(clip, sound=replace(GOOD, level_db=random.normal(-20, spread))) for clip in usual(100)]
     loud = replace(clips[0], name="loud", sound=replace(GOOD, level_db=-20 + apart))
-    found = [one.name for one in find_suspects([*clips, loud]) if one.name == "loud"]
+    found = [suspect.name for suspect in find_suspects([*clips, loud]) if suspect.name == "loud"]
     assert found == ["loud"] * suspect
 
 
 def test_a_base_that_knows_nothing_of_the_language_does_not_judge_words():
-    blind = [replace(one, nats=7.0, evidence=0.01) for one in usual()]
+    blind = [replace(clip, nats=7.0, evidence=0.01) for clip in usual()]
     deaf = replace(blind[0], name="bad", nats=7.0, evidence=-0.1)
     assert find_suspects([*blind, deaf]) == []
 
 
 def test_the_worst_comes_first_and_good_clips_are_not_suspect():
     assert find_suspects(usual()) == find_suspects([]) == []
-    one = replace(usual()[0], name="one", sound=replace(GOOD, heard_hz=3900.0))
-    worse = replace(one, name="worse", letters=3)
-    assert [s.name for s in find_suspects([*usual(), one, worse])] == ["worse", "one"]
+    suspect = replace(usual()[0], name="one", sound=replace(GOOD, heard_hz=3900.0))
+    worse = replace(suspect, name="worse", letters=3)
+    assert [s.name for s in find_suspects([*usual(), suspect, worse])] == ["worse", "one"]
 
 
 # Voices, as clouds of embeddings

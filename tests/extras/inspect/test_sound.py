@@ -75,8 +75,8 @@ def test_copies_are_found_at_another_level_shift_and_rate():
     sounds = [a_sound(2, RATE, seed=seed, pitch=90 + 17 * seed) for seed in range(6)]
     shifted = np.concatenate((np.zeros(4_321, np.float32), 0.3 * sounds[2]))
     noise = np.random.default_rng(3).standard_normal(len(sounds[4])).astype(np.float32)
-    prints = [fingerprint(one, RATE) for one in (*sounds, shifted, sounds[4] + 0.003 * noise)]
-    assert [(one, other) for one, other, _ in find_copies(prints)] == [(2, 6), (4, 7)]
+    prints = [fingerprint(sound, RATE) for sound in (*sounds, shifted, sounds[4] + 0.003 * noise)]
+    assert [(first, other) for first, other, _ in find_copies(prints)] == [(2, 6), (4, 7)]
     # Empty sounds are not copies of each other.
     short = fingerprint(np.zeros(10, np.float32), RATE)
     assert find_copies([]) == find_copies([short, short]) == []
@@ -84,5 +84,5 @@ def test_copies_are_found_at_another_level_shift_and_rate():
 
 def test_a_recording_that_is_there_five_times_is_a_copy_each_time():
     prints = [fingerprint(a_sound(1, RATE), RATE)] * 5
-    found = [(one, other) for one, other, _ in find_copies(prints)]
+    found = [(first, other) for first, other, _ in find_copies(prints)]
     assert found == list(itertools.combinations(range(5), 2))

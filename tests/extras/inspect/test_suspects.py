@@ -64,7 +64,7 @@ def test_suspect_clips_are_told_and_kept_or_left_out(check, tmp_path):
     assert "clip-5" in {clip.name for clip in kept.clips}
     left = build_context(load(("--suspect-clips", "leave_out"), None, None)[0]).data
     assert not {"clip-3", "clip-5"} & {clip.name for clip in left.clips}
-    assert "a tone" in next(one.seen for one in left.refused if one.name == "clip-5")
+    assert "a tone" in next(clip.seen for clip in left.refused if clip.name == "clip-5")
     after = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert after == before
 
@@ -148,7 +148,7 @@ def test_two_of_each_fault_are_named_and_good_clips_are_not(check, tmp_path):
     write(folder, planted)
     assert check(BASE_MODEL="demo")[0] == 0
     kinds = {Path(row["clip"]).stem: row["kinds"].split() for row in inspected(tmp_path)}
-    named = [one.name for one in planted if set(one.kinds) & set(kinds[one.name])]
+    named = [clip.name for clip in planted if set(clip.kinds) & set(kinds[clip.name])]
     alarms = [name for name, found in kinds.items() if name.startswith("demo-") and found]
     assert len(named) >= FEWEST_NAMED, (named, kinds)
     assert len(alarms) <= MOST_FALSE_ALARMS, alarms

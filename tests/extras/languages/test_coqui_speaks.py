@@ -36,7 +36,7 @@ def test_coqui_speaks_a_language_that_was_added_with_the_line_of_the_documentati
     xtts = loaded_by_coqui(voice)
     check_weights(xtts, checkpoint, extended)
     page = (Path(__file__).parents[3] / "docs" / "languages.md").read_text(encoding="utf-8")
-    (line,) = (one for one in page.splitlines() if one.startswith("model.tokenizer."))
+    (line,) = (line for line in page.splitlines() if line.startswith("model.tokenizer."))
     text = "Καλημέρα, τι κάνεις;"
     with pytest.raises(NotImplementedError):
         xtts.tokenizer.encode(text, "el")

@@ -57,7 +57,7 @@ def test_the_extended_base_is_a_base_that_says_what_was_added(extended, base_fol
     assert added.first_id == before.gpt.text_ids
     assert config.gpt.text_ids == before.gpt.text_ids + added.num_ids
     assert f"BASE_MODEL={folder.name} LANGUAGE=el" in said.replace(str(folder), folder.name)
-    state, old = (read_tensors(one / "model.pth") for one in (folder, base_folder))
+    state, old = (read_tensors(base / "model.pth") for base in (folder, base_folder))
     for name, tensor in old.items():
         assert torch.equal(state[name][: len(tensor)] if tensor.dim() else state[name], tensor)
     assert {name for name in old if state[name].shape != old[name].shape} == set(TABLES)
@@ -65,13 +65,13 @@ def test_the_extended_base_is_a_base_that_says_what_was_added(extended, base_fol
 
 def test_old_texts_have_their_ids_and_the_same_logits_bit_for_bit(extended, base_folder):
     folder, _ = extended
-    configs = [ModelConfig.read(one) for one in (base_folder, folder)]
+    configs = [ModelConfig.read(base) for base in (base_folder, folder)]
     old, new = (Tokenizer(c, f) for c, f in zip(configs, (base_folder, folder), strict=True))
     generator = torch.Generator().manual_seed(1)
     latents = torch.randn(1, 32, configs[0].gpt.width, generator=generator)
     gpts = [
-        load_gpt(read_tensors(one / "model.pth"), config).eval()
-        for one, config in zip((base_folder, folder), configs, strict=True)
+        load_gpt(read_tensors(base / "model.pth"), config).eval()
+        for base, config in zip((base_folder, folder), configs, strict=True)
     ]
     for text in ("The quick brown fox, 21 times.", "Then he · went?"):
         ids = old.encode(text, "en")
@@ -79,9 +79,10 @@ def test_old_texts_have_their_ids_and_the_same_logits_bit_for_bit(extended, base
         with torch.no_grad():
             seen = [gpt.final_norm(gpt.gpt(gpt.prefix(latents, torch.tensor(ids)))) for gpt in gpts]
         assert torch.equal(*seen)
-        assert torch.equal(*(gpt.mel_head(one) for gpt, one in zip(gpts, seen, strict=True)))
+        assert torch.equal(*(gpt.mel_head(latents) for gpt, latents in zip(gpts, seen, strict=True)))
         heads = [
-            gpt.text_head(one)[..., : configs[0].gpt.text_ids] for gpt, one in zip(gpts, seen, strict=True)
+            gpt.text_head(latents)[..., : configs[0].gpt.text_ids]
+            for gpt, latents in zip(gpts, seen, strict=True)
         ]
         assert torch.equal(*heads)
 
@@ -99,7 +100,7 @@ def test_the_new_language_is_read_without_unknown_pieces(extended):
 
 def test_a_sign_of_the_new_language_is_still_unknown_in_an_old_one(extended, base_folder):
     folder, _ = extended
-    old, new = (Tokenizer(ModelConfig.read(one), one) for one in (base_folder, folder))
+    old, new = (Tokenizer(ModelConfig.read(base), base) for base in (base_folder, folder))
     assert new.read("Then he · went?", "en").missing == old.read("Then he · went?", "en").missing == ["·"]
     assert new.read("Αύριο · θα πάμε.", "el").missing == []
 
@@ -112,7 +113,7 @@ def test_a_run_on_the_extended_base_learns_it_and_another_vocabulary_cannot_resu
     config = json.loads((folder / "config.json").read_text())
     config["sotaque"].setdefault("training", {})["freeze"] = "text_embedding,text_head"
     (folder / "config.json").write_text(json.dumps(config))
-    own = {
+    settings = {
         "BASE_MODEL": str(folder),
         "DATASET_DIR": "greek",
         "LANGUAGE": "el",
@@ -125,7 +126,7 @@ def test_a_run_on_the_extended_base_learns_it_and_another_vocabulary_cannot_resu
         "BATCH_SECONDS": "10",
         "LEARNING_RATE": "1e-3",
     }
-    code, said = check(verb="run", **own)
+    code, said = check(verb="run", **settings)
     assert code == 0 and "0 refused" in said, said
     (saved,) = (tmp_path / "out/checkpoints").glob("checkpoint_epoch_*.pt")
     epoch = read_checkpoint(saved)
@@ -151,11 +152,11 @@ def test_a_run_on_the_extended_base_learns_it_and_another_vocabulary_cannot_resu
     learned = to_coqui(judged.gpt.state_dict())
     assert all(torch.equal(learned[name], blended[name]) for name in TABLES)
     # A voice exported from it has learned the language.
-    code, said = check("--checkpoint", str(run.best_blend), "--to", "voice", verb="export", **own)
+    code, said = check("--checkpoint", str(run.best_blend), "--to", "voice", verb="export", **settings)
     assert code == 0, said
     config, exported = ModelConfig.read(folder), ModelConfig.read(tmp_path / "voice")
     assert exported.languages == config.languages and config.unlearned
-    assert exported.extensions == tuple(replace(one, learned=True) for one in config.extensions)
+    assert exported.extensions == tuple(replace(extension, learned=True) for extension in config.extensions)
     of_base, of_voice = Tokenizer(config, folder), Tokenizer(exported, tmp_path / "voice")
     assert of_voice.encode(GREEK[5], "el") == of_base.encode(GREEK[5], "el")
     # The same weights with another vocabulary: two new ids are swapped.
@@ -164,7 +165,7 @@ def test_a_run_on_the_extended_base_learns_it_and_another_vocabulary_cannot_resu
     ids = vocabulary["model"]["vocab"]
     ids["α"], ids["θ"] = ids["θ"], ids["α"]
     (other / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
-    code, said = check(verb="run", **own | {"BASE_MODEL": "other", "NUM_EPOCHS": "2"})
+    code, said = check(verb="run", **settings | {"BASE_MODEL": "other", "NUM_EPOCHS": "2"})
     assert code == 2 and "the vocabulary of the base model (vocab.json) has changed" in said, said
     assert "the base model (BASE_MODEL)" not in said
 

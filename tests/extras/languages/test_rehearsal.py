@@ -52,8 +52,8 @@ def test_the_base_speaks_its_languages_once_and_a_later_start_what_is_missing(se
     before = {path: path.stat().st_mtime_ns for path in listed.parent.glob("*.wav")}
     assert rehearsal_of(settings, build_context(settings), speaks=True).clips == found.clips
     last = listed.parent / rows[-1].partition("|")[0]
-    known = {listed.parent / row.partition("|")[0] for row in rows[1:-1]}
-    assert all(path.stat().st_mtime_ns == before[path] for path in known)
+    listed_paths = {listed.parent / row.partition("|")[0] for row in rows[1:-1]}
+    assert all(path.stat().st_mtime_ns == before[path] for path in listed_paths)
     assert last.stat().st_mtime_ns > before[last]
     # Another process of the run only reads.
     assert rehearsal_of(settings, context, speaks=False).clips == found.clips
@@ -90,10 +90,10 @@ def test_nothing_is_rehearsed_without_an_added_language_or_with_off(settings, tm
     plain = replace(settings, dataset_dir=english, language="en", output_dir=tmp_path / "out")
     assert rehearsal_of(plain, build_context(plain), speaks=True).drawn == ()
     # The base is an export of a run that has learned the language.
-    learned = [replace(one, learned=True) for one in context.config.extensions]
-    known = replace(context, config=replace(context.config, extensions=tuple(learned)))
+    learned = [replace(extension, learned=True) for extension in context.config.extensions]
+    extended = replace(context, config=replace(context.config, extensions=tuple(learned)))
     on = replace(off, rehearsal="auto")
-    assert rehearsal_of(on, known, speaks=True).drawn == ()
+    assert rehearsal_of(on, extended, speaks=True).drawn == ()
     assert not (tmp_path / "out").exists()
 
 

@@ -44,8 +44,8 @@ def test_ids_and_merges_that_were_there_stay_and_ten_thousand_old_texts_have_the
     letters = f"abcdefghijklmnopqrstuvwxyz.,?' {CYRILLIC}  €ß"
     for _ in range(10_000):
         text = "".join(generator.choices(letters, k=generator.randint(1, 60)))
-        one = prepared(text, generator.choice(("en", "ru")))
-        assert old.encode(one).ids == new.encode(one).ids
+        normalised = prepared(text, generator.choice(("en", "ru")))
+        assert old.encode(normalised).ids == new.encode(normalised).ids
 
 
 def test_no_text_that_was_learned_from_has_an_unknown_id_and_pieces_are_used(content):
@@ -81,12 +81,12 @@ def test_a_tag_that_stands_among_the_added_tokens_only_keeps_its_id(content):
 
 def test_merges_can_be_pairs_or_strings(content):
     before = content["model"]["merges"]
-    as_strings = [" ".join(one) if not isinstance(one, str) else one for one in before]
+    as_strings = [" ".join(merge) if not isinstance(merge, str) else merge for merge in before]
     content["model"]["merges"] = as_strings
     made = extended(content, "uk", UKRAINIAN, fewest_uses=5).content["model"]["merges"]
-    content["model"]["merges"] = [one.split(" ") for one in as_strings]
+    content["model"]["merges"] = [string.split(" ") for string in as_strings]
     pairs = extended(content, "uk", UKRAINIAN, fewest_uses=5).content["model"]["merges"]
-    assert [one.split(" ") for one in made] == pairs and len(pairs) > len(before)
+    assert [merge.split(" ") for merge in made] == pairs and len(pairs) > len(before)
 
 
 def test_a_pair_is_merged_only_with_a_new_part_and_often_enough():

@@ -146,7 +146,7 @@ def test_a_row_may_add_or_leave_out_its_language(tmp_path):
 )
 def test_columns_that_are_no_texts_are_refused(tmp_path, text, told):
     message = refusal(written(tmp_path, text))
-    assert [one for one in told if one not in message] == []
+    assert [word for word in told if word not in message] == []
 
 
 def test_a_text_without_its_normalised_form_is_read_as_it_is_written(tmp_path):
@@ -225,7 +225,7 @@ def test_a_column_of_splits_is_honoured(tmp_path, head, form):
     # A file with one split, as `datasets` saves it, is read like any other.
     if head:
         written(tmp_path, head + table(form, ("validation",)))
-        assert {one.validation for one in read_entries(tmp_path, "auto", "en")} == {None}
+        assert {entry.validation for entry in read_entries(tmp_path, "auto", "en")} == {None}
 
 
 def test_the_spellings_of_a_name_are_one_speaker(tmp_path):

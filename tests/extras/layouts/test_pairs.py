@@ -17,14 +17,14 @@ def recording(path: Path, seconds: float = 1.0) -> Path:
     return path
 
 
-@pytest.mark.parametrize("layout", tool_layouts.ALL, ids=lambda one: one.name)
+@pytest.mark.parametrize("layout", tool_layouts.ALL, ids=lambda layout: layout.name)
 def test_other_tools_datasets_are_read_as_they_write_them(tmp_path, layout):
     expected = layout.write(tmp_path)
     found = read_transcript(tmp_path, "auto", "en")
     assert [
-        (one.name, one.text, one.speaker, one.language, one.validation) for one in found.entries
+        (entry.name, entry.text, entry.speaker, entry.language, entry.validation) for entry in found.entries
     ] == expected
-    assert [one.path for one in found.entries if not one.path.is_file()] == []
+    assert [entry.path for entry in found.entries if not entry.path.is_file()] == []
 
 
 def test_each_recording_with_its_text(tmp_path):

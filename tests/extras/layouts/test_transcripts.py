@@ -20,7 +20,7 @@ def files(folder, **texts) -> None:
 
 
 def held_out(folder) -> list[bool | None]:
-    return [one.validation for one in read_entries(folder, "auto", "en")]
+    return [entry.validation for entry in read_entries(folder, "auto", "en")]
 
 
 @pytest.mark.parametrize(

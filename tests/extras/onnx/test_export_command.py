@@ -23,12 +23,13 @@ def test_an_epoch_speaks_with_its_own_weights_and_voice(tmp_path, caplog, monkey
     assert "Random weights, free to use" in caplog.text
     assert folder.read(to).kinds == ("fp32",)
     table = np.load(to / folder.EMBEDDINGS)
-    wanted = read_tensors(base / "model.pth")["gpt.text_embedding.weight"].float() + 0.01
-    assert np.allclose(table[: len(wanted)], wanted.numpy())
+    expected = read_tensors(base / "model.pth")["gpt.text_embedding.weight"].float() + 0.01
+    assert np.allclose(table[: len(expected)], expected.numpy())
     loaded = model.load_onnx_model(to, ComputeConfig(precision="fp32"))
-    own = model.read_voice(to / folder.VOICE, loaded.config)
+    voice = model.read_voice(to / folder.VOICE, loaded.config)
     assert (
-        len(speech.synthesize(OnnxBackend(loaded), own, SynthesisRequest("one two.", "en", max_codes=10))) > 0
+        len(speech.synthesize(OnnxBackend(loaded), voice, SynthesisRequest("one two.", "en", max_codes=10)))
+        > 0
     )
 
 

@@ -21,7 +21,7 @@ ENGLISH = rules_of("en")
 
 
 def said(text: str) -> str:
-    return " ".join(" ".join(one.text.split()) for one in marked_texts(text, ENGLISH))
+    return " ".join(" ".join(marked.text.split()) for marked in marked_texts(text, ENGLISH))
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,11 @@ def test_fuzzed_markup_is_refused_or_gone(text):
     except TextError as error:
         assert str(error)
         return
-    words = " ".join(one.text for one in found)
+    words = " ".join(piece.text for piece in found)
     left = re.sub(r"&lt;", "", words)  # not XML: an ampersand is plain text
     assert not re.search(r"</?(break|say-as|sub|speak|prosody|voice|p|s)\b[^<]*>", left, re.I), words
     assert not re.search(r"\[(pause|break|prosody)", left, re.I), words
-    assert sum(one.before + one.after for one in found) <= 60
+    assert sum(piece.before + piece.after for piece in found) <= 60
 
 
 @pytest.mark.parametrize("tag", ["[break:500ms]", "[lang:en]", "[prosody rate="])

@@ -69,8 +69,8 @@ class Studio:
 
     def _start(self, name: str, *words: str) -> "subprocess.Popen[bytes]":
         folders = {
-            f"{one.upper()}_DIR": str(self.folder / one)
-            for one in ("output", "queue", "datasets", "cache", "runs")
+            f"{name.upper()}_DIR": str(self.folder / name)
+            for name in ("output", "queue", "datasets", "cache", "runs")
         }
         with (self.folder / f"{name}.txt").open("ab") as log:
             return subprocess.Popen(
@@ -82,8 +82,8 @@ class Studio:
 
     def ask(self, epochs: int, run: str = "ana") -> str:
         """Requests a training of `epochs` epochs; returns the job's id."""
-        wanted = {"run": run, "dataset": "train/data/demo", "settings": {"NUM_EPOCHS": str(epochs)}}
-        answer = httpx.post(self._address, json=wanted, timeout=60, trust_env=False)
+        body = {"run": run, "dataset": "train/data/demo", "settings": {"NUM_EPOCHS": str(epochs)}}
+        answer = httpx.post(self._address, json=body, timeout=60, trust_env=False)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
@@ -131,15 +131,15 @@ class Studio:
         self.service.wait(30)
         asking.join(90)
         self.service = self.start_service()
-        known = [one.id for one in self.queue.jobs()]
-        assert set(taken) <= set(known)
-        for job in (one for one in self.queue.jobs() if one.read().run == "more"):
+        jobs = [job.id for job in self.queue.jobs()]
+        assert set(taken) <= set(jobs)
+        for job in (job for job in self.queue.jobs() if job.read().run == "more"):
             job.cancel()
 
     def end(self) -> None:
-        for one in (self.trainer, self.service):
-            one.terminate()
-            one.wait(60)
+        for process in (self.trainer, self.service):
+            process.terminate()
+            process.wait(60)
 
 
 @pytest.fixture
@@ -183,11 +183,11 @@ def test_fifteen_kills_lose_nothing_and_the_result_is_served(studio, tmp_path):
         reached = newest.epoch
         print(f"kill {number + 1}: {kill.__name__}, epoch {reached}", flush=True)
     asked.append(studio.ask(reached + 2))
-    until(lambda: not any(one.state().is_open for one in studio.queue.jobs()))
+    until(lambda: not any(job.state().is_open for job in studio.queue.jobs()))
     assert studio.row(asked[-1])["state"] == "done", studio.row(asked[-1])
-    known = {one.id: one.state() for one in studio.queue.jobs()}
-    assert set(asked) <= set(known)
-    assert all(one.message for one in known.values() if one.state in ("failed", "cancelled"))
+    states = {job.id: job.state() for job in studio.queue.jobs()}
+    assert set(asked) <= set(states)
+    assert all(state.message for state in states.values() if state.state in ("failed", "cancelled"))
     with running(settings_in(tmp_path), threads=1) as service:
         answer = service.client.post(f"/v1/runs/ana/epochs/{reached + 2}/promote").json()
         assert answer["served"]["run"] == "ana", answer

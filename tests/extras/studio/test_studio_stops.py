@@ -32,8 +32,8 @@ def test_a_check_of_a_dataset_does_not_hold_the_end(tmp_path, monkeypatch):
     with process("extras.studio", port=port, folder=tmp_path) as service:
         asking = threading.Thread(target=check)
         asking.start()
-        for one in programs(service.pid, "--no-likelihood"):
-            one.suspend()  # the check hangs
+        for program in programs(service.pid, "--no-likelihood"):
+            program.suspend()  # the check hangs
         assert seconds_to_end(service) < TEN_SECONDS
         asking.join()
 

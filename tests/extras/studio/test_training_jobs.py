@@ -208,7 +208,7 @@ def test_every_allowed_setting_is_one(settings):
 def test_ids_keep_the_order_and_a_full_queue_is_refused(settings, monkeypatch):
     queue = TrainingQueue(settings.queue_dir)
     asked = [queue.ask(f"run-{number}", "ana", {}).id for number in range(3)]
-    assert [one.id for one in queue.jobs()] == sorted(asked)
+    assert [job.id for job in queue.jobs()] == sorted(asked)
     monkeypatch.setattr("extras.studio.training_jobs.MOST_JOBS", 3)
     with pytest.raises(QueueFull, match="the limit"):
         queue.ask("one-more", "ana", {})
@@ -227,5 +227,5 @@ def test_a_job_that_cannot_be_kept_leaves_nothing(tmp_path, monkeypatch):
             patch.setattr(Path, name, full)
             with pytest.raises(Exception, match="No space left"):
                 queue.ask("my-run", "some", {})
-        assert not [one for one in tmp_path.iterdir() if one.name.startswith(".new-")]
+        assert not [path for path in tmp_path.iterdir() if path.name.startswith(".new-")]
     assert queue.ask("my-run", "some", {}).run == "my-run"

@@ -70,7 +70,7 @@ def test_the_watermark_is_heard_and_the_sound_is_nearly_the_same(speech):
     noise = 10 * torch.log10(speech.square().sum() / (marked - speech).square().sum())
     assert noise > 14
     # Above 2 kHz nothing changes.
-    spectra = [torch.fft.rfft(one) for one in (speech, marked)]
+    spectra = [torch.fft.rfft(sound) for sound in (speech, marked)]
     high = int(2_100 / RATE * len(speech))
     assert (spectra[1] - spectra[0])[high:].abs().max() < 0.01 * spectra[0][high:].abs().max()
 

@@ -23,7 +23,7 @@ def greek(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
 def test_it_is_listed(greek):
     told = asyncio.run(answered(greek, Describe(), last="info")).last
     (program,) = Info.from_event(told).tts
-    assert [one.languages for one in program.voices] == [["en"], ["pt"], ["el"]]
+    assert [voice.languages for voice in program.voices] == [["en"], ["pt"], ["el"]]
 
 
 def test_it_is_spoken(greek):

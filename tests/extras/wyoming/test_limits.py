@@ -21,7 +21,7 @@ PARTIAL = (b"{", b'{"type": "synthesize"', b'{"type": "synthesize", "data_length
 
 
 def test_twenty_at_once(ports):
-    texts = [f"text number {one}" for one in range(20)]
+    texts = [f"text number {number}" for number in range(20)]
     assert [found.pcm for found in at_once(ports, texts)] == [said(text) for text in texts]
 
 
@@ -117,7 +117,7 @@ def test_a_killed_child_is_told_of_and_replaced(tmp_path):
 def test_the_queue_is_the_one_of_http(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_STEP", "0.05")
     with both(tmp_path) as ports:  # four speak, eight wait
-        found = [one.code or "spoken" for one in at_once(ports, ["x" * 20] * 20)]
+        found = [answer.code or "spoken" for answer in at_once(ports, ["x" * 20] * 20)]
         assert set(found) <= {"spoken", "queue_full"}
         assert 4 <= found.count("spoken") < 20
 

@@ -39,13 +39,13 @@ def described(ports: BothPorts) -> list[TtsVoice]:
 
 
 def wyoming_name(ports: BothPorts, name: str) -> bytes:
-    of = [one for one in described(ports) if one.description == name]
-    return wyoming(ports, name=next(one.name for one in of if "en" in one.languages))
+    of = [voice for voice in described(ports) if voice.description == name]
+    return wyoming(ports, name=next(program.name for program in of if "en" in program.languages))
 
 
 def wyoming_speaker(ports: BothPorts, name: str) -> bytes:
-    served = next(one for one in described(ports) if "en" in one.languages)
-    assert name in [one.name for one in served.speakers or ()]
+    served = next(voice for voice in described(ports) if "en" in voice.languages)
+    assert name in [speaker.name for speaker in served.speakers or ()]
     return wyoming(ports, name=served.name, speaker=name)
 
 
@@ -60,10 +60,10 @@ def test_a_client_hears_the_speaker_and_the_style_it_asked_for(ports, own, clien
 
 def test_it_lists_speakers_as_voices_and_of_the_served_voice(ports):
     voices = described(ports)
-    assert set(NAMES) < {one.description for one in voices}
-    served = [one for one in voices if one.speakers]
-    assert len({one.description for one in served}) == 1
-    assert all([of.name for of in one.speakers or ()] == list(NAMES) for one in served)
+    assert set(NAMES) < {voice.description for voice in voices}
+    served = [voice for voice in voices if voice.speakers]
+    assert len({program.description for program in served}) == 1
+    assert all([of.name for of in program.speakers or ()] == list(NAMES) for program in served)
 
 
 def test_it_refuses_a_speaker_that_is_not_there_by_name(ports):

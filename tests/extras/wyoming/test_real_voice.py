@@ -55,11 +55,11 @@ def test_its_first_sound_is_as_soon_as_that_of_http(ports):
     later = []
     for number in range(ROUNDS):
         order = (by_http, by_wyoming) if number % 2 else (by_wyoming, by_http)
-        found = {one: one() for one in order}
+        found = {way: way() for way in order}
         assert found[by_http][1] == found[by_wyoming][1]
         later.append(found[by_wyoming][0] - found[by_http][0])
     print(
         f"first sound {1000 * statistics.median(later):+.1f} ms against HTTP's; all of them "
-        f"{[round(1000 * one, 1) for one in sorted(later)]}"
+        f"{[round(1000 * seconds, 1) for seconds in sorted(later)]}"
     )
     assert statistics.median(later) < 0.050

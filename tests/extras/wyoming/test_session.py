@@ -28,13 +28,13 @@ def described(ports: BothPorts) -> TtsProgram:
 def test_every_voice_is_listed_in_every_language(ports):
     program = described(ports)
     assert program.installed and program.supports_synthesize_streaming
-    found = [(one.name, one.description, one.languages) for one in program.voices]
+    found = [(voice.name, voice.description, voice.languages) for voice in program.voices]
     assert found == [
         (f"{name} ({language})", told, [language])
         for name, told in (("default", "demo"), ("Anna", "Anna"), ("Élodie", "Élodie"))
         for language in ("en", "pt")
     ]
-    assert all(one.installed for one in program.voices)
+    assert all(voice.installed for voice in program.voices)
 
 
 def test_each_listed_voice_speaks_as_itself(ports):
@@ -44,15 +44,15 @@ def test_each_listed_voice_speaks_as_itself(ports):
             assert say(ports, TEXT, SynthesizeVoice(name=voice.name)).pcm == said(TEXT)
     kept = ports.http.state.voices
     paths = [None, *(str(kept.recording(row)) for row in kept.all())]
-    wanted = [(language, path) for path in paths for language in ("en", "pt")]
-    assert [(ask.language, recording) for ask, recording in orders] == wanted
+    expected = [(language, path) for path in paths for language in ("en", "pt")]
+    assert [(ask.language, recording) for ask, recording in orders] == expected
 
 
 @pytest.mark.parametrize(("voice", "name"), [(None, "demo"), ("élodie (pt)", "Élodie")])
 @pytest.mark.parametrize("text", [TEXT, ""])
 def test_the_start_of_the_audio_is_marked(ports, voice, name, text):
-    wanted = SynthesizeVoice(name=voice) if voice else None
-    event = Synthesize(text=text, voice=wanted)
+    voice_asked = SynthesizeVoice(name=voice) if voice else None
+    event = Synthesize(text=text, voice=voice_asked)
     start = asyncio.run(answered(ports, event, last="audio-start")).last
     assert start is not None and start.data["ai_generated"] == Mark(name).text
 
@@ -111,8 +111,8 @@ def test_it_speaks_before_the_text_has_ended(ports):
     async def ask():
         async with ports.client() as client:
             await send(client, SynthesizeStart(), SynthesizeChunk("Good morning. How"))
-            first, wanted = b"", said("Good morning.")
-            while len(first) < len(wanted):
+            first, expected = b"", said("Good morning.")
+            while len(first) < len(expected):
                 event = await asyncio.wait_for(client.read_event(), 10)
                 assert event is not None and event.type in ("audio-start", "audio-chunk")
                 first += event.payload or b""

@@ -76,7 +76,7 @@ def test_a_part_is_no_longer_than_a_request_may_be():
     assert max(map(len, found)) <= MOST_CHARACTERS
     assert "".join(found).replace(" ", "") == "word" * 3000
     sentences = parts_of("This is one sentence of many. " * 300)
-    assert len(sentences) == 3 and all(one.endswith(".") for one in sentences)
+    assert len(sentences) == 3 and all(sentence.endswith(".") for sentence in sentences)
 
 
 def test_a_client_that_sends_more_than_is_spoken_is_told():

@@ -8,7 +8,7 @@ from machine.settings.loading import SettingsError
 
 
 def loaded(*given: str) -> WyomingSettings:
-    found, _ = settings.load((), dict(one.split("=") for one in given), None)
+    found, _ = settings.load((), dict(pair.split("=") for pair in given), None)
     assert isinstance(found, WyomingSettings)
     return found
 

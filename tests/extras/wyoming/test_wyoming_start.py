@@ -21,8 +21,8 @@ def test_without_the_package_it_says_what_to_type(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "wyoming", None)
     monkeypatch.setitem(sys.modules, "zeroconf", None)
-    with socket.socket() as one, pytest.raises(SotaqueError, match=r"\[wyoming\]"):
-        server_of(build(settings.load((), {}, None)[0]), listeners=[(listener, [one])])
+    with socket.socket() as sock, pytest.raises(SotaqueError, match=r"\[wyoming\]"):
+        server_of(build(settings.load((), {}, None)[0]), listeners=[(listener, [sock])])
 
 
 def test_every_address_is_announced_as_one_that_can_be_asked():

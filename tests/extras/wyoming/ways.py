@@ -12,10 +12,10 @@ from tests.extras.wyoming.conftest import BothPorts, answered
 LISTENERS = {"wyoming_port": listener}
 
 
-def wyoming(doors: Doors, one: Asked) -> Answer:
+def wyoming(doors: Doors, asked: Asked) -> Answer:
     ports = BothPorts(doors.http, doors.ports["wyoming_port"])
-    voice = SynthesizeVoice(name=one.voice or None, language=one.language or None)
-    event = Synthesize(text=one.text, voice=voice if one.voice or one.language else None)
+    voice = SynthesizeVoice(name=asked.voice or None, language=asked.language or None)
+    event = Synthesize(text=asked.text, voice=voice if asked.voice or asked.language else None)
     found = asyncio.run(answered(ports, event))
     return (0, found.code or "") if found.error else (200, "")
 

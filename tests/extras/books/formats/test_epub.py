@@ -17,10 +17,10 @@ def test_the_spine_orders_and_the_contents_name(tmp_path, version):
     documents = {f"c{n}.xhtml": chapter(n) for n in (2, 1, 3)}
     lines = [(f"The {n}th", f"c{n}.xhtml") for n in (1, 2, 3)]
     book = read_book(write_epub(tmp_path / "b.epub", documents, lines, version=version))
-    assert [one.title for one in book.chapters] == ["The 2th", "The 1th", "The 3th"]
+    assert [chapter.title for chapter in book.chapters] == ["The 2th", "The 1th", "The 3th"]
     assert (book.title, book.author, book.language) == ("A Small Book", "A. Writer", "en")
     assert book.cover == PNG and not book.notes
-    assert [one.kind for one in book.chapters[0].paragraphs] == [Kind.HEADING, Kind.TEXT]
+    assert [paragraph.kind for paragraph in book.chapters[0].paragraphs] == [Kind.HEADING, Kind.TEXT]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_half_of_the_chapters_are_outside_the_contents(tmp_path):
     lines = [(f"Named {n}", f"c{n}.xhtml") for n in (1, 3, 5)]
     order = ["c1.xhtml", "c2.xhtml", "c2b.xhtml", *(f"c{n}.xhtml" for n in range(3, 7))]
     book = read_book(write_epub(tmp_path / "b.epub", documents, lines, spine=order))
-    titles = [one.title for one in book.chapters]
+    titles = [chapter.title for chapter in book.chapters]
     assert titles == ["Named 1", "Chapter 2", "Named 3", "Chapter 4", "Named 5", "Chapter 6"]
     assert book.chapters[1].paragraphs[-1].text == "This goes on from the last one."
 
@@ -68,14 +68,14 @@ def test_contents_that_point_into_one_document(tmp_path):
     )
     lines = [("One", "all.xhtml#a"), ("Two", "all.xhtml#b"), ("Nowhere", "gone.xhtml")]
     book = read_book(write_epub(tmp_path / "b.epub", {"all.xhtml": text}, lines))
-    texts = [[one.text for one in chapter.paragraphs] for chapter in book.chapters]
+    texts = [[paragraph.text for paragraph in chapter.paragraphs] for chapter in book.chapters]
     assert texts == [["Before."], ["One", "First.", "Inside", "More."], ["Two", "Second."]]
 
 
 def test_without_contents_each_document_is_a_chapter(tmp_path):
     documents = {"a.xhtml": chapter(1), "b.xhtml": page("<p>No heading.</p>", "B")}
     book = read_book(write_epub(tmp_path / "b.epub", documents, None))
-    assert [one.title for one in book.chapters] == ["Chapter 1"]
+    assert [chapter.title for chapter in book.chapters] == ["Chapter 1"]
     assert "titles come from headings" in book.notes[0]
 
 
@@ -92,7 +92,7 @@ def test_contents_deep_in_one_another_are_read_or_noted(tmp_path, levels, first)
     documents = {f"c{n}.xhtml": chapter(n) for n in range(3)}
     path = write_epub(tmp_path / "b.epub", documents, None, version=2, others={"OPS/toc.ncx": nested(levels)})
     book = read_book(path)
-    assert [one.title for one in book.chapters] == [first, "Chapter 1", first.replace("0", "2")]
+    assert [chapter.title for chapter in book.chapters] == [first, "Chapter 1", first.replace("0", "2")]
     assert all("more than 200 levels of nesting" in note for note in book.notes)
     assert len(book.notes) == (levels > 200)
 
@@ -112,9 +112,9 @@ def test_what_a_reader_would_not_say(tmp_path):
         "one.xhtml": page(body),
     }
     book = read_book(write_epub(tmp_path / "b.epub", documents, [("One", "one.xhtml")]))
-    assert [one.left_out for one in book.chapters] == ["cover", "copyright", ""]
+    assert [chapter.left_out for chapter in book.chapters] == ["cover", "copyright", ""]
     (read,) = book.read_aloud
-    assert [(one.kind.value, one.text) for one in read.paragraphs] == [
+    assert [(paragraph.kind.value, paragraph.text) for paragraph in read.paragraphs] == [
         ("heading", "One"),
         ("text", "He left early today at x² page 4."),
         ("table", "Year, Ships"),
@@ -146,7 +146,7 @@ def test_a_mass_of_lines_for_one_document_takes_seconds(tmp_path):
     lines = [("One", "a.xhtml")] * 20_000
     path = write_epub(tmp_path / "b.epub", {"a.xhtml": chapter(1)}, lines)
     started = time.process_time()
-    assert [one.title for one in read_book(path).chapters] == ["One"]
+    assert [chapter.title for chapter in read_book(path).chapters] == ["One"]
     assert time.process_time() - started < 10
 
 
@@ -294,7 +294,7 @@ def test_names_of_parts_match_by_form(tmp_path, form, version):
     contents = [("The First", href), ("The Second", "plain.xhtml")]
     path = write_epub(tmp_path / "b.epub", documents, contents, version=version)
     book = read_book(renamed(path, {f"OPS/{href}": name}))
-    assert [one.title for one in book.chapters] == ["The First", "The Second"]
+    assert [chapter.title for chapter in book.chapters] == ["The First", "The Second"]
     assert not book.notes
 
 
@@ -306,13 +306,13 @@ def test_names_in_utf_8_without_its_flag(tmp_path):
             made.writestr(name.replace("m%C3%A8re", "mXXre"), content)
     path = tmp_path / "b.epub"
     path.write_bytes(path.read_bytes().replace(b"mXXre", "mère".encode()))
-    assert [one.title for one in read_book(path).chapters] == ["Chapter 1"]
+    assert [chapter.title for chapter in read_book(path).chapters] == ["Chapter 1"]
 
 
 def test_an_exact_name_wins(tmp_path):
     documents = {"A.xhtml": chapter(1), "a.xhtml": chapter(2)}
     book = read_book(write_epub(tmp_path / "b.epub", documents, []))
-    assert [one.title for one in book.chapters] == ["Chapter 1", "Chapter 2"]
+    assert [chapter.title for chapter in book.chapters] == ["Chapter 1", "Chapter 2"]
 
 
 @pytest.mark.parametrize("kind", ["folder", "packed with its folder"])
@@ -325,12 +325,12 @@ def test_a_book_as_a_folder(tmp_path, kind):
     if kind != "folder":
         packed = tmp_path / "packed.epub"
         with zipfile.ZipFile(packed, "w") as made:
-            for one in folder.rglob("*"):
-                made.write(one, f"Some Book/{one.relative_to(folder)}")
-                made.writestr(f"__MACOSX/Some Book/._{one.name}", b"x")
+            for member in folder.rglob("*"):
+                made.write(member, f"Some Book/{member.relative_to(folder)}")
+                made.writestr(f"__MACOSX/Some Book/._{member.name}", b"x")
         folder = packed
     book = read_book(folder)
-    assert [one.title for one in book.chapters] == ["One"] and book.cover == PNG
+    assert [chapter.title for chapter in book.chapters] == ["One"] and book.cover == PNG
 
 
 def test_a_folder_gives_no_file_outside_it(tmp_path):
@@ -341,7 +341,7 @@ def test_a_folder_gives_no_file_outside_it(tmp_path):
     (folder / "OPS" / "b.xhtml").unlink()
     (folder / "OPS" / "b.xhtml").symlink_to(tmp_path / "secret.xhtml")
     book = read_book(folder)
-    assert [one.title for one in book.chapters] == ["Chapter 1"] and "b.xhtml" in book.notes[0]
+    assert [chapter.title for chapter in book.chapters] == ["Chapter 1"] and "b.xhtml" in book.notes[0]
 
 
 # Parts
@@ -352,7 +352,7 @@ STORY = "<p>The story goes on for a while, and then it rests.</p>"
 def nested_nav(parts: dict[str, list[tuple[str, str]]], hrefs: list[str]) -> str:
     lines = "".join(
         f'<li><a href="{href}">{title}</a><ol>'
-        + "".join(f'<li><a href="{one}">{name}</a></li>' for name, one in chapters)
+        + "".join(f'<li><a href="{target}">{name}</a></li>' for name, target in chapters)
         + "</ol></li>"
         for href, (title, chapters) in zip(hrefs, parts.items(), strict=True)
     )
@@ -385,12 +385,12 @@ def test_parts_do_not_swallow_chapters(tmp_path, layout, part, name):
     named = layout != "without contents"
     others = {"OPS/nav.xhtml": nested_nav(parts, hrefs)} if named else {}
     path = write_epub(tmp_path / "b.epub", documents, None, others=others)
-    titles = [one.title for one in read_book(path).chapters]
+    titles = [chapter.title for chapter in read_book(path).chapters]
     if named or name.startswith(("Chapter", "Kapitel")):
-        wanted = [name.format(n) for n in range(1, 7)]
-        wanted[0] = f"{part.format(1)} {wanted[0]}"
-        wanted[3] = f"{part.format(2)} {wanted[3]}"
-        assert titles == wanted
+        expected = [name.format(n) for n in range(1, 7)]
+        expected[0] = f"{part.format(1)} {expected[0]}"
+        expected[3] = f"{part.format(2)} {expected[3]}"
+        assert titles == expected
     else:
         assert len(titles) == 2
 
@@ -400,7 +400,7 @@ def test_sections_of_a_chapter_are_no_chapters(tmp_path):
     parts = {f"Chapter {n}": [(f"Section {n}", f"a.xhtml#s{n}")] for n in (1, 2, 3)}
     nav = nested_nav(parts, [f"a.xhtml#c{n}" for n in (1, 2, 3)])
     path = write_epub(tmp_path / "b.epub", {"a.xhtml": page(body)}, None, others={"OPS/nav.xhtml": nav})
-    assert [one.title for one in read_book(path).chapters] == list(parts)
+    assert [chapter.title for chapter in read_book(path).chapters] == list(parts)
 
 
 def test_formulas_that_are_left_out_are_counted_in_a_note(tmp_path):

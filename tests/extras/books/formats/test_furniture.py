@@ -17,11 +17,21 @@ def book_of(folder: Path, body: str, version: int = 3) -> Book:
 
 
 def read_aloud(book: Book) -> list[str]:
-    return [one.text for part in book.read_aloud for one in part.paragraphs if one.kind is not Kind.FOOTNOTE]
+    return [
+        paragraph.text
+        for part in book.read_aloud
+        for paragraph in part.paragraphs
+        if paragraph.kind is not Kind.FOOTNOTE
+    ]
 
 
 def notes_of(book: Book) -> list[str]:
-    return [one.text for part in book.read_aloud for one in part.paragraphs if one.kind is Kind.FOOTNOTE]
+    return [
+        paragraph.text
+        for part in book.read_aloud
+        for paragraph in part.paragraphs
+        if paragraph.kind is Kind.FOOTNOTE
+    ]
 
 
 PAGE_NUMBERS = [
@@ -194,14 +204,16 @@ def test_an_epub_of_project_gutenberg(tmp_path, header, footer, version):
     }
     lines = [("CHAPTER 1. Loomings.", "h-0.xhtml#c1"), ("CHAPTER 2.", "h-1.xhtml")]
     book = read_book(write_epub(tmp_path / "b.epub", documents, lines, version=version))
-    assert [(one.title, [said.text for said in one.paragraphs]) for one in book.read_aloud] == [
+    assert [(chapter.title, [said.text for said in chapter.paragraphs]) for chapter in book.read_aloud] == [
         ("MOBY DICK", ["MOBY DICK"]),
         ("CHAPTER 1. Loomings.", ["CHAPTER 1. Loomings.", "Call me Ishmael."]),
         ("CHAPTER 2.", ["CHAPTER 2.", "I stuffed a shirt."]),
     ]
-    assert {one.left_out for one in book.chapters} == {"", "licence", "contents"}
+    assert {chapter.left_out for chapter in book.chapters} == {"", "licence", "contents"}
     # Nothing is lost: each text that is not read aloud is kept with its reason.
-    licence = [said.text for one in book.chapters if one.left_out == "licence" for said in one.paragraphs]
+    licence = [
+        said.text for chapter in book.chapters if chapter.left_out == "licence" for said in chapter.paragraphs
+    ]
     assert "This eBook is for the use of anyone." in licence
     assert licence[-1] == "Section 1. General Terms of Use."
 
@@ -244,7 +256,7 @@ def test_a_book_of_standard_ebooks(tmp_path):
     for contents in (lines, []):
         book = read_book(write_epub(tmp_path / "b.epub", documents, contents))
         assert read_aloud(book) == ["To Hawthorne.", "I", "Call me Ishmael."]
-        reasons = [one.left_out for one in book.chapters if one.left_out]
+        reasons = [chapter.left_out for chapter in book.chapters if chapter.left_out]
         assert [reason for reason, _ in groupby(reasons)] == [
             "title page",
             "copyright",
@@ -264,7 +276,7 @@ def test_sections_of_one_document_by_any_of_their_names(tmp_path, mark, name):
     body = f"<section {mark.format(name)}><h2>Of it</h2><p>No story.</p></section><p>It begins.</p>"
     book = book_of(tmp_path, body)
     assert read_aloud(book) == ["It begins."]
-    assert [said.text for one in book.chapters if one.left_out for said in one.paragraphs] == [
+    assert [said.text for chapter in book.chapters if chapter.left_out for said in chapter.paragraphs] == [
         "Of it",
         "No story.",
     ]

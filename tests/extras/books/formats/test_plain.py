@@ -64,7 +64,7 @@ def of(path, name: str, text: str) -> Book:
 
 
 def texts(book: Book) -> list[tuple[str, list[str]]]:
-    return [(one.title, [said.text for said in one.paragraphs]) for one in book.chapters]
+    return [(chapter.title, [said.text for said in chapter.paragraphs]) for chapter in book.chapters]
 
 
 def test_a_text_of_project_gutenberg(tmp_path):
@@ -126,16 +126,16 @@ def test_an_older_text_of_project_gutenberg(tmp_path):
 )
 def test_the_title_is_that_of_the_text(tmp_path, text, title, chapters):
     book = of(tmp_path, "my-file.txt", text)
-    assert (book.title, [one.title for one in book.chapters]) == (title, chapters)
-    said = [one.text for chapter in book.chapters for one in chapter.paragraphs]
-    assert "my-file" not in said and not any("Title:" in one for one in said)
+    assert (book.title, [chapter.title for chapter in book.chapters]) == (title, chapters)
+    said = [paragraph.text for chapter in book.chapters for paragraph in chapter.paragraphs]
+    assert "my-file" not in said and not any("Title:" in sentence for sentence in said)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 @pytest.mark.parametrize("name", ["b.txt", "b.md", "b.html"])
 def test_encodings_of_unicode(tmp_path, encoding, name):
     (tmp_path / name).write_bytes("# Eins\n\nEin schöner Tag.\n".encode(encoding))
-    said = [one.text for part in read_book(tmp_path / name).chapters for one in part.paragraphs]
+    said = [paragraph.text for part in read_book(tmp_path / name).chapters for paragraph in part.paragraphs]
     assert said[-1].endswith("Ein schöner Tag.")
 
 
@@ -185,7 +185,7 @@ def test_html_that_is_not_well_formed(tmp_path):
     )
     book = of(tmp_path, "b.html", text)
     assert (book.title, book.author, book.language) == ("Ein & Alles", "K. M.", "de")
-    said = [one.text for chapter in book.chapters for one in chapter.paragraphs]
+    said = [paragraph.text for chapter in book.chapters for paragraph in chapter.paragraphs]
     assert said == ["Eins", "Zwei", "Erster", "Zweiter fett", "Über <b> — Ende"]
 
 
@@ -283,7 +283,7 @@ def test_facts_in_toml_before_markdown(tmp_path):
     path.write_text('+++\ntitle = "The Ship"\nlanguage = "de"\n+++\n\nWir gingen.')
     book = read_book(path)
     assert (book.title, book.language) == ("The Ship", "de")
-    assert [one.text for part in book.chapters for one in part.paragraphs] == ["Wir gingen."]
+    assert [paragraph.text for part in book.chapters for paragraph in part.paragraphs] == ["Wir gingen."]
 
 
 @pytest.mark.parametrize("line", ["Chapitre premier", "CAPÍTULO PRIMERO", "Parte prima"])
@@ -322,7 +322,7 @@ def test_parts_do_not_swallow_chapters(tmp_path, ending, above, part, name):
             lines.append(f"<h{level}>{title}</h{level}>{f'<p>{STORY}</p>' if is_chapter else ''}")
     path = tmp_path / f"a{ending}"
     path.write_text("\n".join(lines), encoding="utf-8")
-    titles = [one.title for one in read_book(path).chapters]
+    titles = [chapter.title for chapter in read_book(path).chapters]
     assert len(titles) == 6
     assert [title.endswith(name.format(n)) for n, title in enumerate(titles, 1)] == [True] * 6
     assert part.format(1) in titles[0] and part.format(2) in titles[3]
@@ -333,13 +333,13 @@ def test_sections_of_chapters_are_no_chapters(tmp_path):
     path.write_text(
         "".join(f"# Chapter {n}\n\n## A day\n\n{STORY}\n\n## A night\n\n{STORY}\n\n" for n in (1, 2))
     )
-    assert [one.title for one in read_book(path).chapters] == ["Chapter 1", "Chapter 2"]
+    assert [chapter.title for chapter in read_book(path).chapters] == ["Chapter 1", "Chapter 2"]
 
 
 def test_words_divided_at_the_ends_of_lines(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("It was a nega-\ntive and a well-\nknown thing, from 1914-\n1918.³\n\nThe end-\n\nof it.")
-    texts = [one.text for part in read_book(path).chapters for one in part.paragraphs]
+    texts = [paragraph.text for part in read_book(path).chapters for paragraph in part.paragraphs]
     assert texts == ["It was a negative and a well-known thing, from 1914-1918.", "The end-", "of it."]
 
 
@@ -349,7 +349,7 @@ def test_a_title_below_the_number_of_its_chapter_and_that_of_a_part(tmp_path):
         "THE LONG ROAD\n\n\nPART ONE\n\nTHE HOUSE\n\nCHAPTER I\n\nIt began.\n\nCHAPTER II.\n"
         "The Sea\n\nIt went on.\n\nPART TWO\n\nCHAPTER III\nThe End\n\nThey came back.\n"
     )
-    titles = [one.title for one in read_book(path).chapters]
+    titles = [chapter.title for chapter in read_book(path).chapters]
     assert titles == [
         "THE LONG ROAD PART ONE THE HOUSE CHAPTER I",
         "CHAPTER II. The Sea",

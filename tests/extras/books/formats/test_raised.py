@@ -92,7 +92,7 @@ M = '<math xmlns="http://www.w3.org/1998/Math/MathML">'
 )
 def test_a_simple_formula_is_read(formula, text):
     page = page_of(f"<body><p>The mass {formula} was measured.</p></body>", "a.xhtml")
-    assert [one.text for one in page.blocks] == [f"The mass {text} was measured."]
+    assert [block.text for block in page.blocks] == [f"The mass {text} was measured."]
     assert page.num_unread_formulas == 0
 
 
@@ -107,7 +107,7 @@ def test_other_formulas_are_counted():
     deep = "<math>" + "<mrow>" * 9000 + "</math>"
     open_ones = f"<p>{M}<mi>x</p>y.{M}<mi>z<p>End.</p>"
     page = page_of(f"<body><p>It is {root} or {deep} here.</p>{open_ones}</body>", "a.xhtml")
-    assert [one.text for one in page.blocks] == ["It is or here.", "x", "y. z", "End."]
+    assert [block.text for block in page.blocks] == ["It is or here.", "x", "y. z", "End."]
     assert page.num_unread_formulas == 2
 
 

@@ -38,18 +38,18 @@ def test_a_book_is_planned_corrected_read_and_saved(service, open_page, tmp_path
     assert page.text_content("#book-title") == "A Small Book, A. Writer"
     assert "Not read aloud: Index (index)." in page.text_content("#book-notes")
     (row,) = service.client.get("/v1/books").json()["books"]
-    one = Book.__new__(Book)
-    one.service, one.id = service, row["id"]
+    book = Book.__new__(Book)
+    book.service, book.id = service, row["id"]
     page.fill("#book-names input", "kicks us")
     page.click("#book-correct")
-    service.wait_until(lambda: one.given()["pronunciations"] == "Qxyz = kicks us\n")
+    service.wait_until(lambda: book.given()["pronunciations"] == "Qxyz = kicks us\n")
     until(page, f"{STATE} === 'Planned.' && !document.getElementById('book-read').disabled")
     page.uncheck("#book-chapters tr:nth-child(2) input")
     page.check("#book-form input[value=srt]")
     page.focus("#book-read")
     page.keyboard.press("Enter")
     until(page, f"{STATE} === 'Done.'")
-    assert {"--chapters=1", "--captions=srt", "--retakes=1"} <= set(one.given()["others"])
+    assert {"--chapters=1", "--captions=srt", "--retakes=1"} <= set(book.given()["others"])
     page.wait_for_selector("#book-files li")
     with page.expect_download() as kept:
         page.click("#book-files li button")
@@ -63,10 +63,10 @@ def test_a_book_is_planned_corrected_read_and_saved(service, open_page, tmp_path
     page.click("#book-worst li button:nth-of-type(2)")
     until(page, f"{STATE} !== 'Done.'")
     until(page, f"{STATE} === 'Done.'")
-    others = one.given()["others"]
+    others = book.given()["others"]
     assert any(word.startswith("--again=0123") for word in others) and "--chapters=1" in others
     page.click("#book-read")
-    service.wait_until(lambda: "--chapters=1-2" in one.given()["others"])
+    service.wait_until(lambda: "--chapters=1-2" in book.given()["others"])
     until(page, f"{STATE} === 'Done.'")
     page.click("#book-remove")
     page.click("#book-remove")
@@ -102,9 +102,9 @@ def test_a_refusal_is_shown_as_its_sentence_and_words_stay_words(service, open_p
 
 @LOOKS
 def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, width):
-    one = Book(service)
-    one.ended()
-    one.read()
+    book = Book(service)
+    book.ended()
+    book.read()
     size = {"width": width, "height": 844}
     page = opened(service, open_page, color_scheme=scheme, viewport=size, has_touch=width < 400)
     page.wait_for_selector("#book-files li")

@@ -65,7 +65,7 @@ def told(voice: LoadedVoice, folder: Path, text: str, ears: Ears | None = None, 
     book = Book("B", "A", "en", [Chapter("One", [Paragraph(text)])])
     narration = Narration(book, BookVoice(voice, 2), TakeFolder(folder), Settings("en", **how), ears)
     settled: list[Chosen | None] = []
-    lines = [(1, one) for one in narration.sentences(1)]
+    lines = [(1, sentence) for sentence in narration.sentences(1)]
     narration.speak(iter(lines), lambda _chapter, _sentence, chosen: settled.append(chosen))
     return narration, settled
 
@@ -78,7 +78,7 @@ def test_chapters_are_counted_without_those_that_are_not_read_aloud(cast, tmp_pa
     contents = Chapter("Contents", [Paragraph("One, page 3.")], left_out="contents")
     book = Book("B", "A", "en", [contents, Chapter("One", [Paragraph(TEXT)])])
     narration = Narration(book, BookVoice(cast, 2), TakeFolder(tmp_path), Settings("en"))
-    assert [one.text for one in narration.sentences(1)] == [TEXT]
+    assert [sentence.text for sentence in narration.sentences(1)] == [TEXT]
 
 
 def test_a_misheard_sentence_is_said_again_until_it_is_heard(cast, tmp_path):
@@ -97,11 +97,11 @@ def test_of_bad_takes_the_best_is_kept(cast, tmp_path):
 
 
 def test_a_voice_in_the_text_and_of_a_chapter(cast, tmp_path):
-    _, (own,) = told(cast, tmp_path, TEXT)
+    _, (plain,) = told(cast, tmp_path, TEXT)
     _, (ben,) = told(cast, tmp_path, TEXT, speakers={1: "ben"})
     _, (named,) = told(cast, tmp_path, f"[voice:ben]{TEXT}")
     assert count(tmp_path) == 3
-    sounds = [TakeFolder(tmp_path).sound(one.take.key).read_bytes() for one in (own, ben, named)]
+    sounds = [TakeFolder(tmp_path).sound(chosen.take.key).read_bytes() for chosen in (plain, ben, named)]
     assert sounds[0] != sounds[1] == sounds[2]
 
 
@@ -110,15 +110,15 @@ def test_a_sentence_is_spoken_again_when_another_voice_in_it_has_changed(cast, t
     changed = cast_in(tmp_path, seed=6)
     text = f"[voice:ben]{TEXT}"
     (named,), (again,) = (told(voice, takes, text)[1] for voice in (cast, changed))
-    (own,), (same,) = (told(voice, takes, TEXT)[1] for voice in (cast, changed))
-    assert named.take.key != again.take.key and own.take.key == same.take.key
+    (first,), (same,) = (told(voice, takes, TEXT)[1] for voice in (cast, changed))
+    assert named.take.key != again.take.key and first.take.key == same.take.key
     assert count(takes) == 3
 
 
 def test_the_same_sentence_is_spoken_once(cast, tmp_path):
     _, settled = told(cast, tmp_path, f"{TEXT} {TEXT} {TEXT} {TEXT}")
     assert len(settled) == 4 and count(tmp_path) == 1
-    assert len({one.take.key for one in settled}) == 1
+    assert len({chosen.take.key for chosen in settled}) == 1
 
 
 def test_neighbours_do_not_change_a_sentence(cast, tmp_path):
@@ -180,7 +180,7 @@ def spoken_takes(voice: LoadedVoice, folder: Path, at_once: int, **how: Any) -> 
     book = Book("B", "A", "en", [Chapter("One", [Paragraph(text)])])
     said = BookVoice(voice, at_once, recogniser="off", **how)
     narration = Narration(book, said, TakeFolder(folder), Settings("en"))
-    lines = [(1, one) for one in narration.sentences(1)]
+    lines = [(1, sentence) for sentence in narration.sentences(1)]
     narration.speak(iter(lines), lambda _chapter, _sentence, chosen: None)
     return {path.stem: path.read_bytes() for path in folder.rglob("*.wav")}
 
@@ -194,10 +194,10 @@ def test_of_the_takes_of_a_sentence_the_chosen_one_is_kept(cast, tmp_path, monke
         return Choice(len(takes) - 1, len(takes), Figures(), "test")
 
     monkeypatch.setattr(TakeJudge, "choose", last)
-    one = spoken_takes(cast, tmp_path / "one", 2)
+    chosen = spoken_takes(cast, tmp_path / "one", 2)
     assert not best
     two = spoken_takes(cast, tmp_path / "two", 2, takes=2)
-    assert len(one) == len(two) == 2 and not set(one) & set(two)
+    assert len(chosen) == len(two) == 2 and not set(chosen) & set(two)
     assert [count for _, count in best] == [2, 2] and best[0][0] != best[1][0]
     again = spoken_takes(cast, tmp_path / "again", 1, takes=2)
     assert sorted(again.values()) == sorted(two.values())

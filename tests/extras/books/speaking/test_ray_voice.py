@@ -48,7 +48,7 @@ def spoken(voice: BookVoice, folder: Path) -> dict[str, bytes]:
     book = Book("B", "A", "en", [Chapter("One", [Paragraph(f"{TEXT} {TEXT}")])])
     narration = Narration(book, voice, TakeFolder(folder), Settings("en"))
     found: list[Any] = []
-    lines = [(1, one) for one in narration.sentences(1)]
+    lines = [(1, sentence) for sentence in narration.sentences(1)]
     narration.speak(iter(lines), lambda _chapter, _sentence, chosen: found.append(chosen))
     assert len(found) == len(lines) and all(found)
     return {path.name: path.read_bytes() for path in folder.rglob("*.*")}

@@ -6,9 +6,9 @@ from extras.books.book import Chapter, Kind, Paragraph
 from extras.books.speaking.sentences import LONGEST, divided, sentences_of
 
 
-def texts(*paragraphs: str | Paragraph, **wanted) -> list[str]:
-    held = [Paragraph(one) if isinstance(one, str) else one for one in paragraphs]
-    return [one.text for one in sentences_of(Chapter("", held), "en", **wanted)]
+def texts(*paragraphs: str | Paragraph, **options) -> list[str]:
+    held = [Paragraph(paragraph) if isinstance(paragraph, str) else paragraph for paragraph in paragraphs]
+    return [sentence.text for sentence in sentences_of(Chapter("", held), "en", **options)]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_pauses_follow_the_kind():
         Paragraph("One is here now, my dear friend. Two is here now, my dear friend."),
         Paragraph("x", Kind.FOOTNOTE),
     ]
-    pauses = [one.pause for one in sentences_of(Chapter("", held), "en")]
+    pauses = [sentence.pause for sentence in sentences_of(Chapter("", held), "en")]
     assert pauses == [1.2, 0.2, 0.6]
     assert texts(held[0], held[2], footnotes=True) == ["Chapter One", "x"]
 

@@ -50,8 +50,8 @@ def plan(book: UploadedBook, title: str) -> None:
 
 def test_what_has_not_changed_is_not_read_again(tmp_path, counted):
     books = Books(tmp_path / "books", 1 << 40)
-    one, other = (book_in(books, name) for name in ("a.txt", "b.txt"))
-    for book in (one, other):
+    first, other = (book_in(books, name) for name in ("a.txt", "b.txt"))
+    for book in (first, other):
         write_job(book.folder, BookJob(), state="done")
     (books.folder / ".arriving-2").write_bytes(bytes(100))
 
@@ -65,13 +65,13 @@ def test_what_has_not_changed_is_not_read_again(tmp_path, counted):
     assert titles == ["First", "First"] and used == sum(path.stat().st_size for path in every)
     assert reads == {"read_json": 2, "bytes_below": 2}
     assert listed() == (titles, used, {})
-    plan(one, "Another")
+    plan(first, "Another")
     assert listed() == (["Another", "First"], used, {"read_json": 1})
     # Files are counted each time during a reading, and once more after it.
-    job = write_job(one.folder, one.job, state="running")
-    (one.spoken / "sentences/b.wav").write_bytes(bytes(3000))
+    job = write_job(first.folder, first.job, state="running")
+    (first.spoken / "sentences/b.wav").write_bytes(bytes(3000))
     assert [listed()[2] for _ in range(2)] == [{"bytes_below": 1}] * 2
-    write_job(one.folder, job, state="done")
+    write_job(first.folder, job, state="done")
     reads = [listed()[2] for _ in range(2)]
     assert reads == [{"bytes_below": 1}, {}] and listed()[1] - used == 3000 + len("Another") - 5
 

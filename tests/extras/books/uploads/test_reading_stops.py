@@ -119,7 +119,7 @@ def test_what_another_replica_stops_ends_although_the_folder_was_away_for_a_mome
 
 def test_the_next_service_removes_what_a_kill_has_left_and_nothing_else(queued):
     queue, book = queued
-    killed, arriving = (queue._store.folder / f".arriving-{one}" for one in range(2))
+    killed, arriving = (queue._store.folder / f".arriving-{number}" for number in range(2))
     for path in (killed, arriving):
         path.write_bytes(b"Half of a book.")
     os.utime(killed, (0, 0))

@@ -42,7 +42,7 @@ def onsets(sound: Any, rate: int) -> Any:
     loud = levels > 0.3 * levels.max()
     begins = np.flatnonzero(loud[1:] & ~loud[:-1]) + 1
     # A hum ends where 50 ms are silent.
-    return np.array([one for one in begins if not loud[max(0, one - 10) : one].any()]) * step / rate
+    return np.array([begin for begin in begins if not loud[max(0, begin - 10) : begin].any()]) * step / rate
 
 
 def decoded(path: Path) -> tuple[Any, int]:
@@ -65,7 +65,7 @@ def test_each_word_sounds_when_it_is_said_to(chapters, tmp_path, form):
         pytest.importorskip("av")
     chapter.write(path, form)
     chapter.write_words(tmp_path / "one.json")
-    told = [one["start_time"] for one in json.loads((tmp_path / "one.json").read_text())]
+    told = [word["start_time"] for word in json.loads((tmp_path / "one.json").read_text())]
     found = onsets(*decoded(path))
     assert len(found) == len(told) == 12
     assert np.abs(found - told).max() < CODE_SECONDS
@@ -85,13 +85,13 @@ def test_a_span_of_the_overlay_is_its_sentence(chapters, tmp_path):
     with zipfile.ZipFile(path) as made:
         smil = ElementTree.fromstring(made.read("OPS/c1.smil"))
         found = onsets(*soundfile.read(io.BytesIO(made.read("OPS/c1.mp3"))))
-    clips = [one.attrib for one in smil.iter("{http://www.w3.org/ns/SMIL}audio")]
-    spans = [(float(one["clipBegin"][:-1]), float(one["clipEnd"][:-1])) for one in clips]
+    clips = [element.attrib for element in smil.iter("{http://www.w3.org/ns/SMIL}audio")]
+    spans = [(float(clip["clipBegin"][:-1]), float(clip["clipEnd"][:-1])) for clip in clips]
     # The first and last word of each sentence are inside its clip and in no other.
-    counts = [sum(begin - CODE_SECONDS < one < end for one in found) for begin, end in spans]
+    counts = [sum(begin - CODE_SECONDS < moment < end for moment in found) for begin, end in spans]
     assert counts == [3, 5, 4]
     firsts = [found[0], found[3], found[8]]
-    assert max(abs(one - 0.05 - begin) for one, (begin, _) in zip(firsts, spans, strict=True)) < (
+    assert max(abs(first - 0.05 - begin) for first, (begin, _) in zip(firsts, spans, strict=True)) < (
         CODE_SECONDS
     )
 
@@ -113,7 +113,7 @@ def inside(content: bytes, *path: str) -> list[bytes]:
     """The contents of all boxes at a path."""
     found = [content]
     for name in path:
-        found = [one for part in found for kind, one in boxes(part) if kind == name]
+        found = [box for part in found for kind, box in boxes(part) if kind == name]
     return found
 
 
@@ -125,9 +125,9 @@ def test_an_audiobook_is_read_without_ffmpeg(chapters, tmp_path):
     content = path.read_bytes()
     (meta,) = inside(content, "moov", "udta", "meta")
     told = dict(boxes(inside(meta[4:], "ilst")[0]))
-    for name, wanted in (("\xa9nam", "A Böok"), ("\xa9ART", "A. Writer"), ("covr", None)):
+    for name, expected in (("\xa9nam", "A Böok"), ("\xa9ART", "A. Writer"), ("covr", None)):
         data = inside(told[name], "data")[0][8:]
-        assert data == (wanted.encode() if wanted else PNG)
+        assert data == (expected.encode() if expected else PNG)
     (marks,) = inside(content, "moov", "udta", "chpl")
     at, found = 9, []
     for _ in range(marks[8]):

@@ -20,7 +20,7 @@ def speech(level: float, seconds: float = 2.0) -> np.ndarray:
 def test_rms_and_peak_are_within_acx(level):
     sounds = [speech(level), speech(level / 3)]
     gain = gain_of(lambda: iter(sounds), 24_000)
-    loud = np.concatenate([*(limited(one, gain) for one in sounds), np.zeros(24_000)])
+    loud = np.concatenate([*(limited(sound, gain) for sound in sounds), np.zeros(24_000)])
     rms = 10 * np.log10(np.mean(loud.astype(np.float64) ** 2))
     assert -23 <= rms <= -18
     assert 20 * np.log10(np.abs(loud).max()) <= PEAK_DB + 0.01

@@ -47,7 +47,7 @@ def test_epubcheck_finds_nothing(tmp_path, cover, language):
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert told.is_file(), done.stderr
     messages = json.loads(told.read_text(encoding="utf-8"))["messages"]
-    assert [(one["ID"], one["message"]) for one in messages] == []
+    assert [(message["ID"], message["message"]) for message in messages] == []
 
 
 OPF, SMIL = "{http://www.idpf.org/2007/opf}", "{http://www.w3.org/ns/SMIL}"
@@ -68,15 +68,15 @@ def parts(tmp_path: Path) -> dict[str, bytes]:
 def clips(smil: bytes) -> list[tuple[float, float]]:
     """(begin, end) of each clip of sound, in seconds."""
     found = ElementTree.fromstring(smil).iter(f"{SMIL}audio")
-    return [(float(one.get("clipBegin")[:-1]), float(one.get("clipEnd")[:-1])) for one in found]
+    return [(float(element.get("clipBegin")[:-1]), float(element.get("clipEnd")[:-1])) for element in found]
 
 
 def test_the_durations_in_the_package_are_those_of_the_clips(parts):
     package = ElementTree.fromstring(parts["OPS/book.opf"])
     durations = {
-        one.get("refines", ""): float(one.text[:-1])
-        for one in package.iter(f"{OPF}meta")
-        if one.get("property") == "media:duration"
+        element.get("refines", ""): float(element.text[:-1])
+        for element in package.iter(f"{OPF}meta")
+        if element.get("property") == "media:duration"
     }
     chapters = {
         f"#o{number}": sum(end - begin for begin, end in clips(parts[f"OPS/c{number}.smil"]))
@@ -91,14 +91,14 @@ def test_the_durations_in_the_package_are_those_of_the_clips(parts):
 
 def test_the_package_lists_every_file_and_each_clip_has_its_text(parts):
     package = ElementTree.fromstring(parts["OPS/book.opf"])
-    items = {one.get("href"): one for one in package.iter(f"{OPF}item")}
+    items = {element.get("href"): element for element in package.iter(f"{OPF}item")}
     assert {f"OPS/{name}" for name in items} | {"mimetype", "META-INF/container.xml", "OPS/book.opf"} == set(
         parts
     )
     kinds = {name: mimetypes.guess_type(name)[0] for name in items if not name.endswith("smil")}
     assert {name: items[name].get("media-type") for name in kinds} == kinds
-    ids = {one.get("id"): one.get("href") for one in items.values()}
-    spine = [ids[one.get("idref")] for one in package.iter(f"{OPF}itemref")]
+    ids = {item.get("id"): item.get("href") for item in items.values()}
+    spine = [ids[element.get("idref")] for element in package.iter(f"{OPF}itemref")]
     assert spine == ["c1.xhtml", "c3.xhtml"]
     assert items["nav.xhtml"].get("properties") == "nav"
     assert items["cover.png"].get("properties") == "cover-image"
@@ -106,7 +106,8 @@ def test_the_package_lists_every_file_and_each_clip_has_its_text(parts):
         overlay = ids[items[page].get("media-overlay")]
         assert overlay == page.replace("xhtml", "smil")
         texts = [
-            one.get("src") for one in ElementTree.fromstring(parts[f"OPS/{overlay}"]).iter(f"{SMIL}text")
+            element.get("src")
+            for element in ElementTree.fromstring(parts[f"OPS/{overlay}"]).iter(f"{SMIL}text")
         ]
         spans = ElementTree.fromstring(parts[f"OPS/{page}"]).iter("{http://www.w3.org/1999/xhtml}span")
-        assert texts == [f"{page}#{one.get('id')}" for one in spans] and texts
+        assert texts == [f"{page}#{span.get('id')}" for span in spans] and texts

@@ -30,7 +30,7 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[4]
 LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-NVIDIA = sorted(Path(one) / "nvidia" for one in sys.path if (Path(one) / "nvidia/cu13").is_dir())
+NVIDIA = sorted(Path(place) / "nvidia" for place in sys.path if (Path(place) / "nvidia/cu13").is_dir())
 ASKING = """
 import json, sys
 from pathlib import Path
@@ -171,15 +171,15 @@ PAIRS = {
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_every_wish_with_every_build(name, model, request):
-    wanted = PAIRS[name]
-    assert wanted.keys() >= set(WISHES)
-    found = request.getfixturevalue(name).statuses(model, *wanted)
-    told = {wish: (one["execution_provider"], one["reason_code"]) for wish, one in found.items()}
-    assert told == wanted
-    for wish, one in found.items():
-        assert bool(one["message"]) == bool(one["reason_code"]), wish
-        assert one["cpu_nodes"] + one["accelerator_nodes"] == 4
-        assert (one["accelerator_nodes"] == 0) == (one["execution_provider"] == CPU)
+    expected = PAIRS[name]
+    assert expected.keys() >= set(WISHES)
+    found = request.getfixturevalue(name).statuses(model, *expected)
+    told = {wish: (status["execution_provider"], status["reason_code"]) for wish, status in found.items()}
+    assert told == expected
+    for wish, status in found.items():
+        assert bool(status["message"]) == bool(status["reason_code"]), wish
+        assert status["cpu_nodes"] + status["accelerator_nodes"] == 4
+        assert (status["accelerator_nodes"] == 0) == (status["execution_provider"] == CPU)
 
 
 def test_the_gpu_build_lies_and_we_do_not(gpu, model):
@@ -217,18 +217,8 @@ def test_what_a_driver_answers_is_told(code, version, reason, gpu, model, tmp_pa
     assert shutil.which("gcc"), "gcc is missing: apt-get install gcc"
     (tmp_path / "driver.c").write_text(DRIVER % (code, version))
     library = tmp_path / "libcuda.so.1"
-    subprocess.run(
-        [
-            "gcc",
-            "-shared",
-            "-fPIC",
-            "-Wl,-soname,libcuda.so.1",
-            "-o",
-            str(library),
-            str(tmp_path / "driver.c"),
-        ],
-        check=True,
-    )
+    build = "gcc -shared -fPIC -Wl,-soname,libcuda.so.1 -o".split()
+    subprocess.run([*build, library, tmp_path / "driver.c"], check=True)
     told = Build(gpu.folder, (tmp_path, *NVIDIA[0].glob("*/lib"))).cuda(model)
     assert (told["reason_code"], told["execution_provider"]) == (reason, CPU)
     assert "To fix it: " in told["message"]

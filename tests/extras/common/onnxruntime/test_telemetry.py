@@ -31,7 +31,7 @@ def test_it_is_imported_nowhere_else():
         if path.parts[0] not in ("benchmarks", "demo_voice")
         and "onnxruntime" in (ROOT / path).read_text(encoding="utf-8")
         for node in ast.walk(tree(path))
-        if (isinstance(node, ast.Import) and "onnxruntime" in [one.name for one in node.names])
+        if (isinstance(node, ast.Import) and "onnxruntime" in [name.name for name in node.names])
         or (isinstance(node, ast.ImportFrom) and node.module == "onnxruntime")
     ]
     assert found == []

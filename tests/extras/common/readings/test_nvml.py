@@ -81,8 +81,8 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 def test_nvml_is_read(driver):
     library = driver(FakeNvml())
     reader = GpuUsageReader()
-    one, part = reader.read()
-    assert reader.fault == "" and one == GpuState(
+    whole, part = reader.read()
+    assert reader.fault == "" and whole == GpuState(
         0, "RTX 3090", 42.0, 5 << 30, 24 << 30, (8, 6), "580.95.05", "Exclusive_Process", "GPU-5ac1-1"
     )
     assert part.busy_percent is None and part.index == 1
@@ -103,7 +103,7 @@ def test_gpus_are_numbered_as_cuda_does(uuids, names):
     states = tuple(
         GpuState(index, name, uuid=f"GPU-{index}{name.lower()}") for index, name in enumerate("ABC")
     )
-    assert {one.index: one.name for one in as_cuda_counts(states, uuids)} == names
+    assert {count.index: count.name for count in as_cuda_counts(states, uuids)} == names
 
 
 def test_gpus_without_identifiers_are_told_in_the_drivers_count():
@@ -122,16 +122,9 @@ def test_nvml_says_what_failed(driver):
 
 
 def test_a_library_without_some_functions_tells_what_it_can(driver):
-    lacking = (
-        "nvmlDeviceGetUtilizationRates",
-        "nvmlDeviceGetComputeMode",
-        "nvmlShutdown",
-        "nvmlDeviceGetName",
-        "nvmlSystemGetDriverVersion",
-        "nvmlDeviceGetCudaComputeCapability",
-        "nvmlDeviceGetUUID",
-    )
-    driver(FakeNvml(lacking=lacking))
+    of_device = ("UtilizationRates", "ComputeMode", "Name", "CudaComputeCapability", "UUID")
+    lacking = [f"nvmlDeviceGet{name}" for name in of_device]
+    driver(FakeNvml(lacking=(*lacking, "nvmlShutdown", "nvmlSystemGetDriverVersion")))
     opened = GpuUsageReader()
     assert opened.read()[0] == GpuState(0, "NVIDIA GPU", None, 5 << 30, 24 << 30)
     opened.close()

@@ -187,11 +187,11 @@ def test_two_waveforms_are_compared_without_torch(tmp_path):
         path.write_bytes(array.array("f", values).tobytes())
         return path
 
-    one = waveform("one", 3.0, 4.0)
-    assert distance(one, one) == 0.0
-    assert distance(waveform("other", 3.0, 3.0), one) == pytest.approx(0.2)
-    assert distance(waveform("short", 3.0), one) is None
-    assert distance(tmp_path / "missing", one) is None
+    recorded = waveform("one", 3.0, 4.0)
+    assert distance(recorded, recorded) == 0.0
+    assert distance(waveform("other", 3.0, 3.0), recorded) == pytest.approx(0.2)
+    assert distance(waveform("short", 3.0), recorded) is None
+    assert distance(tmp_path / "missing", recorded) is None
 
 
 def test_libraries_are_read_from_a_memory_map():

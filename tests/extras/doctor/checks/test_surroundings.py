@@ -81,7 +81,7 @@ def test_speech(spoken, status):
 def test_what_a_program_would_refuse_is_told_in_its_own_words(lines, program, tmp_path, capsys, monkeypatch):
     dotenv = write(tmp_path, {".env": lines}) / ".env"
     told = {"train": training_preflight.refusals(dotenv), "api": serving_preflight.refusals(dotenv)}
-    refused = tuple((name, one) for name, sentences in told.items() for one in sentences)
+    refused = tuple((name, sentence) for name, sentences in told.items() for sentence in sentences)
     assert set(dict(refused)) == {program}
     finding = surroundings.settings(MachineSettings(), refused)
     assert finding.status is Severity.FAIL

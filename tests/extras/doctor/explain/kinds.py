@@ -50,8 +50,8 @@ class Sketch:
             helper.make_tensor_value_info(name, type_, shape) for name, (type_, shape) in self.inputs.items()
         ]
         made = [onnx.ValueInfoProto(name=name) for name in outputs.values()]
-        for one in made:
-            one.type.tensor_type.elem_type = F
+        for value in made:
+            value.type.tensor_type.elem_type = F
         graph = helper.make_graph(nodes, "kind", given, made, self.weights)
         opsets = [helper.make_opsetid("", opset)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=8, producer_name="tests")
@@ -59,39 +59,42 @@ class Sketch:
 
 def yunet() -> onnx.ModelProto:
     """A face detector: a pyramid whose coarse level is enlarged onto the fine one, 4 heads."""
-    one = Sketch({"input": (F, [1, 3, "height", "width"])})
-    x = one.add("Relu", one.convolution("input", 8, 3, 3, 3, strides=[2, 2], pads=[1] * 4))
-    fine = one.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
-    coarse = one.convolution(fine, 8, 1, 3, 3, group=8, strides=[2, 2], pads=[1] * 4)
-    sizes = one.add("Slice", one.add("Shape", fine), one.whole(2), one.whole(4))
-    target = one.add(
-        "Concat", one.add("Slice", one.add("Shape", fine), one.whole(0), one.whole(2)), sizes, axis=0
+    sketch = Sketch({"input": (F, [1, 3, "height", "width"])})
+    x = sketch.add("Relu", sketch.convolution("input", 8, 3, 3, 3, strides=[2, 2], pads=[1] * 4))
+    fine = sketch.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+    coarse = sketch.convolution(fine, 8, 1, 3, 3, group=8, strides=[2, 2], pads=[1] * 4)
+    sizes = sketch.add("Slice", sketch.add("Shape", fine), sketch.whole(2), sketch.whole(4))
+    target = sketch.add(
+        "Concat",
+        sketch.add("Slice", sketch.add("Shape", fine), sketch.whole(0), sketch.whole(2)),
+        sizes,
+        axis=0,
     )
-    large = one.add("Resize", coarse, "", "", target, mode="nearest")
-    merged = one.add("Add", fine, large)
+    large = sketch.add("Resize", coarse, "", "", target, mode="nearest")
+    merged = sketch.add("Add", fine, large)
     outputs = {}
     for name, width in (("cls_8", 1), ("obj_8", 1), ("bbox_8", 4), ("kps_8", 10)):
-        head = one.add("Transpose", one.convolution(merged, width, 8, 1, 1), perm=[0, 2, 3, 1])
-        flat = one.add("Reshape", head, one.whole(1, -1, width))
-        outputs[one.add("Sigmoid", flat) if width == 1 else flat] = name
-    return one.model(outputs)
+        head = sketch.add("Transpose", sketch.convolution(merged, width, 8, 1, 1), perm=[0, 2, 3, 1])
+        flat = sketch.add("Reshape", head, sketch.whole(1, -1, width))
+        outputs[sketch.add("Sigmoid", flat) if width == 1 else flat] = name
+    return sketch.model(outputs)
 
 
 def arcface() -> onnx.ModelProto:
     """A face embedding: any number of faces of exactly 112 by 112 pixels."""
-    one = Sketch({"data": (F, ["None", 3, 112, 112])})
-    x = one.convolution("data", 8, 3, 3, 3, strides=[2, 2], pads=[1] * 4)
-    x = one.add("BatchNormalization", x, *(one.hold(np.ones(8, np.float32)) for _ in range(4)))
-    x = one.add("PRelu", x, one.weight(8, 1, 1))
-    flat = one.add("Flatten", x, axis=1)
-    return one.model({one.add("Gemm", flat, one.weight(8 * 56 * 56, 16)): "fc1"})
+    sketch = Sketch({"data": (F, ["None", 3, 112, 112])})
+    x = sketch.convolution("data", 8, 3, 3, 3, strides=[2, 2], pads=[1] * 4)
+    x = sketch.add("BatchNormalization", x, *(sketch.hold(np.ones(8, np.float32)) for _ in range(4)))
+    x = sketch.add("PRelu", x, sketch.weight(8, 1, 1))
+    flat = sketch.add("Flatten", x, axis=1)
+    return sketch.model({sketch.add("Gemm", flat, sketch.weight(8 * 56 * 56, 16)): "fc1"})
 
 
 def silero() -> onnx.ModelProto:
     """Voice activity: sound in pieces, a state, and the sampling rate as a number."""
-    one = Sketch({"input": (F, ["", ""]), "state": (F, [2, "", 128]), "sr": (I, [])})
-    wide = one.add("Unsqueeze", "input", one.whole(1))
-    spectrum = one.convolution(wide, 128, 1, 256, strides=[128])
+    sketch = Sketch({"input": (F, ["", ""]), "state": (F, [2, "", 128]), "sr": (I, [])})
+    wide = sketch.add("Unsqueeze", "input", sketch.whole(1))
+    spectrum = sketch.convolution(wide, 128, 1, 256, strides=[128])
     branches = {
         f"{name}_branch": helper.make_graph(
             [helper.make_node(name_of, [spectrum], [f"{name}_out"])],
@@ -101,41 +104,41 @@ def silero() -> onnx.ModelProto:
         )
         for name, name_of in (("then", "Abs"), ("else", "Relu"))
     }
-    chosen = one.add("If", one.add("Equal", "sr", one.hold(16_000, np.int64)), **branches)
-    steps = one.add("Transpose", chosen, perm=[2, 0, 1])
-    first, second = (one.add("Gather", "state", one.hold(place, np.int64), axis=0) for place in (0, 1))
-    h, c = (one.add("Unsqueeze", part, one.whole(0)) for part in (first, second))
-    one.nodes.append(
+    chosen = sketch.add("If", sketch.add("Equal", "sr", sketch.hold(16_000, np.int64)), **branches)
+    steps = sketch.add("Transpose", chosen, perm=[2, 0, 1])
+    first, second = (sketch.add("Gather", "state", sketch.hold(place, np.int64), axis=0) for place in (0, 1))
+    h, c = (sketch.add("Unsqueeze", part, sketch.whole(0)) for part in (first, second))
+    sketch.nodes.append(
         helper.make_node(
             "LSTM",
-            [steps, one.weight(1, 512, 128), one.weight(1, 512, 128), "", "", h, c],
+            [steps, sketch.weight(1, 512, 128), sketch.weight(1, 512, 128), "", "", h, c],
             ["y", "last_h", "last_c"],
             "lstm",
             hidden_size=128,
         )
     )
-    state = one.add("Concat", "last_h", "last_c", axis=0)
-    mean = one.add("ReduceMean", "last_h", axes=[0, 2], keepdims=0)
-    return one.model({one.add("Sigmoid", mean): "output", state: "stateN"}, opset=16)
+    state = sketch.add("Concat", "last_h", "last_c", axis=0)
+    mean = sketch.add("ReduceMean", "last_h", axes=[0, 2], keepdims=0)
+    return sketch.model({sketch.add("Sigmoid", mean): "output", state: "stateN"}, opset=16)
 
 
 def ecapa() -> onnx.ModelProto:
     """A speaker embedding from mel features, any number of frames (WeSpeaker's names)."""
-    one = Sketch({"feats": (F, ["B", "T", 80])})
-    x = one.add("Transpose", "feats", perm=[0, 2, 1])
-    x = one.add("Relu", one.convolution(x, 32, 80, 5, pads=[2, 2]))
-    squeezed = one.add("ReduceMean", x, axes=[2], keepdims=1)
-    x = one.add("Mul", x, one.add("Sigmoid", one.convolution(squeezed, 32, 32, 1)))
-    weights = one.add("Softmax", one.convolution(one.add("Tanh", x), 32, 32, 1), axis=2)
-    mean = one.add("ReduceSum", one.add("Mul", x, weights), one.whole(2), keepdims=0)
-    deviation = one.add("Sqrt", one.add("Clip", one.add("Mul", mean, mean), one.hold(1e-6)))
-    both = one.add("Concat", mean, deviation, axis=1)
-    return one.model({one.add("Gemm", both, one.weight(64, 192)): "embs"})
+    sketch = Sketch({"feats": (F, ["B", "T", 80])})
+    x = sketch.add("Transpose", "feats", perm=[0, 2, 1])
+    x = sketch.add("Relu", sketch.convolution(x, 32, 80, 5, pads=[2, 2]))
+    squeezed = sketch.add("ReduceMean", x, axes=[2], keepdims=1)
+    x = sketch.add("Mul", x, sketch.add("Sigmoid", sketch.convolution(squeezed, 32, 32, 1)))
+    weights = sketch.add("Softmax", sketch.convolution(sketch.add("Tanh", x), 32, 32, 1), axis=2)
+    mean = sketch.add("ReduceSum", sketch.add("Mul", x, weights), sketch.whole(2), keepdims=0)
+    deviation = sketch.add("Sqrt", sketch.add("Clip", sketch.add("Mul", mean, mean), sketch.hold(1e-6)))
+    both = sketch.add("Concat", mean, deviation, axis=1)
+    return sketch.model({sketch.add("Gemm", both, sketch.weight(64, 192)): "embs"})
 
 
 def piper() -> onnx.ModelProto:
     """Speech from phonemes: a table, lengths, noise, three scales; the model chooses the length."""
-    one = Sketch(
+    sketch = Sketch(
         {
             "input": (I, ["batch_size", "phonemes"]),
             "input_lengths": (I, ["batch_size"]),
@@ -143,41 +146,46 @@ def piper() -> onnx.ModelProto:
             "sid": (I, ["batch_size"]),
         }
     )
-    embedded = one.add("Gather", one.weight(60, 16), "input")
-    voice = one.add("Unsqueeze", one.add("Gather", one.weight(4, 16), "sid"), one.whole(1))
-    x = one.add("Transpose", one.add("Add", embedded, voice), perm=[0, 2, 1])
-    count = one.add("Gather", one.add("Shape", x), one.hold(2, np.int64))
-    places = one.add("Range", one.hold(0, np.int64), count, one.hold(1, np.int64))
-    there = one.add("Less", places, one.add("Unsqueeze", "input_lengths", one.whole(1)))
-    x = one.add("Mul", x, one.add("Unsqueeze", one.add("Cast", there, to=F), one.whole(1)))
-    x = one.convolution(x, 16, 16, 3, pads=[1, 1])
-    noise, length = (one.add("Gather", "scales", one.hold(place, np.int64)) for place in (0, 1))
-    x = one.add("Add", x, one.add("Mul", one.add("RandomNormalLike", x), noise))
-    frames = one.add("Ceil", one.add("Mul", one.add("Exp", x), length))
-    summed = one.add("CumSum", frames, one.hold(2, np.int64))
-    x = one.add(
-        "ConvTranspose", one.add("Add", x, one.add("Tanh", summed)), one.weight(16, 1, 8), strides=[4]
+    embedded = sketch.add("Gather", sketch.weight(60, 16), "input")
+    voice = sketch.add("Unsqueeze", sketch.add("Gather", sketch.weight(4, 16), "sid"), sketch.whole(1))
+    x = sketch.add("Transpose", sketch.add("Add", embedded, voice), perm=[0, 2, 1])
+    count = sketch.add("Gather", sketch.add("Shape", x), sketch.hold(2, np.int64))
+    places = sketch.add("Range", sketch.hold(0, np.int64), count, sketch.hold(1, np.int64))
+    there = sketch.add("Less", places, sketch.add("Unsqueeze", "input_lengths", sketch.whole(1)))
+    x = sketch.add("Mul", x, sketch.add("Unsqueeze", sketch.add("Cast", there, to=F), sketch.whole(1)))
+    x = sketch.convolution(x, 16, 16, 3, pads=[1, 1])
+    noise, length = (sketch.add("Gather", "scales", sketch.hold(place, np.int64)) for place in (0, 1))
+    x = sketch.add("Add", x, sketch.add("Mul", sketch.add("RandomNormalLike", x), noise))
+    frames = sketch.add("Ceil", sketch.add("Mul", sketch.add("Exp", x), length))
+    summed = sketch.add("CumSum", frames, sketch.hold(2, np.int64))
+    x = sketch.add(
+        "ConvTranspose",
+        sketch.add("Add", x, sketch.add("Tanh", summed)),
+        sketch.weight(16, 1, 8),
+        strides=[4],
     )
-    x = one.add("Slice", x, one.whole(0), one.add("Reshape", count, one.whole(1)), one.whole(2))
-    return one.model({one.add("Tanh", x): "output"})
+    x = sketch.add(
+        "Slice", x, sketch.whole(0), sketch.add("Reshape", count, sketch.whole(1)), sketch.whole(2)
+    )
+    return sketch.model({sketch.add("Tanh", x): "output"})
 
 
 def decoder_step() -> onnx.ModelProto:
     """A step of a language model with past keys as input (Hugging Face's names)."""
-    one = Sketch(
+    sketch = Sketch(
         {
             "input_ids": (I, ["batch", "sequence"]),
             "attention_mask": (I, ["batch", "past_sequence + sequence"]),
             "past_key_values.0.key": (F, ["batch", 2, "past_sequence", 4]),
         }
     )
-    x = one.add("Gather", one.weight(50, 8), "input_ids")
-    heads = one.add("Transpose", one.add("Reshape", x, one.whole(0, 0, 2, 4)), perm=[0, 2, 1, 3])
-    keys = one.add("Concat", "past_key_values.0.key", heads, axis=2)
-    scores = one.add("MatMul", heads, one.add("Transpose", keys, perm=[0, 1, 3, 2]))
-    mask = one.add("Unsqueeze", one.add("Cast", "attention_mask", to=F), one.whole(1, 2))
-    seen = one.add("Softmax", one.add("Mul", scores, mask), axis=-1)
-    return one.model({one.add("MatMul", seen, keys): "logits", keys: "present.0.key"})
+    x = sketch.add("Gather", sketch.weight(50, 8), "input_ids")
+    heads = sketch.add("Transpose", sketch.add("Reshape", x, sketch.whole(0, 0, 2, 4)), perm=[0, 2, 1, 3])
+    keys = sketch.add("Concat", "past_key_values.0.key", heads, axis=2)
+    scores = sketch.add("MatMul", heads, sketch.add("Transpose", keys, perm=[0, 1, 3, 2]))
+    mask = sketch.add("Unsqueeze", sketch.add("Cast", "attention_mask", to=F), sketch.whole(1, 2))
+    seen = sketch.add("Softmax", sketch.add("Mul", scores, mask), axis=-1)
+    return sketch.model({sketch.add("MatMul", seen, keys): "logits", keys: "present.0.key"})
 
 
 KINDS = {

@@ -22,7 +22,7 @@ faster than overhead involved with execution on other EPs capable of executing t
 
 def on_cuda(on_cpu: dict[str, int], rows: list[dict] | None = None) -> dict:
     nodes = {CUDA: {"Conv": 140, "ConvTranspose": 4, "Add": 300}, CPU: on_cpu}
-    operators = Counter({("", name): number for one in nodes.values() for name, number in one.items()})
+    operators = Counter({("", name): number for node in nodes.values() for name, number in node.items()})
     graph = ModelGraph(Path("piper.onnx"), (), (), operators, {"ai.onnx": 15}, "pytorch", 63_000_000)
     run = rows and {
         "plan": [],

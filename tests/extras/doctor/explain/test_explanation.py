@@ -55,9 +55,9 @@ def with_weights_at(folder: Path, location: str) -> Path:
 
 def sketched(folder: Path, kind: int, shape: list, *into: int) -> Path:
     """A model with one input x, reshaped if `into` is given."""
-    one = Sketch({"x": (kind, shape)})
-    made = one.add("Reshape", "x", one.whole(*into)) if into else "x"
-    model = one.model({one.add("Identity", made): "y"})
+    sketch = Sketch({"x": (kind, shape)})
+    made = sketch.add("Reshape", "x", sketch.whole(*into)) if into else "x"
+    model = sketch.model({sketch.add("Identity", made): "y"})
     model.graph.output[0].type.tensor_type.elem_type = kind
     onnx.save(model, folder / "sketched.onnx")
     return folder / "sketched.onnx"

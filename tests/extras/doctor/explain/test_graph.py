@@ -43,11 +43,11 @@ def test_weights_beside_the_file_count_as_its_size(tmp_path):
 
 
 def test_what_is_declared_is_read(tmp_path):
-    found = {one.name: one for one in read(written("Piper", tmp_path)).inputs}
-    assert (found["input"].type, found["input"].shape) == ("int64", ("batch_size", "phonemes"))
-    assert (found["scales"].type, found["scales"].shape) == ("float32", (3,))
+    inputs = {value.name: value for value in read(written("Piper", tmp_path)).inputs}
+    assert (inputs["input"].type, inputs["input"].shape) == ("int64", ("batch_size", "phonemes"))
+    assert (inputs["scales"].type, inputs["scales"].shape) == ("float32", (3,))
     # The number of valid ids is that of the rows in the embedding table.
-    assert (found["input"].ids, found["sid"].ids, found["scales"].ids) == (60, 4, None)
+    assert (inputs["input"].ids, inputs["sid"].ids, inputs["scales"].ids) == (60, 4, None)
 
 
 def test_what_both_branches_of_an_if_hold_is_counted(tmp_path):

@@ -40,7 +40,7 @@ def test_a_mask_lets_everything_through_and_what_is_past_is_empty(kind):
 def test_a_shape_that_is_said_is_taken(tmp_path):
     graph = read(written("ECAPA", tmp_path))
     plans = inputs.plans(graph.inputs, {"feats": (2, 50, 80)})
-    assert [[one["shape"] for one in plan] for plan in plans] == [[[2, 50, 80]]]
+    assert [[filling["shape"] for filling in plan] for plan in plans] == [[[2, 50, 80]]]
 
 
 @pytest.mark.parametrize(

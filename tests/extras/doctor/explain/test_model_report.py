@@ -27,7 +27,7 @@ def test_a_convolution_on_the_cpu_is_answered_no_and_stands_first():
     assert "CPUExecutionProvider 50 %, CUDAExecutionProvider 50 %" in text
     assert "NVIDIA GeForce MX230 at most 71 % busy, 512 MB in use" in " ".join(text.split())
     assert found["copies"] == 28 and len(found["forced_to_cpu"]) == 2
-    assert [one["normal"] for one in found["on_cpu"]] == ["no", "yes"]
+    assert [row["normal"] for row in found["on_cpu"]] == ["no", "yes"]
     assert found["status"]["reason_code"] == "heavy_on_cpu"
 
 

@@ -42,11 +42,11 @@ def run_here(graph: ModelGraph, monkeypatch: pytest.MonkeyPatch) -> dict:
 def test_it_is_read_and_run_with_sensible_inputs(kind, tmp_path, monkeypatch):
     graph = read(written(kind, tmp_path))
     shapes, operators = EXPECTED[kind]
-    assert {one.name for one in graph.inputs} == set(shapes)
+    assert {value.name for value in graph.inputs} == set(shapes)
     assert operators <= {name for _, name in graph.operators}
     told = run_here(graph, monkeypatch)
     assert "fault" not in told and "fault" not in told["run"], told
-    assert {one["name"]: one["shape"] for one in told["run"]["plan"]} == shapes
+    assert {filling["name"]: filling["shape"] for filling in told["run"]["plan"]} == shapes
     assert told["nodes"].keys() == {CPU} and told["active"] == [CPU]
     assert told["run"]["cold_seconds"] > 0 < told["run"]["warm_seconds"]
     assert 0 < told["import_bytes"] <= told["peak_bytes"]

@@ -22,6 +22,6 @@ def test_a_product_on_the_cpu_beside_an_accelerator_is_not_normal(openvino, mode
     done = openvino.run("-m", "xtts", "explain", str(model), "--run", "--json")
     told = json.loads(done.stdout)
     assert told["status"]["accelerator_nodes"] == 2 == told["status"]["cpu_nodes"]
-    assert {one["operator"]: one["normal"] for one in told["on_cpu"]} == {"MatMul": "no", "Inverse": "yes"}
+    assert {row["operator"]: row["normal"] for row in told["on_cpu"]} == {"MatMul": "no", "Inverse": "yes"}
     assert told["normal"].startswith("No: MatMul (1)")
     assert {row["provider"] for row in told["run"]["executed"]} == {OPENVINO, CPU}

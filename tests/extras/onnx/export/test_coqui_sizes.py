@@ -33,5 +33,5 @@ def test_the_graph_makes_the_sound_of_torch(tmp_path, sizes):
     session = onnxruntime.InferenceSession(str(to / onnx_folder.VOCODER), providers=["CPUExecutionProvider"])
     steps = vocoder.steps(latents, speaker)
     (said,) = session.run(None, {"steps": steps.numpy(), "speaker": speaker.numpy()})
-    wanted = vocoder.sound(steps, speaker).numpy()
-    assert np.abs(said - wanted).max() < 1e-3 * np.abs(wanted).max()
+    expected = vocoder.sound(steps, speaker).numpy()
+    assert np.abs(said - expected).max() < 1e-3 * np.abs(expected).max()

@@ -32,8 +32,8 @@ from xtts.workers.decoder_learning import published_names
 
 def run(path: Path, *given: torch.Tensor) -> np.ndarray:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    names = [one.name for one in session.get_inputs()]
-    return session.run(None, dict(zip(names, (one.numpy() for one in given), strict=True)))[0]
+    names = [value.name for value in session.get_inputs()]
+    return session.run(None, dict(zip(names, (tensor.numpy() for tensor in given), strict=True)))[0]
 
 
 def test_four_graphs_that_the_checker_accepts_at_a_stated_opset(onnx_folder):
@@ -51,8 +51,8 @@ def test_four_graphs_that_the_checker_accepts_at_a_stated_opset(onnx_folder):
 def test_what_hears_a_voice_is_torchs(onnx_folder, torch_model, seconds):
     sound = 0.1 * torch.randn(int(22_050 * seconds), generator=torch.Generator().manual_seed(0))
     mel = conditioning_mel(sound[None], torch_model.mel_stats)
-    wanted = torch_model.gpt.conditioning_latents(mel).numpy()
-    assert np.abs(run(onnx_folder / folder.CONDITIONING, mel) - wanted).max() < 1e-4
+    expected = torch_model.gpt.conditioning_latents(mel).numpy()
+    assert np.abs(run(onnx_folder / folder.CONDITIONING, mel) - expected).max() < 1e-4
     heard = torch_model.speaker_encoder(sound[None]).numpy()
     found = run(onnx_folder / folder.SPEAKER, speaker_mel(sound[None]))
     assert np.abs(found - heard).max() < 1e-5
@@ -64,9 +64,9 @@ def test_the_voice_of_its_own_recording_is_in_it(tmp_path, torch_model):
     wav.write(base / "reference.wav", sound, 22_050)
     exporter.export(exporter.source_of_folder(base), tmp_path / "to", ["int8"])
     found = model.read_voice(tmp_path / "to" / folder.VOICE, torch_model.config)
-    wanted = voice.voice_from_reference(torch_model, audio.read(base / "reference.wav", 22_050))
-    assert np.abs(found.latents - wanted.latents.numpy()).max() < 1e-5
-    assert np.abs(found.speaker - wanted.speaker.numpy()).max() < 1e-5
+    expected = voice.voice_from_reference(torch_model, audio.read(base / "reference.wav", 22_050))
+    assert np.abs(found.latents - expected.latents.numpy()).max() < 1e-5
+    assert np.abs(found.speaker - expected.speaker.numpy()).max() < 1e-5
     assert latents_file.read(tmp_path / "to" / folder.VOICE, torch_model) is not None
     with pytest.raises(OnnxError, match="has int8, not fp32"):
         model.load_onnx_model(tmp_path / "to", ComputeConfig(precision="fp32"))
@@ -81,9 +81,9 @@ def test_the_vocoder_is_the_learned_one(tmp_path, torch_model):
     exporter.export(source, tmp_path / "to", ["int8"])
     steps = torch.randn(1, torch_model.config.gpt.width, 20)
     speaker = torch.randn(1, torch_model.config.speaker_encoder.embedding_width, 1)
-    wanted = vocoder.load_vocoder(louder, torch_model.config).sound(steps, speaker)
+    expected = vocoder.load_vocoder(louder, torch_model.config).sound(steps, speaker)
     (found,) = run(tmp_path / "to" / folder.VOCODER, steps, speaker)
-    assert np.abs(found - wanted.numpy()).max() < 1e-3
+    assert np.abs(found - expected.numpy()).max() < 1e-3
 
 
 @pytest.mark.parametrize("kinds", [("int8",), ("fp32",), ("fp32", "int8")])

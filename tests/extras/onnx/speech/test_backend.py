@@ -30,10 +30,10 @@ TIE = 1e-4
 @pytest.mark.parametrize("penalty", [1.0, 5.0])
 def test_greedy_codes_are_torchs_up_to_a_tie(text, penalty, torch_model, torch_voice, onnx_model, onnx_voice):
     rules = SamplingParams(greedy=True, repetition_penalty=penalty)
-    wanted, tied = torchs_codes(torch_model, torch_voice, text, rules, 60)
+    expected, tied = torchs_codes(torch_model, torch_voice, text, rules, 60)
     found = codes_of(onnx_model, onnx_voice, text, rules, 60)
-    assert len(wanted) > 0 and found[: len(wanted)] == wanted
-    assert tied or len(found) == len(wanted)
+    assert len(expected) > 0 and found[: len(expected)] == expected
+    assert tied or len(found) == len(expected)
 
 
 @pytest.mark.slow
@@ -48,9 +48,9 @@ def test_the_embedded_voice_says_what_it_says_with_torch(tmp_path):
     voice = Voice(torch.from_numpy(whose.latents), torch.from_numpy(whose.speaker))
     rules = replace(ours.config.decoding, greedy=True)
     for text in ("The farmer found a silver coin.", "Good evening, my sister!", "one two three."):
-        wanted, tied = torchs_codes(theirs, voice, text, rules, 200)
-        codes, most = codes_of(ours, whose, text, rules, 200), len(wanted)
-        assert most > 10 and codes[:most] == wanted and (tied or len(codes) == most)
+        expected, tied = torchs_codes(theirs, voice, text, rules, 200)
+        codes, most = codes_of(ours, whose, text, rules, 200), len(expected)
+        assert most > 10 and codes[:most] == expected and (tied or len(codes) == most)
         request = SynthesisRequest(text, "en", sampling=rules, max_codes=most)
         sound = speech.synthesize(TorchBackend(theirs), voice, request).numpy()
         found = speech.synthesize(OnnxBackend(ours), whose, request)
@@ -90,10 +90,10 @@ def test_the_waveform_is_torchs_within_a_thousandth(torch_model, torch_voice, on
     rules = replace(onnx_model.config.decoding, greedy=True)
     for text in (TEXT, LONG):
         request = SynthesisRequest(text, "en", sampling=rules, max_codes=30)
-        wanted = speech.synthesize(TorchBackend(torch_model), torch_voice, request).numpy()
+        expected = speech.synthesize(TorchBackend(torch_model), torch_voice, request).numpy()
         found = speech.synthesize(OnnxBackend(onnx_model), onnx_voice, request)
-        assert found.shape == wanted.shape
-        assert np.linalg.norm(found - wanted) < 1e-3 * np.linalg.norm(wanted)
+        assert found.shape == expected.shape
+        assert np.linalg.norm(found - expected) < 1e-3 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("text", [TEXT, LONG, "a"])

@@ -25,15 +25,15 @@ def test_latents_and_logits_are_torchs_at_every_step(torch_model, torch_voice, o
         start = torch.tensor([gpt.shape.audio_start])
         prefix = gpt.prefix(torch_voice.latents, torch.tensor(IDS))
         step = DecodeStep(gpt)
-        wanted = [step.prefill(torch.cat((prefix, gpt.audio_input(start, 0)), 1), cache)]
+        expected = [step.prefill(torch.cat((prefix, gpt.audio_input(start, 0)), 1), cache)]
         for place, code in enumerate(codes, start=1):
-            wanted.append(step(code[None], torch.tensor([place]), cache))
+            expected.append(step(code[None], torch.tensor([place]), cache))
     past, *first = onnx_model.gpt.begin(onnx_voice.latents, IDS)
     found = [first]
     for place, code in enumerate(codes.tolist(), start=1):
         found.append(list(onnx_model.gpt.step(code, place, past)))
     assert past.length > BLOCK  # the past has grown
-    for (latent, logits), (their_latent, their_logits) in zip(found, wanted, strict=True):
+    for (latent, logits), (their_latent, their_logits) in zip(found, expected, strict=True):
         assert np.abs(latent - their_latent[0].numpy()).max() < 1e-5
         assert np.abs(logits - their_logits[0].numpy()).max() < 1e-5
 
@@ -62,11 +62,11 @@ def test_where_every_head_looks_is_where_torchs_looks(
     for place, code in enumerate(codes[:-1], start=1):
         onnx_model.gpt.step(code, place, past)
     found = past.attention(everyone, NUM_LATENTS + len(IDS) + 2)
-    wanted = said.attention_by_head()
+    expected = said.attention_by_head()
     assert onnx_model.gpt.tells_queries and len(past._queries) == len(codes)
     for head in everyone:
-        assert found[head].shape == wanted[head].shape == (len(codes), len(IDS) + 2)
-        assert np.abs(found[head] - wanted[head]).max() < 1e-4
+        assert found[head].shape == expected[head].shape == (len(codes), len(IDS) + 2)
+        assert np.abs(found[head] - expected[head]).max() < 1e-4
 
 
 def test_an_export_of_an_earlier_version_speaks_and_tells_nothing(onnx_model):

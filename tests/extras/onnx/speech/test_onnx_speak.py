@@ -46,12 +46,12 @@ def test_a_recording_is_heard_as_torch_hears_it(onnx_folder, onnx_model, torch_m
     recording = tmp_path / "who.wav"
     sound = 0.1 * torch.randn(60_000, generator=torch.Generator().manual_seed(0))
     wav.write(recording, sound, 22_050)
-    wanted = voice.voice_from_reference(torch_model, audio.read(recording, 22_050))
+    expected = voice.voice_from_reference(torch_model, audio.read(recording, 22_050))
     kept = tmp_path / "kept"
     for _ in range(2):  # computed, then read from the cache
         found = conditioning.voice_of_recording(onnx_model, recording, kept)
-        assert np.abs(found.latents - wanted.latents.numpy()).max() < 1e-4
-        assert np.abs(found.speaker - wanted.speaker.numpy()).max() < 1e-5
+        assert np.abs(found.latents - expected.latents.numpy()).max() < 1e-4
+        assert np.abs(found.speaker - expected.speaker.numpy()).max() < 1e-5
     assert len(list(kept.iterdir())) == 1
     assert speaking(onnx_folder, tmp_path / "a.wav", "--reference", str(recording)) == 0
 

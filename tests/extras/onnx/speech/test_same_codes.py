@@ -45,7 +45,9 @@ class ForcedCodes:
 def force(monkeypatch: pytest.MonkeyPatch) -> ForcedCodes:
     forced = ForcedCodes()
     monkeypatch.setattr(
-        torch_backend, "sample", lambda _, __, ___, random: torch.tensor([forced.next(one) for one in random])
+        torch_backend,
+        "sample",
+        lambda _, __, ___, random: torch.tensor([forced.next(generator) for generator in random]),
     )
     monkeypatch.setattr(onnx_backend, "sample", lambda _, __, ___, random: forced.next(random))
     return forced
@@ -89,7 +91,7 @@ def streamed(voice: LoadedVoice) -> SpokenPiece:
 def eight_at_once(voice: LoadedVoice) -> list[SpokenPiece]:
     asked = {str(number): SynthesisRequest(TEXT, "en", seed=number) for number in range(8)}
     said = said_in(batcher_of(voice, 8), voice.own_voice, asked)
-    return [one.speech.pieces[0] for one in said if one.speech.done]
+    return [output.speech.pieces[0] for output in said if output.speech.done]
 
 
 def test_every_backend_says_the_same_of_the_same_codes(torchs, exported, good, force):
@@ -97,13 +99,13 @@ def test_every_backend_says_the_same_of_the_same_codes(torchs, exported, good, f
     faulty = (good[: len(good) // 2], [*good[:-5], *good[len(good) // 2 : -5], *good[-5:]])
     for codes in (good, *faulty):
         force.codes = codes
-        wanted = streamed(torchs)
-        assert wanted.aligned and (wanted.ending is Ending.GOOD) == (codes is good)
+        expected = streamed(torchs)
+        assert expected.aligned and (expected.ending is Ending.GOOD) == (codes is good)
         others = [*eight_at_once(torchs), *(streamed(voice) for voice in exported.values())]
         assert len(others) == 10
         for found in others:
-            assert (found.ending, found.aligned) == (wanted.ending, True)
-            assert np.abs(found.times - wanted.times).max() <= CODE_SECONDS + 1e-6
+            assert (found.ending, found.aligned) == (expected.ending, True)
+            assert np.abs(found.times - expected.times).max() <= CODE_SECONDS + 1e-6
 
 
 def sounds(voice: LoadedVoice, *, guarded: bool, speed: float) -> dict[str, np.ndarray[Any, Any]]:

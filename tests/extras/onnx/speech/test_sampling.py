@@ -27,10 +27,10 @@ def test_both_may_draw_the_same_codes_with_the_same_chances(params, codes):
         logits = (3 * random.standard_normal(codes)).astype(np.float32)
         seen = random.random(codes) < 0.2
         ours = sampling.repetition_penalty(logits, seen, params.repetition_penalty)
-        theirs, chances = torch_backend.drawn_from(
+        torchs, chances = torch_backend.drawn_from(
             torch.from_numpy(logits)[None], torch.from_numpy(seen)[None], [params]
         )
-        assert np.array_equal(ours, theirs[0].numpy())
+        assert np.array_equal(ours, torchs[0].numpy())
         ours = sampling.softmax(sampling.top_k_top_p(ours, params))
         assert np.array_equal(ours > 0, chances[0].numpy() > 0)
         assert np.abs(ours - chances[0].numpy()).max() < 1e-6

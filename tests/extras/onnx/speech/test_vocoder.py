@@ -30,16 +30,16 @@ SPEAKER = np.zeros((1, 32, 1), np.float32)
 @pytest.mark.parametrize("codes", [1, 2, 3, 5, 12, 57])
 def test_steps_are_torchs(codes, shape):
     latents = torch.randn(codes, 8, generator=torch.Generator().manual_seed(codes))
-    wanted = Vocoder.latent_steps(type("Shaped", (), {"shape": shape})(), latents[None])[0].numpy()
-    vocoder, given, count = OnnxVocoder(None, shape), list(latents.numpy()), wanted.shape[1]
+    expected = Vocoder.latent_steps(type("Shaped", (), {"shape": shape})(), latents[None])[0].numpy()
+    vocoder, given, count = OnnxVocoder(None, shape), list(latents.numpy()), expected.shape[1]
     for left, right in {(0, count), (count // 3, count), (count // 2, count // 2 + 1)}:
         found = vocoder.window(given, left, right, SPEAKER)[0]
-        assert found.shape == wanted[:, left:right].shape
+        assert found.shape == expected[:, left:right].shape
         # torch computes positions in float32: 1e-6 of a few hundred steps off.
-        assert np.abs(found - wanted[:, left:right]).max() < 1e-4
+        assert np.abs(found - expected[:, left:right]).max() < 1e-4
     edge = shape.edge_steps
     held = vocoder.window(given, -edge, count + edge, SPEAKER)[0]
-    assert np.abs(held - np.pad(wanted, ((0, 0), (edge, edge)), "edge")).max() < 1e-4
+    assert np.abs(held - np.pad(expected, ((0, 0), (edge, edge)), "edge")).max() < 1e-4
 
 
 def test_pieces_of_bounded_length_are_the_whole(onnx_model, onnx_voice):
@@ -50,9 +50,9 @@ def test_pieces_of_bounded_length_are_the_whole(onnx_model, onnx_voice):
     whole, short = (ChunkedVocoder(vocoder, onnx_voice.speaker) for vocoder in vocoders)
     whole.add(latents)
     short.add(latents)
-    (one,), many = list(whole.rest()), list(short.rest())
+    (at_once,), many = list(whole.rest()), list(short.rest())
     assert len(many) > 10 and max(map(len, many)) <= 5_000
-    assert np.abs(np.concatenate(many) - one).max() < 1e-5
+    assert np.abs(np.concatenate(many) - at_once).max() < 1e-5
 
 
 SOURCE = SourceFilterShape(32, 2, 16, 1, window=512)

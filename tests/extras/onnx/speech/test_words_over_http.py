@@ -40,8 +40,8 @@ def words_of(service: Running, *, streamed: bool) -> tuple[bytes, list[dict[str,
         return base64.b64decode(told["audio"]), told["timestamps"], endings_of(told)
     answer = service.client.post("/v1/audio/speech", json={**asked, "stream_format": "sse"})
     events = [json.loads(line[6:]) for line in answer.text.splitlines() if line]
-    sound = b"".join(base64.b64decode(one["audio"]) for one in events if "audio" in one)
-    words = [word for one in events for word in one.get("words", [])]
+    sound = b"".join(base64.b64decode(event["audio"]) for event in events if "audio" in event)
+    words = [word for event in events for word in event.get("words", [])]
     return sound, words, endings_of(events[-1])
 
 
@@ -52,16 +52,17 @@ def endings_of(told: dict[str, Any]) -> list[str]:
 def test_onnx_tells_the_words_and_times_of_torch(tmp_path):
     exported = as_onnx(DEMO, tmp_path / "exported", "fp32")
     with embedded(tmp_path / "torch") as service:
-        wanted = [words_of(service, streamed=streamed) for streamed in (True, False)]
+        expected = [words_of(service, streamed=streamed) for streamed in (True, False)]
     with embedded(tmp_path / "onnx", backend="onnx", voice=str(exported)) as service:
         found = [words_of(service, streamed=streamed) for streamed in (True, False)]
-    for (sound, words, endings), (torchs, torchs_words, torchs_endings) in zip(found, wanted, strict=True):
+    for (sound, words, endings), (torchs, torchs_words, torchs_endings) in zip(found, expected, strict=True):
         # Equal lengths mean equal codes: one different code changes all later ones.
         assert len(sound) == len(torchs) > 48_000 and endings == torchs_endings
-        assert [one["word"] for one in words] == [one["word"] for one in torchs_words]
-        assert [one["word"] for one in words] == TEXT.replace(".", "").split()
+        assert [word["word"] for word in words] == [word["word"] for word in torchs_words]
+        assert [word["word"] for word in words] == TEXT.replace(".", "").split()
         times, torchs_times = (
-            np.array([(one["start_time"], one["end_time"]) for one in told]) for told in (words, torchs_words)
+            np.array([(word["start_time"], word["end_time"]) for word in told])
+            for told in (words, torchs_words)
         )
         assert np.abs(times - torchs_times).max() <= CODE_SECONDS + 1e-6
         assert (np.diff(times.ravel()) >= -1e-6).all() and times[-1, 1] > times[0, 0]

@@ -103,7 +103,7 @@ def cut(given: argparse.Namespace, how: str) -> None:
         "oom": Path("/proc/self/oom_score_adj").read_text().strip(),
     }
     (given.to / "given.json").write_text(json.dumps(told))
-    (given.to / "clips.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    (given.to / "clips.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     header = ("recording", "start", "end", "seconds", "reason", "text")
     parts = [
         (path.stem, *(f"{time:.6f}" for time in (start, end, end - start)), TOO_LONG, 'So "it",')

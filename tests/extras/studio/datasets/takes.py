@@ -45,12 +45,12 @@ def misjudged(lines: Sequence[str], each: int, num_good: int) -> dict[str, list[
     finding, and good ones with any finding."""
     hear = Pocketsphinx().hear
     missed: dict[str, list[str]] = {kind: [] for kind in (*WANTED, "good")}
-    for place, (kind, wanted) in enumerate(WANTED.items()):
+    for place, (kind, expected) in enumerate(WANTED.items()):
         for seed in range(each):
             text = lines[(place * each + seed) % len(lines)]
             other = lines[(lines.index(text) + len(lines) // 2) % len(lines)]
             found = found_in(_BAD[kind](other if kind == "other words" else text, seed), text, hear)
-            if not wanted & set(found):
+            if not expected & set(found):
                 missed[kind].append(" ".join(found) or "nothing")
     for seed, text in enumerate(lines[:num_good]):
         if found := found_in(good(text, seed), text, hear):
@@ -74,7 +74,7 @@ def found_in(sound: np.ndarray, text: str, hear: Callable[[np.ndarray], str] | N
     mono, rate = mono_of(out.getvalue(), _LONGEST_SECONDS)
     # At most full scale, as in the 16-bit samples of the page.
     told = checked(mono.clip(-1, 1), rate, text, "en", hear)[1]
-    return [one["kind"] for one in told["findings"]]
+    return [finding["kind"] for finding in told["findings"]]
 
 
 # ---- takes: samples `[n]` at RATE, -1..1, of a text and a seed ----

@@ -16,7 +16,7 @@ def test_each_language_has_sentences_that_can_be_clips(language):
     for text in texts:
         assert text == " ".join(text.split()) and "|" not in text
         assert most / 8 <= len(text) <= most, text
-        assert text[-1] in ".?!。？！।؟" and not any(one.isdigit() for one in text), text
+        assert text[-1] in ".?!。？！।؟" and not any(character.isdigit() for character in text), text
 
 
 def test_a_language_without_a_set_has_none():
@@ -38,7 +38,7 @@ def test_a_text_is_divided_into_its_sentences():
 
 def test_a_long_sentence_is_cut_at_its_marks():
     pieces = of_text("a word, " * 60, "en")
-    assert len(pieces) > 3 and all(len(one) <= MOST_CHARACTERS for one in pieces)
+    assert len(pieces) > 3 and all(len(piece) <= MOST_CHARACTERS for piece in pieces)
     assert "".join(pieces).replace(" ", "") == "aword," * 60
 
 

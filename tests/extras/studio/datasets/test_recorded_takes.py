@@ -57,7 +57,7 @@ def test_each_take_is_at_once_a_clip_that_training_reads(datasets, dataset):
         name = keep(datasets, dataset, number, 1.5 + number / 10)
         assert metadata(dataset)[name] == text
         read = read_entries(dataset.clips, "auto", "en")
-        assert [one.text for one in read] == list(TEXTS[:number])
+        assert [take.text for take in read] == list(TEXTS[:number])
     assert clips.summary(dataset)["clips"].kept == 3
 
 

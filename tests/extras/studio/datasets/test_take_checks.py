@@ -21,7 +21,7 @@ def with_silence(sound: np.ndarray, seconds: float = 0.5) -> np.ndarray:
 
 def found(sound: np.ndarray, heard: str | None = TEXT, text: str = TEXT):
     wav, told = checked(sound, RATE, text, "en", None if heard is None else lambda _: heard)
-    return wav, told, [one["kind"] for one in told["findings"]]
+    return wav, told, [finding["kind"] for finding in told["findings"]]
 
 
 def test_a_good_take_is_trimmed_and_nothing_is_found():
@@ -53,8 +53,8 @@ def test_a_bad_take_is_named(kind):
     _, told, kinds = found(CASES[kind], heard=None)
     assert kind in kinds
     assert told["usable"] == (kind not in ("silent", "no_speech", "short", "long"))
-    for one in told["findings"]:
-        assert one["sentence"].endswith(".") and one["sentence"][0].isupper()
+    for finding in told["findings"]:
+        assert finding["sentence"].endswith(".") and finding["sentence"][0].isupper()
 
 
 def test_other_words_are_named_with_what_was_heard():

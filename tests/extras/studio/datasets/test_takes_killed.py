@@ -56,10 +56,10 @@ def test_five_kills_lose_no_take_that_was_answered(tmp_path):
             sending.join(60)
         assert len(answered) >= before + 2
         # As the kill left it.
-        known = recorded_takes.read_takes(dataset)
-        assert set(answered) <= set(known)
+        takes = recorded_takes.read_takes(dataset)
+        assert set(answered) <= set(takes)
         entries = read_entries(dataset.clips, "auto", "pt")
         assert all(entry.path.is_file() for entry in entries)
         numbers = {int(entry.name[:4]) for entry in entries}
-        assert set(answered) <= numbers <= set(known)
+        assert set(answered) <= numbers <= set(takes)
     print(f"{len(set(answered))} takes over {KILLS} kills")

@@ -350,9 +350,9 @@ def test_two_clips_of_the_demo_are_trained_and_the_run_goes_on_with_more(tmp_pat
     for name in ("CACHE_DIR", "RUNS_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     queue = TrainingQueue(settings.queue_dir)
-    wanted = {"MAX_TRAIN_SAMPLES": "2", "NUM_EPOCHS": "1", "LEARN_DECODER": "off", "BLEND": "off"}
+    settings_of_job = {"MAX_TRAIN_SAMPLES": "2", "NUM_EPOCHS": "1", "LEARN_DECODER": "off", "BLEND": "off"}
     for epochs in ("1", "2"):
-        made = queue.ask("demo", "train/data/demo", {**wanted, "NUM_EPOCHS": epochs})
+        made = queue.ask("demo", "train/data/demo", {**settings_of_job, "NUM_EPOCHS": epochs})
         assert trainer.run(settings, once=True) == 0
         job = queue.get(made.id)
         assert job and job.state().state == "done", job and job.log_file.read_text()[-2000:]

@@ -59,9 +59,9 @@ def faults(page: Any, axe: str) -> list[str]:
     found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
     assert len(found["passes"]) > 20  # It did run.
     return [
-        f"{one['impact']}: {one['help']}: {one['nodes'][0]['html']}"
-        for one in found["violations"]
-        if one["impact"] in SERIOUS
+        f"{violation['impact']}: {violation['help']}: {violation['nodes'][0]['html']}"
+        for violation in found["violations"]
+        if violation["impact"] in SERIOUS
     ]
 
 
@@ -77,8 +77,8 @@ def opened(service: Running, open_page: Open, **options: Any) -> Any:
 @pytest.mark.parametrize("width", [1280, 390])
 def test_tab_alone_leads_through_every_step_in_the_order_of_reading(service, open_page, width):
     page = opened(service, open_page, viewport={"width": width, "height": 844})
-    wanted = page.evaluate(f"({STUDIO}).map((one) => one.id || one.ariaLabel || one.name)")
-    assert {"reading-record", "train", "Listen ana", "Export ben"} <= set(wanted)
+    expected = page.evaluate(f"({STUDIO}).map((one) => one.id || one.ariaLabel || one.name)")
+    assert {"reading-record", "train", "Listen ana", "Export ben"} <= set(expected)
     seen: list[int] = []
     edges: list[tuple[float, float]] = []
     for _ in range(300):
@@ -94,9 +94,9 @@ def test_tab_alone_leads_through_every_step_in_the_order_of_reading(service, ope
         if at >= 0:
             seen.append(at)
             edges.append((top, bottom))
-    assert [wanted[at] for at in seen] == wanted
+    assert [expected[at] for at in seen] == expected
     above = [after[1] <= before[0] for before, after in itertools.pairwise(edges)]
-    assert not any(above), wanted[seen[above.index(True) + 1]]
+    assert not any(above), expected[seen[above.index(True) + 1]]
 
 
 @LOOKS

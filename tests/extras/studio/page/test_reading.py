@@ -112,7 +112,7 @@ def test_sentences_are_read_by_keyboard_and_go_on_after_a_reload(service, open_p
 
 
 def test_a_bad_take_is_named_and_read_again(service, open_page, babbler):
-    one = reading(service)
+    dataset = reading(service)
     page = open_page(service.address, ready="#reading-works:not([hidden])", browser=babbler)
     record(page, 2.0)
     found = page.text_content("#reading-found")
@@ -124,7 +124,7 @@ def test_a_bad_take_is_named_and_read_again(service, open_page, babbler):
     page.wait_for_timeout(1500)
     page.keyboard.press("Space")
     until(page, "document.getElementById('reading-found').childElementCount > 0")
-    assert one.ask("GET", "/prompts").json()["kept"] == 0
+    assert dataset.ask("GET", "/prompts").json()["kept"] == 0
     page.keyboard.press("Enter")  # Keep it anyway.
     says(page, "reading-text", "A chuva parou.")
     page.keyboard.press("ArrowLeft")
@@ -133,21 +133,21 @@ def test_a_bad_take_is_named_and_read_again(service, open_page, babbler):
     page.click("#reading-delete")
     page.click("#reading-delete")
     until(page, "document.getElementById('reading-count').textContent.startsWith('0 sentences')")
-    assert one.metadata == ""
+    assert dataset.metadata == ""
 
 
 def test_a_page_that_is_closed_in_a_take_leaves_whole_takes_alone(service, open_page, reader):
     """Five times: during the recording, during the check or while it is stored."""
-    one = reading(service, " ".join(f"Esta é a frase {n}." for n in range(1, 9)))
+    dataset = reading(service, " ".join(f"Esta é a frase {n}." for n in range(1, 9)))
     drawn, kept = random.Random(3), 0
 
     def is_whole() -> bool:
         """Each reported take has a row and a file; the service may need a moment."""
-        entries = read_entries(one.folder / "clips", "auto", "pt") if one.metadata else []
+        entries = read_entries(dataset.folder / "clips", "auto", "pt") if dataset.metadata else []
         there = [entry for entry in entries if entry.path.is_file()]
-        return len(there) == len(entries) == int(one.ask("GET", "/prompts").json()["kept"])
+        return len(there) == len(entries) == int(dataset.ask("GET", "/prompts").json()["kept"])
 
-    one.ask("PUT", "/prompts/8/take?keep=1", content=wav(speech(2.0, 150))).raise_for_status()
+    dataset.ask("PUT", "/prompts/8/take?keep=1", content=wav(speech(2.0, 150))).raise_for_status()
     for moment in [drawn.uniform(0, 3.9) for _ in range(3)] + [drawn.uniform(4, 5) for _ in "ab"]:
         page = open_page(service.address, ready="#reading-works:not([hidden])", browser=reader)
         page.focus("#reading-works")
@@ -159,7 +159,7 @@ def test_a_page_that_is_closed_in_a_take_leaves_whole_takes_alone(service, open_
             page.wait_for_timeout(1000 * (moment - 3.9))
         page.context.close()
         service.wait_until(is_whole)
-        before, kept = kept, len(one.metadata.splitlines())
+        before, kept = kept, len(dataset.metadata.splitlines())
         assert kept in (max(before, 1), before + (moment > 3.9))
     page = open_page(service.address, ready="#reading-works:not([hidden])", browser=reader)
     says_kept = f"{kept} sentence{'s' * (kept != 1)} of 8 recorded"
@@ -170,9 +170,9 @@ def test_a_page_that_is_closed_in_a_take_leaves_whole_takes_alone(service, open_
 @pytest.mark.skipif(not can_hear_english(), reason="pocketsphinx is not installed")
 def test_other_words_are_told_with_what_was_heard(service, open_page, chromium, tmp_path):
     said = resampled(spoken("Nobody knew why the bell rang twice."), SPOKEN_RATE, RATE)
-    one = Dataset(service, "Ana", "en")
+    dataset = Dataset(service, "Ana", "en")
     texts = "My cousin usually takes a long bath. Nobody knew why the bell rang twice."
-    one.ask("PUT", "/prompts", json={"text": texts}).raise_for_status()
+    dataset.ask("PUT", "/prompts", json={"text": texts}).raise_for_status()
     ready = "#reading-works:not([hidden])"
     with heard(chromium, tmp_path, hiss(1.2), said, hiss(30)) as browser:
         page = open_page(service.address, ready=ready, browser=browser)
@@ -187,7 +187,7 @@ def test_other_words_are_told_with_what_was_heard(service, open_page, chromium, 
 
 
 def test_letters_do_nothing_outside_of_it(service, open_page, reader):
-    one = reading(service)
+    dataset = reading(service)
     page = open_page(service.address, ready="#reading-works:not([hidden])", browser=reader)
     page.focus("#text")
     page.keyboard.type("rs ")
@@ -197,13 +197,13 @@ def test_letters_do_nothing_outside_of_it(service, open_page, reader):
     page.keyboard.press("s")
     page.keyboard.press("Space")
     until(page, "document.getElementById('reading-record').textContent.startsWith('Record')")
-    assert one.ask("GET", "/prompts").json()["skipped"] == 0
+    assert dataset.ask("GET", "/prompts").json()["skipped"] == 0
 
 
 @LOOKS
 def test_it_is_accessible_and_fits(service, open_page, reader, width, scheme):
-    one = reading(service, f"{EVIL} {TEXT}")
-    one.ask("POST", "/prompts/2/skip").raise_for_status()
+    dataset = reading(service, f"{EVIL} {TEXT}")
+    dataset.ask("POST", "/prompts/2/skip").raise_for_status()
     page = open_page(
         service.address,
         ready="#reading-works:not([hidden])",

@@ -62,7 +62,7 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tap
     assert page.text_content("#cut-info").startswith("Cut.")
     assert page.text_content("#clip-list li .name") == "tape-0002"  # odd clips first
     shares = page.eval_on_selector_all("#account .number:last-child", "all => all.map((o) => o.textContent)")
-    assert sum(float(one.rstrip(" %")) for one in shares) == pytest.approx(100, abs=0.2)
+    assert sum(float(share.rstrip(" %")) for share in shares) == pytest.approx(100, abs=0.2)
     line = page.text_content("#train-line")
     assert re.fullmatch(r"DATASET_DIR=\S+/anna/clips LANGUAGE=en make train", line)
     metadata = service.state.part(Studio).datasets.folder / "anna/clips/metadata.csv"

@@ -76,5 +76,5 @@ def test_recordings_may_have_a_language_that_was_added_to_the_voice(page, world)
 
 def test_one_thing_has_one_name(page):
     headings = page.locator("h2:visible, h3:visible").all_inner_texts()
-    assert [one for one in headings if "ecord" in one] == ["Cut long recordings"]
+    assert [heading for heading in headings if "ecord" in heading] == ["Cut long recordings"]
     assert {"Voices", "Datasets", "Read sentences aloud"} <= set(headings)

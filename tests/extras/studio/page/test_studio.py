@@ -121,9 +121,9 @@ def of_clips(folder: Path) -> tuple[list[str], Voice]:
     """The sentences of a dataset's clips, and their speaker. Clips with several sentences, or with
     one that the page would cut, are left out."""
     paths = {
-        one.text: one.path
-        for one in read_entries(folder, "auto", "en")
-        if of_text(one.text, "en") == (one.text,)
+        entry.text: entry.path
+        for entry in read_entries(folder, "auto", "en")
+        if of_text(entry.text, "en") == (entry.text,)
     }
     assert paths, f"{folder} holds no clip of one short sentence"
 
@@ -287,15 +287,15 @@ def hear(page: Any, studio: Studio, folder: Path) -> None:
 def serve(page: Any, person: Person, studio: Studio, folder: Path) -> None:
     until(page, f"/Done|Failed/.test({TRAININGS})", 1500)
     assert "Done." in page.evaluate(TRAININGS), page.evaluate(TRAININGS)
-    (run,) = [one for one in studio.asks("/v1/runs")["runs"] if one["id"] == "ana"]
-    assert [one["epoch"] for one in run["epochs"]] == [1, 2]
+    (run,) = [run for run in studio.asks("/v1/runs")["runs"] if run["id"] == "ana"]
+    assert [epoch["epoch"] for epoch in run["epochs"]] == [1, 2]
     says(page, "verdict", run["evaluation"]["verdict"]["reason"])
     person.press("[aria-label='Serve epoch 2']")
     until(page, "document.getElementById('served').textContent.startsWith('Serving epoch 2 of ana')")
     desk.speak(page, "This is my own voice, and nobody else has it.")
     assert float(page.evaluate(desk.SECONDS)) > 0.5
-    wanted = {"input": "This is my own voice.", "response_format": "wav"}
-    assert loudness(studio.client.post("/v1/audio/speech", json=wanted, timeout=120).content) > 0.01
+    body = {"input": "This is my own voice.", "response_format": "wav"}
+    assert loudness(studio.client.post("/v1/audio/speech", json=body, timeout=120).content) > 0.01
     assert studio.asks("/status")["voice"].startswith("epoch 2 ")
     film(page, folder, "studio-5-serve", "speak", "verdict")
 

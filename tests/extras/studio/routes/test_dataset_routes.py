@@ -44,12 +44,12 @@ def test_a_cut_reads_these_texts(tmp_path, capsys):
 
 
 def test_a_text_of_every_kind_that_a_cut_reads_is_taken(service):
-    one = Dataset(service, "Texts", "en")
+    dataset = Dataset(service, "Texts", "en")
     for ending in READERS:
         kind = ending[1:]
-        answer = one.ask("PUT", f"/text?kind={kind}", content=b"Some words.")
+        answer = dataset.ask("PUT", f"/text?kind={kind}", content=b"Some words.")
         assert answer.json() == {"kind": kind, "bytes": 11}
-        assert (one.folder / f"text.{kind}").read_bytes() == b"Some words."
+        assert (dataset.folder / f"text.{kind}").read_bytes() == b"Some words."
 
 
 def test_the_page_offers_the_texts_that_a_cut_reads():
@@ -62,16 +62,16 @@ def test_the_page_offers_the_texts_that_a_cut_reads():
 
 
 def test_a_dataset_lives_from_upload_to_deletion(service):
-    one = Dataset(service, "Ana, fita 1", "pt-BR")
-    assert one.id == "ana-fita-1"
-    recording = one.uploaded("Tape One.WAV")
+    dataset = Dataset(service, "Ana, fita 1", "pt-BR")
+    assert dataset.id == "ana-fita-1"
+    recording = dataset.uploaded("Tape One.WAV")
     assert recording == {"id": "tape-one", "name": "Tape One.WAV", "bytes": len(TAPE)}
-    assert (one.folder / "recordings/tape-one.wav").read_bytes() == TAPE
-    text = one.ask("PUT", "/text?kind=srt", content=b"Some words.")
+    assert (dataset.folder / "recordings/tape-one.wav").read_bytes() == TAPE
+    text = dataset.ask("PUT", "/text?kind=srt", content=b"Some words.")
     assert text.json() == {"kind": "srt", "bytes": 11}
-    found = one.cut()
+    found = dataset.cut()
     assert found["cut"]["state"] == "done" and not found["cut"]["outdated"]
-    given = one.given_to()
+    given = dataset.given_to()
     assert given["language"] == "pt-br" and given["text"] == "text.srt"
     assert given["recordings"] == ["tape-one.wav"]
     assert found["clips"] == {
@@ -86,15 +86,15 @@ def test_a_dataset_lives_from_upload_to_deletion(service):
     assert sum(row["seconds_by_reason"].values()) == row["seconds"] == 10
     assert found["unheard"] == ["Nobody says this."] and found["num_unheard"] == 1
     listed = service.client.get("/v1/datasets").json()
-    assert [other["id"] for other in listed["datasets"]] == [one.id]
+    assert [other["id"] for other in listed["datasets"]] == [dataset.id]
     assert listed["space"]["used"] > len(TAPE)
-    clip = one.clips()[0]
+    clip = dataset.clips()[0]
     assert clip["levels"] == [-60, -20, -30, -60] and clip["start"] == 2.0
     heard = service.client.get(clip["sound"])
     assert heard.status_code == 200 and heard.content.startswith(b"RIFF")
-    assert one.ask("GET", "/account.csv").text.startswith('"recording","start","end"')
-    assert one.ask("DELETE").status_code == 204
-    assert one.ask("GET").status_code == 404
+    assert dataset.ask("GET", "/account.csv").text.startswith('"recording","start","end"')
+    assert dataset.ask("DELETE").status_code == 204
+    assert dataset.ask("GET").status_code == 404
     left = {path.name for path in service.state.part(Studio).datasets.folder.rglob("*")}
     assert left == {".cutting.lock", ".lock"}
 
@@ -102,53 +102,53 @@ def test_a_dataset_lives_from_upload_to_deletion(service):
 def test_an_upload_whose_connection_breaks_leaves_nothing(service, caplog, monkeypatch):
     server = logging.getLogger("uvicorn.error")
     monkeypatch.setattr(server, "handlers", [*server.handlers, caplog.handler])
-    one = Dataset(service)
-    folder = one.folder / "recordings"
+    dataset = Dataset(service)
+    folder = dataset.folder / "recordings"
     with socket.create_connection(("127.0.0.1", service.port), timeout=30) as line:
         head = (
-            f"POST /v1/datasets/{one.id}/recordings?name=tape.wav HTTP/1.1\r\n"
+            f"POST /v1/datasets/{dataset.id}/recordings?name=tape.wav HTTP/1.1\r\n"
             f"Host: localhost\r\nContent-Length: {len(TAPE)}\r\n\r\n"
         )
         line.sendall(head.encode() + TAPE[:5000])
         service.wait_until(lambda: any(folder.iterdir()), 20)
     service.wait_until(lambda: not any(folder.iterdir()), 20)
-    assert one.details()["recordings"] == []
-    one.uploaded("tape.wav")
+    assert dataset.details()["recordings"] == []
+    dataset.uploaded("tape.wav")
     assert (folder / "tape.wav").read_bytes() == TAPE
     assert "Exception in ASGI" not in caplog.text and "Traceback" not in caplog.text
 
 
 def test_a_recording_has_a_name_of_its_own_and_a_body(service):
-    one = Dataset(service)
-    assert refused(one.upload("tape.wav", b"")) == (422, "not_a_recording")
-    assert one.ask("POST", "/cut").json()["code"] == "no_recording"
-    recording = one.uploaded("tape.wav")["id"]
-    assert refused(one.upload("tape.wav", b"x")) == (409, "other_recording")
-    assert len(list((one.folder / "recordings").iterdir())) == 2
-    assert one.ask("DELETE", f"/recordings/{recording}").status_code == 204
-    assert list((one.folder / "recordings").iterdir()) == []
+    dataset = Dataset(service)
+    assert refused(dataset.upload("tape.wav", b"")) == (422, "not_a_recording")
+    assert dataset.ask("POST", "/cut").json()["code"] == "no_recording"
+    recording = dataset.uploaded("tape.wav")["id"]
+    assert refused(dataset.upload("tape.wav", b"x")) == (409, "other_recording")
+    assert len(list((dataset.folder / "recordings").iterdir())) == 2
+    assert dataset.ask("DELETE", f"/recordings/{recording}").status_code == 204
+    assert list((dataset.folder / "recordings").iterdir()) == []
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(service, monkeypatch):
-    one = Dataset(service)
+    dataset = Dataset(service)
     free = SimpleNamespace(free=arriving.KEPT_FREE_BYTES + 5)
     with monkeypatch.context() as short:
         short.setattr(arriving.shutil, "disk_usage", lambda _path: free)
-        assert refused(one.upload("a.wav")) == (507, "no_space")
+        assert refused(dataset.upload("a.wav")) == (507, "no_space")
         # An upload of unknown length ends when the disk is full.
         free.free = arriving.KEPT_FREE_BYTES - 1
         short.setattr(uploads, "require_free", lambda *_: None)
         long = iter([bytes(1 << 20)] * 3)
-        assert refused(one.upload("b.wav", long)) == (507, "no_space")
-        assert list((one.folder / "recordings").iterdir()) == []
-    one.uploaded("a.wav")
+        assert refused(dataset.upload("b.wav", long)) == (507, "no_space")
+        assert list((dataset.folder / "recordings").iterdir()) == []
+    dataset.uploaded("a.wav")
 
 
 def test_all_datasets_together_have_a_limit(tmp_path):
     with running(settings_in(tmp_path, datasets_max_gb=1)) as service:
-        one, other = Dataset(service), Dataset(service)
-        one.uploaded("a.wav")
-        with (one.folder / "recordings/a.wav").open("r+b") as file:
+        dataset, other = Dataset(service), Dataset(service)
+        dataset.uploaded("a.wav")
+        with (dataset.folder / "recordings/a.wav").open("r+b") as file:
             file.truncate(10**9 - 100)
         for body in (TAPE, iter([TAPE])):  # the second has no length
             answer = other.upload("b.wav", body)
@@ -167,14 +167,14 @@ def test_an_unfinished_upload_of_an_earlier_version_is_no_recording(tmp_path):
     CutQueue(datasets, lambda _: None)._repair()
     assert not (folder / "tape.wav.part").exists()
     (folder / "tape.wav").write_bytes(bytes(8))
-    assert [one.name for one in uploads.recordings(dataset)] == ["tape.wav"]
+    assert [recording.name for recording in uploads.recordings(dataset)] == ["tape.wav"]
 
 
 @pytest.mark.parametrize("name", ["x", "x.exe", ".wav/", "tape", "tape.wav.txt", "report.html"])
 def test_what_is_no_recording_by_its_name_is_refused(shared_service, name):
-    one = Dataset(shared_service)
-    assert refused(one.upload(name)) == (422, "not_a_recording")
-    one.ask("DELETE")
+    dataset = Dataset(shared_service)
+    assert refused(dataset.upload(name)) == (422, "not_a_recording")
+    dataset.ask("DELETE")
 
 
 @pytest.mark.parametrize(
@@ -192,13 +192,13 @@ def test_what_is_no_recording_by_its_name_is_refused(shared_service, name):
     ],
 )
 def test_no_name_of_a_recording_becomes_a_path(shared_service, name):
-    one = Dataset(shared_service, "../..")
-    identity = one.uploaded(name)["id"]
+    dataset = Dataset(shared_service, "../..")
+    identity = dataset.uploaded(name)["id"]
     every = shared_service.state.part(Studio).datasets.folder
-    assert one.id == "dataset"
+    assert dataset.id == "dataset"
     assert list(every.parent.rglob("*.wav")) == [every / f"dataset/recordings/{identity}.wav"]
     assert all(sign.isascii() and (sign.isalnum() or sign == "-") for sign in identity)
-    one.ask("DELETE")
+    dataset.ask("DELETE")
 
 
 def test_what_is_changed_of_a_deleted_dataset_does_not_make_it_again(tmp_path):
@@ -257,27 +257,27 @@ def test_a_dataset_has_a_name_and_a_known_language(service):
     for other in ({}, {"name": "\u200b"}, {"name": "x" * 101}, {"name": 3}, {"other": 1, **whole}):
         assert service.client.post("/v1/datasets", json=other).status_code == 422
     assert service.client.get("/v1/datasets").json()["datasets"] == []
-    for known in ("pt-BR", "ZH-CN", "hi"):
-        assert Dataset(service, "Anna", known).details()["language"] == known.lower()
+    for language in ("pt-BR", "ZH-CN", "hi"):
+        assert Dataset(service, "Anna", language).details()["language"] == language.lower()
     assert Dataset(service, "Anna", "deu").details()["language"] == "de"
 
 
 def test_a_correction_reaches_what_training_reads(service):
-    one = with_tape(service, text=b"Words.")
-    one.cut()
+    dataset = with_tape(service, text=b"Words.")
+    dataset.cut()
     before = "tape-0001|Sentence 1, of tape.\ntape-0002|Sentence 2, of tape.\n"
-    assert one.metadata == before
-    answer = one.correct("tape-0001", text=" One | is\nbetter. ").json()
+    assert dataset.metadata == before
+    answer = dataset.correct("tape-0001", text=" One | is\nbetter. ").json()
     assert answer["text"] == "One , is better." and answer["corrected"]
-    assert one.metadata.startswith("tape-0001|One , is better.\n")
-    one.correct("tape-0002", dropped=True)
-    assert one.metadata == "tape-0001|One , is better.\n"
-    counts = one.details()["clips"]
+    assert dataset.metadata.startswith("tape-0001|One , is better.\n")
+    dataset.correct("tape-0002", dropped=True)
+    assert dataset.metadata == "tape-0001|One , is better.\n"
+    counts = dataset.details()["clips"]
     assert (counts["kept"], counts["dropped"], counts["corrected"]) == (1, 1, 1)
-    one.correct("tape-0002", dropped=False)
-    answer = one.correct("tape-0001", text=None).json()
+    dataset.correct("tape-0002", dropped=False)
+    answer = dataset.correct("tape-0001", text=None).json()
     assert answer["text"] == "Sentence 1, of tape." and not answer["corrected"]
-    assert one.metadata == before
+    assert dataset.metadata == before
     for clip, body, status in (
         ("tape-0003", {"text": "x"}, 404),
         ("tape-0001", {}, 422),
@@ -285,54 +285,56 @@ def test_a_correction_reaches_what_training_reads(service):
         ("tape-0001", {"text": "x" * 1001}, 422),
         ("tape-0001", {"text": "x", "sha256": "0"}, 409),
     ):
-        assert one.correct(clip, **body).status_code == status
+        assert dataset.correct(clip, **body).status_code == status
 
 
 def test_clips_without_a_text_are_left_out_until_they_have_one(service):
-    one = with_tape(service)
-    found = one.cut()
+    dataset = with_tape(service)
+    found = dataset.cut()
     assert found["clips"]["without_text"] == 2 and found["train"] is None
-    assert one.metadata == ""
-    one.correct("tape-0002", text="It is written now.")
-    assert one.metadata == "tape-0002|It is written now.\n"
-    assert one.details()["train"]["command"] == (f"DATASET_DIR={one.folder}/clips LANGUAGE=en make train")
+    assert dataset.metadata == ""
+    dataset.correct("tape-0002", text="It is written now.")
+    assert dataset.metadata == "tape-0002|It is written now.\n"
+    assert dataset.details()["train"]["command"] == (
+        f"DATASET_DIR={dataset.folder}/clips LANGUAGE=en make train"
+    )
 
 
 def test_a_recogniser_writes_where_there_is_no_text(tmp_path):
     ear = str(tmp_path / "ear")
     with running(settings_in(tmp_path, cut_recogniser=ear)) as service:
         for text, recogniser in ((b"", ear), (b"It is said.", None)):
-            one = with_tape(service, text=text)
-            assert one.cut()["cut"]["state"] == "done"
-            assert one.given_to()["recogniser"] == recogniser
+            dataset = with_tape(service, text=text)
+            assert dataset.cut()["cut"]["state"] == "done"
+            assert dataset.given_to()["recogniser"] == recogniser
 
 
 def test_pages_of_clips_have_the_odd_ones_first(service):
-    one = with_tape(service)
-    one.cut()
-    assert [clip["name"] for clip in one.clips("")] == ["tape-0002", "tape-0001"]
-    assert [clip["name"] for clip in one.clips("limit=1&offset=1")] == ["tape-0001"]
-    assert one.clips("offset=5") == [] and one.clips("")[0]["why"] == "fast"
-    assert one.ask("GET", "/clips?limit=101").status_code == 422
+    dataset = with_tape(service)
+    dataset.cut()
+    assert [clip["name"] for clip in dataset.clips("")] == ["tape-0002", "tape-0001"]
+    assert [clip["name"] for clip in dataset.clips("limit=1&offset=1")] == ["tape-0001"]
+    assert dataset.clips("offset=5") == [] and dataset.clips("")[0]["why"] == "fast"
+    assert dataset.ask("GET", "/clips?limit=101").status_code == 422
 
 
 def test_a_later_cut_keeps_the_corrections_that_fit_and_tells_the_others(service, monkeypatch):
-    one = with_tape(service, text=b"Words.")
-    one.cut()
-    one.correct("tape-0001", text="By hand.")
-    assert one.details()["cut"]["outdated"] is False
-    one.uploaded("tape 2.wav", TAPE[::-1])
-    assert one.details()["cut"]["outdated"]
-    found = one.cut()
+    dataset = with_tape(service, text=b"Words.")
+    dataset.cut()
+    dataset.correct("tape-0001", text="By hand.")
+    assert dataset.details()["cut"]["outdated"] is False
+    dataset.uploaded("tape 2.wav", TAPE[::-1])
+    assert dataset.details()["cut"]["outdated"]
+    found = dataset.cut()
     assert found["clips"]["total"] == 4 and found["clips"]["corrected"] == 1
-    assert found["unplaced"] == [] and one.metadata.startswith("tape-0001|By hand.\n")
+    assert found["unplaced"] == [] and dataset.metadata.startswith("tape-0001|By hand.\n")
     monkeypatch.setenv("FAKE_CUT", "odd")
-    found = one.cut()
+    found = dataset.cut()
     assert found["clips"]["corrected"] == 0
     (lost,) = found["unplaced"]
     assert lost == {"name": "tape-0001", "was": "Sentence 1, of tape.", "text": "By hand.", "dropped": False}
     monkeypatch.delenv("FAKE_CUT")
-    assert one.cut()["clips"]["corrected"] == 1
+    assert dataset.cut()["clips"]["corrected"] == 1
 
 
 @pytest.mark.parametrize(
@@ -344,16 +346,16 @@ def test_a_later_cut_keeps_the_corrections_that_fit_and_tells_the_others(service
     ],
 )
 def test_why_a_cut_failed_is_told_and_another_may_follow(service, monkeypatch, how, words):
-    one = with_tape(service)
-    one.cut()
+    dataset = with_tape(service)
+    dataset.cut()
     monkeypatch.setenv("FAKE_CUT", how)
-    found = one.cut()
+    found = dataset.cut()
     assert found["cut"]["state"] == "failed" and words in found["cut"]["message"]
     assert "/" not in found["cut"]["message"]
     # The previous cut still exists and can be trained on.
     assert found["clips"]["total"] == 2
     monkeypatch.delenv("FAKE_CUT")
-    assert one.cut()["cut"]["state"] == "done"
+    assert dataset.cut()["cut"]["state"] == "done"
 
 
 @pytest.fixture
@@ -364,27 +366,27 @@ def hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("hangs")
 def test_a_killed_cut_is_told_and_goes_on(service):
-    one = with_tape(service)
-    one.ask("POST", "/cut")
-    os.kill(one.running_child(), 9)
-    found = one.ended()
+    dataset = with_tape(service)
+    dataset.ask("POST", "/cut")
+    os.kill(dataset.running_child(), 9)
+    found = dataset.ended()
     assert found["cut"]["state"] == "failed" and "was killed" in found["cut"]["message"]
-    assert one.cut()["cut"]["state"] == "done" and one.given_to()["resumed"]
+    assert dataset.cut()["cut"]["state"] == "done" and dataset.given_to()["resumed"]
 
 
 @pytest.mark.usefixtures("hangs")
 def test_a_cut_is_stopped_and_its_dataset_deleted_while_it_is_cut(service):
-    one, waiting = with_tape(service), with_tape(service, "Ben")
-    for dataset in (one, waiting):
+    first, waiting = with_tape(service), with_tape(service, "Ben")
+    for dataset in (first, waiting):
         assert dataset.ask("POST", "/cut").status_code == 202
-    child = one.running_child()
-    assert refused(one.ask("POST", "/cut")) == (409, "being_cut")
+    child = first.running_child()
+    assert refused(first.ask("POST", "/cut")) == (409, "being_cut")
     for method, path in (("DELETE", "/recordings/tape"), ("PUT", "/text"), ("DELETE", "/text")):
-        assert one.ask(method, path, content=b"x").status_code == 409
+        assert first.ask(method, path, content=b"x").status_code == 409
     assert waiting.details()["cut"]["ahead"] == 1
     assert waiting.ask("DELETE", "/cut").json()["state"] == "stopped"
-    assert one.ask("DELETE").status_code == 204
-    assert not one.folder.exists()
+    assert first.ask("DELETE").status_code == 204
+    assert not first.folder.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
     assert service.client.get("/v1/datasets").json()["datasets"][0]["state"] == "stopped"
@@ -393,38 +395,38 @@ def test_a_cut_is_stopped_and_its_dataset_deleted_while_it_is_cut(service):
 @pytest.mark.usefixtures("hangs")
 def test_a_service_that_ends_leaves_its_cut_to_the_next(tmp_path):
     with running(settings_in(tmp_path)) as service:
-        one = with_tape(service)
-        one.ask("POST", "/cut")
-        child = one.running_child()
+        dataset = with_tape(service)
+        dataset.ask("POST", "/cut")
+        child = dataset.running_child()
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
-    with running(settings_in(tmp_path)) as one.service:
-        assert one.ended()["cut"]["state"] == "done" and one.given_to()["resumed"]
+    with running(settings_in(tmp_path)) as dataset.service:
+        assert dataset.ended()["cut"]["state"] == "done" and dataset.given_to()["resumed"]
 
 
 def test_one_of_two_replicas_cuts_and_both_tell_of_it(tmp_path, monkeypatch):
     monkeypatch.setattr("extras.common.work_queue._LOOK_SECONDS", 0.2)
-    with running(settings_in(tmp_path)) as one, running(settings_in(tmp_path)) as other:
-        for service in (one, other):
+    with running(settings_in(tmp_path)) as first, running(settings_in(tmp_path)) as other:
+        for service in (first, other):
             assert with_tape(service).cut()["cut"]["state"] == "done"
-        locks = [service.state.part(Studio).cuts._lock for service in (one, other)]
+        locks = [service.state.part(Studio).cuts._lock for service in (first, other)]
         assert sum(lock is not None for lock in locks) == 1
 
 
 def test_whoever_speaks_is_in_front_of_a_cut(service):
     """Lower priority, one thread, and killed first if memory is short."""
     service.state.part(Studio).cuts.niceness = NICENESS
-    one = with_tape(service)
-    one.cut()
-    given = one.given_to()
+    dataset = with_tape(service)
+    dataset.cut()
+    given = dataset.given_to()
     assert given["nice"] >= 15 and given["threads"] == "1" and int(given["oom"]) >= 900
 
 
 @pytest.mark.usefixtures("hangs")
 def test_it_speaks_while_recordings_arrive_and_a_cut_is_made(service):
-    one = with_tape(service)
-    one.ask("POST", "/cut")
-    one.running_child()
+    dataset = with_tape(service)
+    dataset.ask("POST", "/cut")
+    dataset.running_child()
     stop, other = threading.Event(), Dataset(service, "Ben")
 
     def body():
@@ -445,25 +447,25 @@ def test_it_speaks_while_recordings_arrive_and_a_cut_is_made(service):
 
 
 def test_a_text_is_of_a_kind_that_is_read(service):
-    one = Dataset(service)
+    dataset = Dataset(service)
     for kind in ("exe", "", "../x"):
-        assert one.ask("PUT", "/text", params={"kind": kind}, content=b"x").status_code == 422
+        assert dataset.ask("PUT", "/text", params={"kind": kind}, content=b"x").status_code == 422
     for wrong in (b"RIFF\xff\xfe\x00junk", bytes(range(128, 256)), b"One.\0Two.", b"\xff\xfe\x00"):
-        assert refused(one.ask("PUT", "/text", content=wrong)) == (422, "not_a_text")
-    assert one.ask("PUT", "/text", content=b"  \n").json()["code"] == "no_text"
-    assert one.ask("PUT", "/text", content=b"x" * (5 << 20)).status_code == 413
-    assert one.details()["text"] is None
+        assert refused(dataset.ask("PUT", "/text", content=wrong)) == (422, "not_a_text")
+    assert dataset.ask("PUT", "/text", content=b"  \n").json()["code"] == "no_text"
+    assert dataset.ask("PUT", "/text", content=b"x" * (5 << 20)).status_code == 413
+    assert dataset.details()["text"] is None
     for good in ("Olá.".encode(), "\ufeffOlá.".encode(), "Olá.".encode("utf-16")):
-        assert one.ask("PUT", "/text", content=good).status_code == 200
-    assert one.ask("PUT", "/text?kind=vtt", content=b"Two.").status_code == 200
-    assert [path.name for path in one.folder.glob("text.*")] == ["text.vtt"]
-    assert one.ask("DELETE", "/text").status_code == 204
-    assert one.details()["text"] is None
+        assert dataset.ask("PUT", "/text", content=good).status_code == 200
+    assert dataset.ask("PUT", "/text?kind=vtt", content=b"Two.").status_code == 200
+    assert [path.name for path in dataset.folder.glob("text.*")] == ["text.vtt"]
+    assert dataset.ask("DELETE", "/text").status_code == 204
+    assert dataset.details()["text"] is None
 
 
 def test_a_sound_tells_its_own_methods_and_not_those_of_its_clip(service):
-    one = with_tape(service)
-    one.cut()
+    dataset = with_tape(service)
+    dataset.cut()
     for path, methods in (("tape-0001.wav", "GET, HEAD"), ("tape-0001", "PATCH")):
-        answer = one.ask("PUT", f"/clips/{path}")
+        answer = dataset.ask("PUT", f"/clips/{path}")
         assert (answer.status_code, answer.headers["allow"]) == (405, methods)

@@ -19,39 +19,39 @@ def take_of(seconds: float = 2.0) -> bytes:
 
 
 def reading(service: Any, text: str | None = "One. Two here. Three.", language: str = "pt"):
-    one = Dataset(service, "Ana", language)
-    answer = one.ask("PUT", "/prompts", json={"text": text})
+    dataset = Dataset(service, "Ana", language)
+    answer = dataset.ask("PUT", "/prompts", json={"text": text})
     assert answer.status_code == 200, answer.text
-    return one
+    return dataset
 
 
 def test_sentences_are_read_kept_and_trained_on(service):
-    one = reading(service)
-    sheet = one.ask("GET", "/prompts").json()
+    dataset = reading(service)
+    sheet = dataset.ask("GET", "/prompts").json()
     assert [row["text"] for row in sheet["prompts"]] == ["One.", "Two here.", "Three."]
     assert sheet["next"] == 1 and not sheet["recogniser"] and sheet["source"] == "own"
-    checked = one.ask("PUT", "/prompts/1/take", content=take_of()).json()
+    checked = dataset.ask("PUT", "/prompts/1/take", content=take_of()).json()
     assert checked["findings"] == [] and not checked["kept"] and checked["usable"]
-    assert one.ask("GET", "/prompts").json()["kept"] == 0
-    assert one.ask("PUT", "/prompts/1/take?keep=1", content=take_of()).json()["kept"]
+    assert dataset.ask("GET", "/prompts").json()["kept"] == 0
+    assert dataset.ask("PUT", "/prompts/1/take?keep=1", content=take_of()).json()["kept"]
     # The browser's container works, too.
     webm = made("webm", np.pad(speech(2.5, 48_000), 24_000))
-    assert one.ask("PUT", "/prompts/3/take?keep=true", content=webm).json()["kept"]
-    skipped = one.ask("POST", "/prompts/2/skip").json()
+    assert dataset.ask("PUT", "/prompts/3/take?keep=true", content=webm).json()["kept"]
+    skipped = dataset.ask("POST", "/prompts/2/skip").json()
     assert skipped["state"] == "skipped"
-    sheet = one.ask("GET", "/prompts").json()
+    sheet = dataset.ask("GET", "/prompts").json()
     assert (sheet["kept"], sheet["skipped"], sheet["next"]) == (2, 1, None)
     heard = service.client.get(sheet["prompts"][0]["sound"])
     assert heard.status_code == 200 and heard.content.startswith(b"RIFF")
-    details = one.details()
+    details = dataset.details()
     assert details["read_aloud"] and details["clips"]["kept"] == 2
     assert details["train"]["command"].startswith("DATASET_DIR=")
-    assert [row["text"] for row in one.clips()] == ["One.", "Three."]
-    assert len(one.metadata.splitlines()) == 2
-    assert one.ask("DELETE", "/prompts/1/take").status_code == 204
-    assert one.ask("DELETE", "/prompts/2/take").status_code == 204
-    assert len(one.metadata.splitlines()) == 1
-    assert one.ask("GET", "/prompts").json()["next"] == 1
+    assert [row["text"] for row in dataset.clips()] == ["One.", "Three."]
+    assert len(dataset.metadata.splitlines()) == 2
+    assert dataset.ask("DELETE", "/prompts/1/take").status_code == 204
+    assert dataset.ask("DELETE", "/prompts/2/take").status_code == 204
+    assert len(dataset.metadata.splitlines()) == 1
+    assert dataset.ask("GET", "/prompts").json()["next"] == 1
     (row,) = service.client.get("/v1/datasets").json()["datasets"]
     assert row["read_aloud"]
 
@@ -59,9 +59,9 @@ def test_sentences_are_read_kept_and_trained_on(service):
 def test_what_is_kept_is_there_after_the_service_was_killed(tmp_path):
     settings = settings_in(tmp_path)
     with running(settings) as service:
-        one = reading(service)
-        assert one.ask("PUT", "/prompts/2/take?keep=1", content=take_of()).json()["kept"]
-        metadata = one.folder / "clips/metadata.csv"
+        dataset = reading(service)
+        assert dataset.ask("PUT", "/prompts/2/take?keep=1", content=take_of()).json()["kept"]
+        metadata = dataset.folder / "clips/metadata.csv"
         kept = metadata.read_text()
     metadata.unlink()  # as a kill before the last write leaves it
     (metadata.parent / "wavs/0001-12345678.wav").write_bytes(b"half")
@@ -74,8 +74,8 @@ def test_what_is_kept_is_there_after_the_service_was_killed(tmp_path):
 
 
 def test_built_in_sentences(service):
-    one = reading(service, None, "en-gb")
-    sheet = one.ask("GET", "/prompts").json()
+    dataset = reading(service, None, "en-gb")
+    sheet = dataset.ask("GET", "/prompts").json()
     assert sheet["source"] == "built_in" and len(sheet["prompts"]) >= 60
 
 
@@ -84,27 +84,27 @@ def test_what_is_refused(service):
     assert refused(empty.ask("GET", "/prompts")) == (404, "no_prompts")
     assert refused(empty.ask("PUT", "/prompts/1/take", content=take_of())) == (404, "no_prompts")
     assert refused(empty.ask("PUT", "/prompts", json={"text": "…"})) == (422, "no_text")
-    one = reading(service)
+    dataset = reading(service)
     for method, path in (
         ("PUT", "/prompts/4/take"),
         ("POST", "/prompts/4/skip"),
         ("DELETE", "/prompts/4/take"),
     ):
-        assert refused(one.ask(method, path, content=b"x")) == (404, "no_prompt"), path
-    assert refused(one.ask("DELETE", "/prompts/1/take")) == (404, "no_take")
-    assert one.ask("PUT", "/prompts/0/take", content=b"").status_code == 422
-    assert refused(one.ask("PUT", "/prompts/1/take", content=b"no wav")) == (422, "not_a_recording")
+        assert refused(dataset.ask(method, path, content=b"x")) == (404, "no_prompt"), path
+    assert refused(dataset.ask("DELETE", "/prompts/1/take")) == (404, "no_take")
+    assert dataset.ask("PUT", "/prompts/0/take", content=b"").status_code == 422
+    assert refused(dataset.ask("PUT", "/prompts/1/take", content=b"no wav")) == (422, "not_a_recording")
     half = take_of()[:30]
-    assert refused(one.ask("PUT", "/prompts/1/take", content=half)) == (422, "not_a_recording")
-    one.ask("PUT", "/prompts/1/take?keep=1", content=take_of()).raise_for_status()
-    assert refused(one.ask("POST", "/prompts/1/skip")) == (409, "has_take")
-    assert refused(one.ask("PUT", "/prompts", json={"text": "Other."})) == (409, "has_takes")
-    assert refused(one.upload("tape.wav")) == (409, "read_aloud")
-    assert refused(one.ask("PUT", "/text", content=b"Words.")) == (409, "read_aloud")
-    assert refused(one.ask("POST", "/cut")) == (409, "read_aloud")
+    assert refused(dataset.ask("PUT", "/prompts/1/take", content=half)) == (422, "not_a_recording")
+    dataset.ask("PUT", "/prompts/1/take?keep=1", content=take_of()).raise_for_status()
+    assert refused(dataset.ask("POST", "/prompts/1/skip")) == (409, "has_take")
+    assert refused(dataset.ask("PUT", "/prompts", json={"text": "Other."})) == (409, "has_takes")
+    assert refused(dataset.upload("tape.wav")) == (409, "read_aloud")
+    assert refused(dataset.ask("PUT", "/text", content=b"Words.")) == (409, "read_aloud")
+    assert refused(dataset.ask("POST", "/cut")) == (409, "read_aloud")
     taped = with_tape(service, "Tape")
     assert refused(taped.ask("PUT", "/prompts", json={})) == (409, "has_recordings")
-    nothing = f"/v1/datasets/{one.id}x/prompts"
+    nothing = f"/v1/datasets/{dataset.id}x/prompts"
     assert refused(service.client.get(nothing)) == (404, "no_dataset")
 
 
@@ -114,13 +114,13 @@ def test_what_is_refused(service):
     ids=["silent", "long"],
 )
 def test_what_cannot_be_a_clip_is_told_and_never_kept(service, sound, kind):
-    one = reading(service)
-    told = one.ask("PUT", "/prompts/1/take", content=file_of(sound)).json()
+    dataset = reading(service)
+    told = dataset.ask("PUT", "/prompts/1/take", content=file_of(sound)).json()
     assert kind in [found["kind"] for found in told["findings"]] and not told["usable"]
-    answer = one.ask("PUT", "/prompts/1/take?keep=1", content=file_of(sound))
+    answer = dataset.ask("PUT", "/prompts/1/take?keep=1", content=file_of(sound))
     assert refused(answer) == (422, "unusable_take")
     assert answer.json()["detail"] in [found["sentence"] for found in told["findings"]]
-    assert one.ask("GET", "/prompts").json()["kept"] == 0
+    assert dataset.ask("GET", "/prompts").json()["kept"] == 0
 
 
 def test_what_more_minutes_would_bring():

@@ -56,7 +56,7 @@ def test_what_is_asked_for_is_a_job_that_the_trainer_reads(service, folder):
     assert job.read().settings == {"NUM_EPOCHS": "2"} and job.id == row["id"]
     assert ask(service, folder, "ben").json()["ahead"] == 1
     listed = service.client.get(PATH).json()
-    assert [one["run"] for one in listed["trainings"]] == ["ben", "ana"]
+    assert [training["run"] for training in listed["trainings"]] == ["ben", "ana"]
     assert listed["allowed"] is True and listed["trainer"] is False
     assert "train queue" in listed["message"]
     # The answer says at once that no trainer runs.
@@ -88,7 +88,7 @@ def test_progress_is_that_of_the_newest_step(service, folder):
         }
         for step in (1, 2)
     ]
-    lines = [json.dumps(one) for one in (*steps, {"kind": "validation", "epoch": 1, "step": 2})]
+    lines = [json.dumps(entry) for entry in (*steps, {"kind": "validation", "epoch": 1, "step": 2})]
     (run / "metrics.jsonl").write_text("\n".join([*lines, '{"kind": "tra']))
     told = service.client.get(f"{PATH}/{row['id']}").json()
     assert told["progress"] == {
@@ -101,7 +101,8 @@ def test_progress_is_that_of_the_newest_step(service, folder):
         "phase": "",
     }
     phases = [
-        json.dumps({"kind": "phase", "epoch": 1, "step": 2, "phase": one}) for one in ("saving", "judging")
+        json.dumps({"kind": "phase", "epoch": 1, "step": 2, "phase": phase})
+        for phase in ("saving", "judging")
     ]
     (run / "metrics.jsonl").write_text("\n".join([*lines, *phases, ""]))
     told = service.client.get(f"{PATH}/{row['id']}").json()
@@ -136,7 +137,7 @@ def test_a_training_of_before_is_held_until_somebody_starts_it(service, folder, 
     assert capsys.readouterr().out == ""
     hold_unbegun([f"--queue-dir={queue.folder}"])
     assert "The training before was queued before." in capsys.readouterr().out
-    rows = {one["id"]: one["held"] for one in service.client.get(PATH).json()["trainings"]}
+    rows = {training["id"]: training["held"] for training in service.client.get(PATH).json()["trainings"]}
     assert rows == {before: True, begun: False}
     assert (found := next_job(queue)) is not None and found.id == begun
     begun_job.write_state(state="done")
@@ -252,7 +253,7 @@ def test_runs_of_the_queue_are_listed_promoted_and_heard(service, folder):
     write_epoch(run, 7, loss=2.0)
     follower = service.state.follower
     service.wait_until(lambda: "ana" in follower.runs and follower.runs["ana"].epochs[7].state == "whole")
-    rows = {one["id"]: one for one in service.client.get("/v1/runs").json()["runs"]}
+    rows = {run["id"]: run for run in service.client.get("/v1/runs").json()["runs"]}
     assert (rows["ana"]["kind"], rows["current"]["kind"]) == ("named", "current")
     body = {"input": "Hello.", "response_format": "wav"}
     heard = service.client.post("/v1/runs/ana/candidates/epoch_7/speech", json=body)
