@@ -25,14 +25,12 @@ if TYPE_CHECKING:
     from torch import Tensor
     from TTS.tts.models.xtts import Xtts
 
-    from extras.onnx.speech.loading import OnnxModel
     from train.dataset.batches import Batch, Batches
     from train.optim.optimizer import OptimizationConfig
     from train.step import Learner
     from xtts.inference.compute_config import ComputeConfig
-    from xtts.inference.speech import Backend, Voice
+    from xtts.inference.speech import Backend, SpokenModel, Voice
     from xtts.model.config import ModelConfig
-    from xtts.model.loading import Model
 
 TEXT = "the old man walked slowly along the river and thought about the long day."
 FULL_SHAPE = GPTShape(text_ids=6681, text_start=261)
@@ -164,7 +162,7 @@ def voice_latents(width: int) -> tuple["Tensor", "Tensor"]:
     return latents, torch.nn.functional.normalize(speaker, dim=1)
 
 
-def judged_once(model: "Model | OnnxModel", seed: int = 0) -> Guard:
+def judged_once(model: "SpokenModel", seed: int = 0) -> Guard:
     """The guard of one speech by a torch or an ONNX model, without a second attempt.
 
     Both sides of a comparison speak `TEXT` with exactly the same number of codes: STOP is

@@ -111,7 +111,7 @@ def decide(
         left = [candidate for candidate in left if gains(candidate, base)]
     if not left:
         return judged, _base_is_best(base, judged, speech_seconds)
-    best = _nearest(left, base)
+    best = _nearest(left, base, person_errors)
     # The base with a decoder, also if that is not the best: it divides what was won.
     decoder = next(
         (candidate for candidate in judged if candidate.kind == "base" and candidate.decoder), None
@@ -160,9 +160,10 @@ def improvement(candidate: Candidate, base: Candidate, judge: str) -> MeanInterv
     return MeanInterval(mean, abs(usual) - furthest, abs(usual) - nearest, gap.count)
 
 
-def _nearest(left: Sequence[Candidate], base: Candidate) -> Candidate:
+def _nearest(left: Sequence[Candidate], base: Candidate, person_errors: float | None = None) -> Candidate:
     """The best by step 3; by validation loss if no voice was judged, or if neither the base nor a
-    recogniser knows the language. Only epochs have a validation loss."""
+    recogniser knows the language. Only epochs have a validation loss. person_errors: as in
+    `decide`."""
     if _chosen_by_loss(left, base):
         with_loss = [candidate for candidate in left if candidate.validation_audio_loss is not None]
         return min(with_loss, key=lambda candidate: candidate.validation_audio_loss or 0.0, default=left[0])
@@ -174,7 +175,8 @@ def _nearest(left: Sequence[Candidate], base: Candidate) -> Candidate:
         close,
         key=lambda candidate: (
             -len(gains(candidate, base)),
-            candidate.mean(WORD_ERRORS),
+            # A recogniser that mishears the person as often cannot tell them apart.
+            max(candidate.mean(WORD_ERRORS), person_errors or 0.0),
             candidate.share,
             -candidate.mean(WORDS),
             -candidate.mean(VOICE),

@@ -193,6 +193,14 @@ def test_errors_of_an_accent_do_not_count_while_the_person_has_as_many(of_person
     assert fault_of_decoder(told[1], told[0], of_person) == (told[1].ruled_out if ruled_out else None)
 
 
+@pytest.mark.parametrize(("of_person", "best"), [(None, 1), (0.1, 1), (0.35, 2)])
+def test_errors_of_an_accent_do_not_choose_between_voices_that_tie(of_person, best):
+    fewer = candidate(facts(100, voice=0.9, errors=0.12), epoch=1)
+    nearer = candidate(facts(100, voice=0.902, errors=0.14), epoch=2)
+    _, verdict = decide(compared([base(0, errors=0.1), fewer, nearer]), person_errors=of_person)
+    assert verdict is not None and verdict.epoch == best
+
+
 def test_a_blend_that_ties_with_the_base_is_never_called_the_best():
     """Whatever other epochs learned, and whatever its own did."""
     known = base(3, errors=0.15)

@@ -86,7 +86,7 @@ def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(tmp_path):
 class Mute:
     """An open voice that returns names in place of voices."""
 
-    own = None
+    own_voice = None
     folder = Path()
     texts = TokenizerSpec(Path(), "coqui")
 
