@@ -38,8 +38,9 @@ async def list_runs(state: Shared) -> RunList:
 async def read_run(run_id: str, state: Shared) -> RunDetails:
     """One run, its size on disk, and how much its deletion would free."""
     run = state.follower.find(run_id)
-    total, freed = await asyncio.to_thread(exports.sizes, run.folder.folder)
+    # While its size is read, the follower may find that it is gone.
     row = next(row for row in state.follower.listing().runs if row.id == run.id)
+    total, freed = await asyncio.to_thread(exports.sizes, run.folder.folder)
     return RunDetails(run=row, bytes=total, frees=freed, why_kept=_why_kept(state, run))
 
 

@@ -31,7 +31,7 @@ from train.dataset.dataset import Clip
 from train.dataset.features import FeatureCache
 from train.distributed import Agreement, World
 from train.progress import lookahead
-from xtts.audio import CODE_RATE
+from xtts.audio import CODE_RATE, MEL_HOP, SAMPLES_PER_CODE
 from xtts.model.shapes import GPTShape
 from xtts.model.training import PackedBatch, pack
 
@@ -42,8 +42,7 @@ log = logging.getLogger("train")
 WINDOW_BATCHES = 16
 # Coqui's GPTArgs: 66,150 to 132,300 samples of the conditioning clip.
 CONDITIONING_SECONDS = (3.0, 6.0)
-MEL_HOP = 256
-MELS_PER_CODE = 4
+MELS_PER_CODE = SAMPLES_PER_CODE // MEL_HOP
 # At most this share of a clip may be its own conditioning, when its speaker has no other clip.
 LARGEST_OWN_SHARE = 1 / 3
 # Reading over a network may fail once; after this many failures the data is broken.

@@ -54,7 +54,7 @@ def read_text(name: str, text: str) -> Book:
     ]
     _mark_names_of_parts(blocks)
     title = facts.get("Title") or _title_line(texts)
-    if title and blocks[0].text == _UNDERSCORED.sub(r"\1", title):
+    if title and blocks and blocks[0].text == _UNDERSCORED.sub(r"\1", title):
         blocks[0] = Paragraph(blocks[0].text, Kind.HEADING)
     title = title or name
     notes = any(map(_NOTE_TEXT.match, texts))

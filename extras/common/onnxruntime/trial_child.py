@@ -1,4 +1,4 @@
-"""Child process that tries one provider: two matrix products, compared with the CPU.
+"""Child process that tries one provider: a convolution and a matrix product, compared with the CPU.
 
 The parent runs it with `ask_once` and the request {provider, options}. It reads what ONNX Runtime
 writes to file descriptors 1 and 2 from stderr: the reason for a silent fallback is only there.

@@ -1,4 +1,4 @@
-"""The four exported graphs as torch modules: step, conditioning, vocoder, speaker.
+"""The exported graphs as torch modules: step, conditioning, vocoder, source, speaker.
 
 The transformer is `xtts.model.gpt`'s, with a cache that takes the past as inputs and
 returns the new keys and values. Keys are transposed ([.., head_width, time]), so that a step can

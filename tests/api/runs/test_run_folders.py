@@ -38,6 +38,15 @@ def delete(service: Running, name: str = "ana") -> httpx.Response:
     return service.client.delete(f"/v1/runs/{name}")
 
 
+def test_a_run_that_disappears_while_its_size_is_read_is_told_as_it_was(service, run, monkeypatch):
+    def sizes(folder: Path) -> tuple[int, int]:
+        del service.state.follower.runs["ana"]
+        return 1, 1
+
+    monkeypatch.setattr("api.routes.runs.exports.sizes", sizes)
+    assert service.client.get("/v1/runs/ana").json()["run"]["id"] == "ana"
+
+
 def test_what_a_deletion_frees_is_told_first(service, run):
     told = service.client.get("/v1/runs/ana").json()
     size = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())

@@ -108,7 +108,7 @@ class GermanRules(LanguageRules):
         return _GERMAN_DAY.sub(self._without_year, super().read_dates(text))
 
     def _until_day(self, match: re.Match[str]) -> str:
-        """The first day of a range, as an ordinal."""
+        """Both numbers of a range, as ordinals: days, classes, chapters."""
         if not 1 <= int(match[1]) <= 31:
             return match[0]
         # The ending follows the article before the first day.

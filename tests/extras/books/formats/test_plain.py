@@ -355,3 +355,8 @@ def test_a_title_below_the_number_of_its_chapter_and_that_of_a_part(tmp_path):
         "CHAPTER II. The Sea",
         "PART TWO CHAPTER III. The End",
     ]
+
+
+def test_a_text_of_nothing_but_a_header_is_refused(tmp_path):
+    with pytest.raises(BookError):
+        of(tmp_path, "b.txt", "Title: The Old House\nAuthor: Her\n\n")
