@@ -382,8 +382,8 @@ def test_ten_kills_change_no_byte(tmp_path):
 @pytest.mark.slow
 def test_a_cut_is_trained_on_as_it_stands(base_folder, tmp_path):
     tape, text = tmp_path / "tape.wav", tmp_path / "tape.txt"
-    join_demo(tape, list(range(1, 13)))
-    text.write_text(" ".join(demo_texts()[:12]), encoding="utf-8")
+    join_demo(tape, list(range(1, 25)))
+    text.write_text(" ".join(demo_texts()[:24]), encoding="utf-8")
     assert cut(tape, tmp_path / "voice", "--text", text) == 0
     (tmp_path / "cache").mkdir()
     settings = {

@@ -93,10 +93,11 @@ def test_a_torn_line_is_said_again_and_the_rest_is_kept(scene, tmp_path, monkeyp
 
     monkeypatch.setattr(lessons, "_say", counting)
     again = said(scene, tmp_path)
-    # Five lessons were kept, and the new ones equal the lost ones.
-    assert path.read_text().splitlines(keepends=True)[: len(lines)] == lines
-    assert len(path.read_text().splitlines()) - 1 == 5 + sum(counted)
-    assert len(whole) <= len(again)
+    # Five lessons were kept, and the new ones equal the lost ones. Portions begin elsewhere now, so
+    # the last one ends elsewhere, too.
+    new_lines = path.read_text().splitlines(keepends=True)
+    assert all(new == line for new, line in zip(new_lines, lines, strict=False))
+    assert len(new_lines) - 1 == 5 + sum(counted) and abs(len(new_lines) - len(lines)) < 4
     for lesson, other in zip(whole, again, strict=False):
         assert torch.equal(lesson.codes, other.codes) and torch.equal(lesson.ids, other.ids)
     counted.clear()
