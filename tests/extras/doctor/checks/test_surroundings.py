@@ -1,6 +1,7 @@
 """Findings on the disk, the memory and the trial sentence."""
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,7 +91,9 @@ def test_what_a_program_would_refuse_is_told_in_its_own_words(lines, program, tm
     monkeypatch.chdir(tmp_path)
     main = {"train": lambda: train.__main__.main(["check"]), "api": lambda: api.__main__.main([])}
     assert main[program]() == 2
-    assert capsys.readouterr().err.strip().replace(".env", str(dotenv)) == finding.meaning
+    # The consent to XTTS-v2 names no file: "a line of .env".
+    told_by_program = re.sub(r"(?<!line of )\.env", str(dotenv), capsys.readouterr().err.strip())
+    assert told_by_program == finding.meaning
 
 
 def test_settings_that_both_programs_accept_are_no_finding(tmp_path):
