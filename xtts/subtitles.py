@@ -38,10 +38,10 @@ def written(words: Sequence[TimedWord], form: str, text: str = "") -> str:
 
 
 def _punctuated(words: Sequence[TimedWord], text: str) -> list[TimedWord]:
-    """The words with the punctuation and the spaces that they have in the text; those that are not
-    found in it, with a space."""
+    """The words with the punctuation and the spaces of the text. A word that is not in the text gets
+    a space."""
     shown, behind, lost = list[str](), 0, False
-    for word in (one.word for one in words):
+    for word in (timed.word for timed in words):
         at = text.find(word, behind, behind + len(word) + _FURTHEST)
         end = at + len(word)
         closing, opening = _divided(text[behind:at] if at >= 0 else "")
@@ -74,8 +74,8 @@ def _divided(between: str) -> tuple[str, str]:
 
 
 def _closing_at(text: str, place: int) -> str:
-    found = _CLOSING.match(text, place)
-    return found[0] if found else ""
+    match = _CLOSING.match(text, place)
+    return match[0] if match else ""
 
 
 def _line(cue: Sequence[TimedWord]) -> str:

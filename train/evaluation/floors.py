@@ -45,8 +45,8 @@ WORDS_MARGIN = 0.03
 # Seven in a hundred, one and a half standard errors of sixteen sentences; a smaller difference
 # counts only if its interval excludes 0. Recognisers also mishear people.
 ERRORS_MARGIN = 0.07
-# A recogniser mishears an accent that it does not know, and a voice that comes nearer to the accent
-# with it. So up to this, more errors do not count while the person's own clips have as many.
+# A recogniser mishears an accent that it does not know, so a voice that comes nearer to the accent
+# gets more errors. Up to this many do not count while the person's own clips have as many.
 MOST_ERRORS_OF_ACCENT = 2 * ERRORS_MARGIN
 # Percent: further from the person's than this, and than the base by BEYOND_BASE, is ruled out.
 # 20 % of F0 are three semitones.

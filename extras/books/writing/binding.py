@@ -116,7 +116,7 @@ class BoundChapter:
 
     def write_words(self, path: Path) -> None:
         """Writes the words as `.srt`, `.vtt` or `.json`. Raises DiskFull, WriteError."""
-        text = " ".join(one.take.text for one in self.sentences)
+        text = " ".join(chosen.take.text for chosen in self.sentences)
         content = written(self.words(), path.suffix[1:], text).encode()
         replace_file(path, lambda file: file.write(content))
 
