@@ -29,7 +29,7 @@ FAKE = "tests.api.fake_child"
 FAKE_TRAIN = "tests.api.runs.fake_train"
 NO_GPU = Environment(2, False, 8 << 30, False)
 QUICK = EngineLimits(
-    slots=4, queue=8, requests_per_minute=None, deadline=5.0, hang=3.0, start=60.0, ready=60.0, micro=20.0
+    slots=4, queue=8, requests_per_minute=None, deadline=5.0, hang=30.0, start=60.0, ready=60.0, micro=20.0
 )
 # On a busy machine, the imports of the first answer stop the server's loop for seconds.
 PATIENT = replace(QUICK, deadline=60.0, hang=60.0)
