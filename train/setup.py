@@ -395,7 +395,6 @@ def open_samples(
     """The samples of the run and the sampler that speaks them, on rank 0; `closing` closes it."""
     sampler = sampler_of(settings if logs else replace(settings, sample_device="off"), context, stop)
     reference = kept_reference(settings, context, run)
-    clips = [clip for clip in context.data.clips if clip.speaker == reference.speaker]
     learns = defaults.advised(settings, context.config.training).learn_decoder != "off"
     samples = Samples(
         closing.enter_context(sampler),
@@ -403,7 +402,7 @@ def open_samples(
         reference,
         seed=settings.seed,
         on_sample=logs.sample if logs else None,
-        clips=clips,
+        clips=context.data.training_clips(reference.speaker),
         minute_steps=defaults.decoder_steps(context.config.training) if learns else None,
     )
     log.info("Samples: %s (%s)", sampler.plan.words, sampler.plan.reason)

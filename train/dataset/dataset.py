@@ -130,6 +130,11 @@ class Dataset:
         contents = sorted(clip.sha256 for clip in self.clips)
         return hashlib.sha256("".join(contents).encode()).hexdigest()
 
+    def training_clips(self, speaker: str) -> list[Clip]:
+        """The training clips of a speaker."""
+        clips = [self.clips[index] for index in self.train]
+        return [clip for clip in clips if clip.speaker == speaker]
+
     def minutes(self, indices: Iterable[int]) -> float:
         """The total length of these clips."""
         return sum(self.clips[index].seconds for index in indices) / 60

@@ -235,7 +235,7 @@ def _learn_for_base(evaluator: Evaluator, voice: TunedVoice) -> None:
     try:
         with Progress("Training a decoder", 100, "%") as progress:
             ask = partial(evaluator.sampler.ask, progress=progress.reach)
-            learn_for_base(evaluator.run, ask, evaluator.plan.clips, voice, evaluator.plan.decoder_steps)
+            learn_for_base(evaluator.run, ask, evaluator.plan.training, voice, evaluator.plan.decoder_steps)
     except Exception as error:
         stopped = isinstance(error, WorkerFailed) and error.reason_code == "interrupted"
         if stopped or isinstance(error, GpuLost):
@@ -300,7 +300,7 @@ def learn_best_decoder(evaluator: Evaluator, verdict: Verdict, seconds: float) -
     are gone.
     """
     run, voice = evaluator.run, evaluator.voice_of(verdict)
-    clips = clips_to_learn_from(evaluator.plan.clips)
+    clips = clips_to_learn_from(evaluator.plan.training)
 
     def judge(learned: LearnedDecoder, out: Path) -> LearnedDecoder:
         # Other seeds than the candidates': the weights were chosen by that speech, so it is better
@@ -329,7 +329,7 @@ def learn_best_decoder(evaluator: Evaluator, verdict: Verdict, seconds: float) -
 
 def _steps_left(evaluator: Evaluator, epochs: Sequence[int]) -> int:
     """The steps of the base's decoder, if it continues that of the newest epoch."""
-    minutes = minutes_of(clips_to_learn_from(evaluator.plan.clips))
+    minutes = minutes_of(clips_to_learn_from(evaluator.plan.training))
     minute_steps = evaluator.plan.decoder_steps
     before = steps_until(max(epochs), minutes, minute_steps) if epochs else 0
     return max(steps_for(minutes, minute_steps) - before, steps_until(1, minutes, minute_steps))
@@ -425,6 +425,7 @@ def _speaker(
         evaluator.plan,
         reference=replace(evaluator.plan.reference, path=recording),
         clips=clips,
+        training=clips,
         recordings=sorted(clips, key=lambda clip: clip.sha256)[:MOST_COMPARED],
     )
     of_speaker = Evaluator(plan, evaluator.sampler, evaluator.checkpoints)

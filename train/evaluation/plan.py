@@ -75,6 +75,7 @@ class EvaluationPlan:
     Attributes:
         sentences: In the order in which they are spoken.
         clips: All of the person's clips, for the rate.
+        training: Those of them that training uses, from which decoders learn.
         others: All clips of each further speaker of the dataset, by name.
         old: In a run that learns an added language, sentences in a language of the base.
         old_recogniser: The recogniser for `old`; "" for none.
@@ -91,6 +92,7 @@ class EvaluationPlan:
     sentences: Sequence[EvaluationSentence]
     reference: SampleReference
     clips: Sequence[Clip]
+    training: Sequence[Clip]
     recordings: Sequence[Clip]
     base: dict[str, str]
     recogniser: str
@@ -154,6 +156,7 @@ def plan_of(
         texts,
         reference,
         clips,
+        data.training_clips(reference.speaker),
         recordings,
         base,
         *recogniser,

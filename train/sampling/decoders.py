@@ -147,7 +147,7 @@ def learn_for_base(
     for all steps that the minutes of sound allow, and at least a quarter of them, because the
     epochs' decoders have heard other latents.
 
-    clips: all of the person's; voice: of the base's weights; minute_steps: the steps for one minute
+    clips: the person's training clips; voice: of the base's weights; minute_steps: the steps for one minute
     of clips. Raises as `learn`.
     """
     tensors, (after, state) = run.decoder_path(0), newest_state(run)
@@ -229,7 +229,7 @@ def learn_for_epoch(
     """Trains and writes the decoder of an epoch, unless it exists. Returns the seconds of a step; 0
     if unknown. A failure is only logged, except GpuLost.
 
-    clips: all of the person's; reference: the recording with the speaker embedding of samples;
+    clips: the person's training clips; reference: the recording with the speaker embedding of samples;
     checkpoint, sha256: of the epoch; minute_steps: the steps for one minute of clips.
     """
     tensors, weights = run.decoder_path(epoch), weights_of_epoch(epoch, sha256)

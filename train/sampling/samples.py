@@ -110,7 +110,7 @@ class Samples:
     Args:
         reference: the voice and the text of every sample.
         on_sample: called with the sidecar of every epoch's sample.
-        clips: all of the person's, which decoders learn.
+        clips: the person's training clips, from which decoders learn.
         minute_steps: their steps for one minute of clips; None if no decoder learns.
 
     Attributes:

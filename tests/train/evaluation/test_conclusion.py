@@ -142,14 +142,14 @@ def test_damaged_tensors_speak_nowhere_and_are_kept_again(ground, damage):
 def test_its_steps_follow_the_sound_and_it_continues_the_newest_epoch_s(ground, monkeypatch):
     """In a run and afterwards alike, without a time limit, and from so many clips."""
     monkeypatch.setattr(defaults, "DECODER_CLIPS", 5)
-    clip = ground.evaluator.plan.clips[0]
+    clip = ground.evaluator.plan.training[0]
     for epoch in (1, 2):
         with_state(ground, epoch)
     for number, in_run in enumerate([True, False]):
         learned_decoder.remove(ground.run.decoder_path(0))
         ground.restart(in_run=in_run)
         clips = [replace(clip, name=str(one)) for one in range(9)]
-        ground.evaluator.plan = replace(ground.evaluator.plan, clips=clips)
+        ground.evaluator.plan = replace(ground.evaluator.plan, training=clips)
         ground.conclude()
         request, minutes = ground.speaking.learned[number], minutes_of(clips[:5])
         assert request.voice.of_base and len(request.clips) == 5

@@ -164,6 +164,7 @@ class Ground:
             sentences,
             SampleReference(clip.path, "hello", "en", clip.speaker),
             [clip],
+            [clip],
             [],
             {"name": "tiny", "sha256": "b"},
             *self.recogniser,

@@ -152,7 +152,9 @@ def test_the_persons_own_clips_are_the_reference_of_naturalness():
     heard = [RecordingFacts(2.0, [1.0, 0.1 * n], None, naturalness=4.0 + 0.1 * n) for n in range(4)]
     others = [RecordingFacts(2.0, [0.0, 1.0], None, naturalness=1.0)]
     clip = Clip("c", Path("c.wav"), "hello", "anna", "en", 2.0, "s", (1, 2))
-    plan = EvaluationPlan([], SampleReference(clip.path, "", "en", "anna"), [clip], [clip] * 4, {}, "", None)
+    plan = EvaluationPlan(
+        [], SampleReference(clip.path, "", "en", "anna"), [clip], [clip], [clip] * 4, {}, "", None
+    )
     person = describe(plan, HeardRecordings([*heard, *others], []))
     assert person.naturalness == (4.0, 4.1, 4.2, 4.3)
     told = judges.descriptions(person, "", "off", None, None)["naturalness"]

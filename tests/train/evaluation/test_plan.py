@@ -139,7 +139,7 @@ def test_another_seed_text_or_recording_is_another_set(tmp_path):
         path.write_text(recording, encoding="utf-8")
         texts = sentences_of(None, language, [], seed)
         reference = SampleReference(path, "", language, "ana")
-        return EvaluationPlan(texts, reference, (), (), {}, "", None).sentence_set
+        return EvaluationPlan(texts, reference, (), (), (), {}, "", None).sentence_set
 
     sets = {set_of("en", 0, "a"), set_of("en", 1, "a"), set_of("de", 0, "a"), set_of("en", 0, "b")}
     assert len(sets) == 4
@@ -153,6 +153,16 @@ def test_decoders_take_the_steps_that_the_base_recommends(tmp_path, recommended)
     reference = SampleReference(tmp_path / "a.wav", "One.", "en", "ana")
     plan = plan_of(TrainSettings(), Dataset((clip,), (), (0,), ()), reference, {}, config)
     assert plan.learns_decoder and plan.decoder_steps == (recommended or STEPS)
+
+
+def test_decoders_learn_training_clips_of_the_person_alone():
+    """Speech is compared with validation clips: a decoder that had learned them would be nearer."""
+    clips = [replace(clip(number, f"Text {number}."), speaker="ab"[number % 2]) for number in range(8)]
+    data = Dataset.of(clips[:6], clips[6:], ())
+    reference = SampleReference(clips[0].path, "", "en", "a")
+    plan = plan_of(TrainSettings(), data, reference, {}, ModelConfig.read(DEMO))
+    assert plan.training == [clips[0], clips[2], clips[4]]
+    assert plan.recordings[0] == clips[6]
 
 
 def test_the_old_language_is_the_bases_first_with_sentences_and_never_an_added_one():

@@ -32,7 +32,7 @@ def test_ten_people_are_far_apart_and_none_is_a_stranger_to_themselves():
 def plan_of(count: int, **more: object) -> EvaluationPlan:
     clip = Clip("c", Path("c.wav"), "hello", "anna", "en", 2.0, "s", (1, 2))
     reference = SampleReference(clip.path, "", "en", "anna")
-    plan = EvaluationPlan([], reference, [clip], [clip] * count, {}, "", None)
+    plan = EvaluationPlan([], reference, [clip], [clip], [clip] * count, {}, "", None)
     return replace(plan, **more)
 
 
