@@ -15,7 +15,7 @@ pytestmark = pytest.mark.system
 
 FORMATS = "[...document.getElementById('format').options].map((one) => one.textContent)"
 # The first bytes of each container.
-BEGINS = {"mp3": b"\xff", "flac": b"fLaC", "opus": b"OggS"}
+BEGINS = {"mp3": b"ID3", "flac": b"fLaC", "opus": b"OggS"}
 
 
 def saved(page: Any, folder: Path) -> tuple[str, bytes]:

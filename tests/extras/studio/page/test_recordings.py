@@ -237,7 +237,7 @@ def test_a_true_recording_is_cut_by_the_true_command(open_page, tmp_path):
         # It only uses spare CPU time, which is short on a busy machine.
         page.wait_for_selector("#clip-list li canvas", timeout=600_000)
         found = service.client.get("/v1/datasets/anna").json()
-        assert found["clips"]["kept"] == found["clips"]["total"] >= 3
+        assert found["clips"]["kept"] == found["clips"]["total"] >= 2
         (row,) = found["account"]
         assert sum(row["seconds_by_reason"].values()) == pytest.approx(row["seconds"], abs=1e-4)
         inked = page.evaluate("""(() => {

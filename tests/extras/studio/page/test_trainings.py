@@ -5,6 +5,7 @@ import json
 import pytest
 
 from extras.studio.training_jobs import TrainingQueue
+from machine.storage import locks
 from tests.api.page.desk import LOOKS, faults, says, too_small, until
 from tests.api.run_folders import write_epoch
 from tests.extras.studio.page.test_recordings import opened, with_clips
@@ -28,11 +29,12 @@ def test_a_training_is_asked_for_and_cancelled_by_keyboard_alone(service, open_p
     asked = job.read()
     assert (asked.run, asked.dataset) == ("anna", "anna")
     assert asked.settings == {"NUM_EPOCHS": "3", "LANGUAGE": "en"}
-    job.write_state(state="running")
-    until(page, f"{LIST}.includes('Training.')")
-    page.focus("#trainings button")
-    page.keyboard.press("Enter")
-    until(page, f"{LIST}.includes('Cancelling: its state is saved first.')")
+    with locks.exclusive(queue.lock_file):  # A trainer works on it.
+        job.write_state(state="running")
+        until(page, f"{LIST}.includes('Training.')")
+        page.focus("#trainings button")
+        page.keyboard.press("Enter")
+        until(page, f"{LIST}.includes('Cancelling: its state is saved first.')")
     assert job.is_cancelled
     job.write_state(state="cancelled", message="It was cancelled. Its checkpoints are kept.")
     until(page, f"{LIST}.includes('Its checkpoints are kept')")
