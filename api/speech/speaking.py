@@ -385,6 +385,8 @@ async def recording_of(
             state.adapters.check(speakers.plain(voice_name), opened.sha256, param)
         person, mark, style = voice_name.rpartition(STYLE_MARK)
         person = person or SERVED
+        if mark and plain_name(person) == plain_name(state.served_name):
+            return await recording_of(state, opened, f"{SERVED}{STYLE_MARK}{style}", param)
         there = _styles_of(person, opened, (*named, *_names_of(uploaded))) if mark else []
         if there or (mark and await _is_voice(state, opened, person)):
             text = f"{shown(person)} has no style {shown(style)}. It has {', '.join(there) or 'none'}."

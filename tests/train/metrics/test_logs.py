@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer.event_file_writer import AtomicCounter
 
 from machine.storage.atomic import WriteError
 from tests.machine.storage.test_atomic import full_after
@@ -160,7 +161,10 @@ def test_a_skipped_step_names_its_clips_and_writes_no_nan(tmp_path, caplog):
     assert "NaN" not in (tmp_path / "output" / "metrics.jsonl").read_text()
 
 
-def test_after_a_resume_no_step_stands_twice(tmp_path):
+def test_after_a_resume_no_step_stands_twice(tmp_path, monkeypatch):
+    # Within a second, TensorBoard numbers the files of a process and reads them in the order of
+    # their names: .10 before .9. A resumed run is another process.
+    monkeypatch.setattr("tensorboard.summary.writer.event_file_writer._global_uid", AtomicCounter(0))
     with logs(tmp_path) as found:
         train(found, 1, 7)
     with (tmp_path / "output" / "metrics.jsonl").open("a") as file:

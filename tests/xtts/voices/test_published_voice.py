@@ -82,3 +82,8 @@ def test_speak_and_python_download_it_once_and_speak(hub, monkeypatch):
     voice = xtts.load_voice("xtts_v2", reference="me.wav")
     assert len(xtts.synthesize(voice, "One.")) == soundfile.info("out.wav").frames
     assert len(hub.asked) == count
+    by_path = xtts.load_voice("train/xtts_v2", reference="me.wav")  # the consent holds for its path, too
+    assert by_path.licence == voice.licence
+    monkeypatch.delenv("COQUI_TOS_AGREED")
+    with pytest.raises(BundleError, match="COQUI_TOS_AGREED=1"):
+        xtts.load_voice("train/xtts_v2", reference="me.wav")
