@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.arriving import arrived, bytes_below, remove_arriving, require_free
+from api.arriving import body_file, bytes_below, remove_arriving, require_free
 from api.errors import APIError
 from api.gate import takes_upload
 from api.routes.voices import visible_name, voice_row
@@ -56,7 +56,7 @@ async def import_voice(
         check_new_name(plain)
     folder = state.settings.voices_dir
     await asyncio.to_thread(_make_room, folder, int(request.headers.get("content-length", "0")))
-    async with arrived(request, folder, "voice") as path:
+    async with body_file(request, folder, "voice") as path:
         report = await imported.import_file(
             state.settings, path, plain, replaces=replace, taken=_spoken_by_base(state)
         )

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import FileResponse, Response
 
-from api.arriving import arrived, free_bytes
+from api.arriving import body_file, free_bytes
 from api.errors import APIError, shown
 from api.gate import takes_upload
 from api.routes.ranged_file import SPOKEN, WAV_RESPONSES, RangedFile, ranged_responses
@@ -100,7 +100,7 @@ async def upload_book(
         raise APIError(422, "not_a_book", text, param="name")
     books = state.part(Library).books
     await asyncio.to_thread(books.check_room)
-    async with arrived(request, books.folder, "book") as path:
+    async with body_file(request, books.folder, "book") as path:
         book = await asyncio.to_thread(books.add, plain, path)
     reading = schemas.ReadingRequest(plan_only=True)
     await asyncio.to_thread(state.part(Library).readings.ask, book, reading.model_dump(), None)

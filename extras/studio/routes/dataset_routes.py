@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import FileResponse, Response
 
-from api.arriving import arrived, free_bytes
+from api.arriving import body_file, free_bytes
 from api.errors import APIError, shown
 from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
@@ -113,7 +113,7 @@ async def upload_recording(
     await asyncio.to_thread(uploads.check_new, uploaded, plain)
     declared = int(request.headers.get("content-length", "0"))
     await asyncio.to_thread(uploads.check_room, datasets, declared)
-    async with arrived(request, uploaded.folder / "recordings", "recording") as path:
+    async with body_file(request, uploaded.folder / "recordings", "recording") as path:
         recording = await asyncio.to_thread(uploads.add, datasets, uploaded, plain, path)
     state.events.tell("dataset", {"id": uploaded.id})
     return schemas.RecordingRow.model_validate(recording)
