@@ -99,7 +99,7 @@ def load_voice(
     if isinstance(name, str) and name == published_voice.NAME:
         settings, _ = load(SharedSettings)
         tos_agreed = arguments.switch("tos_agreed", tos_agreed) or settings.coqui_tos_agreed
-        name = published_voice.provided(published_voice.NAME, replace(settings, coqui_tos_agreed=tos_agreed))
+        name = published_voice.provide(published_voice.NAME, replace(settings, coqui_tos_agreed=tos_agreed))
     spec = VoiceSpec.from_arguments(
         name,
         reference=reference,
@@ -199,9 +199,9 @@ def stream(
 
 
 def _checked(voice: object) -> "LoadedVoice":
-    from xtts.arguments import ArgumentError, shown
+    from xtts.arguments import ArgumentError, excerpt
     from xtts.inference.loaded_voice import LoadedVoice
 
     if not isinstance(voice, LoadedVoice):
-        raise ArgumentError(f"voice is {shown(voice)}; allowed: the result of xtts.load_voice.")
+        raise ArgumentError(f"voice is {excerpt(voice)}; allowed: the result of xtts.load_voice.")
     return voice

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import FileResponse, Response
 
 from api.arriving import body_file, free_bytes
-from api.errors import APIError, shown
+from api.errors import APIError, excerpt
 from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
@@ -71,8 +71,8 @@ async def make_dataset(
     state.check_rate(request)
     language = _recorded_language(body.language, state.languages)
     name = visible_name(body.name)
-    made = await asyncio.to_thread(state.part(Studio).datasets.create, name, language)
-    return await asyncio.to_thread(_details, state, made)
+    dataset = await asyncio.to_thread(state.part(Studio).datasets.create, name, language)
+    return await asyncio.to_thread(_details, state, dataset)
 
 
 @router.get("/{dataset}")
@@ -215,7 +215,7 @@ def _recorded_language(given: str, more: Sequence[str]) -> str:
     languages = sorted({*NAMES, *(spoken.lower().partition("-")[0] for spoken in more)})
     language = tag_of(given).lower()
     if not re.fullmatch(schemas.LOCALE, given) or language.partition("-")[0] not in languages:
-        text = f"language is {shown(given)}. Use {', '.join(languages)}, also with a region, such as pt-br."
+        text = f"language is {excerpt(given)}. Use {', '.join(languages)}, also with a region, such as pt-br."
         raise APIError(422, "invalid_request", text, param="language")
     return language
 

@@ -30,7 +30,8 @@ from tests.xtts.workers.test_file_worker import gone
 from train.dataset.batches import Batch
 from train.metrics import tensorboard_server
 from train.metrics.curves import spectrogram
-from train.metrics.logs import DeferredMetrics, Logs, TrainedStep, cut_back
+from train.metrics.logs import DeferredMetrics, Logs, TrainedStep
+from train.metrics.metrics_file import cut_back
 from train.metrics.tensorboard_server import TensorBoard, free_port
 from train.sampling.samples import SampleSidecar
 from train.step import DeferredStepResult, StepResult
@@ -261,7 +262,7 @@ def test_the_base_is_the_first_point_of_a_curve_whichever_epoch_is_judged_first(
     found = Evaluation("", "en", {}, "set", {}, {}, {}, list(told.values()), verdict)
     with logs(tmp_path) as shown:
         shown.evaluation(found, found.candidates[1])
-    assert [one.step for one in curves(tmp_path).Scalars("evaluation/voice")] == [0, 2]
+    assert [point.step for point in curves(tmp_path).Scalars("evaluation/voice")] == [0, 2]
 
 
 def test_a_spectrogram_is_brightest_where_the_tone_is():

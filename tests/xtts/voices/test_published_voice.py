@@ -17,7 +17,7 @@ from tests.published import publish_folder
 from xtts.__main__ import main
 from xtts.download.xtts_v2 import REPOSITORY, REVISION, XTTS_V2
 from xtts.voices.base_models import BundleError
-from xtts.voices.published_voice import provided
+from xtts.voices.published_voice import provide
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def test_another_voice_stays_as_it_is():
-    assert provided("demo", SharedSettings()) == "demo"
+    assert provide("demo", SharedSettings()) == "demo"
 
 
 def test_nothing_is_downloaded_without_consent_or_a_recording(hub, monkeypatch, capsys):
