@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from api.settings import ApiSettings, load
 from machine import commands, extras
 from machine.errors import SotaqueError
-from xtts.voices.published_voice import provided
+from xtts.voices.published_voice import provide
 
 if TYPE_CHECKING:
     from api.engine.child import ChildOptions
@@ -51,7 +51,7 @@ def serve(
             f"The service needs {' and '.join(missing)}, which this installation lacks. Install "
             f"with: {commands.install_extra('api')}"
         )
-    settings = replace(settings, voice=settings.voice and provided(settings.voice, settings))
+    settings = replace(settings, voice=settings.voice and provide(settings.voice, settings))
     from api.http.listening_socket import listening
 
     sockets = listening(settings.api_host, settings.api_port)

@@ -42,41 +42,50 @@ def bytes_below(folder: Path) -> int:
 
 
 @asynccontextmanager
-async def arrived(request: Request, folder: Path, what: str) -> AsyncIterator[Path]:
+async def body_file(request: Request, folder: Path, what: str) -> AsyncIterator[Path]:
     """The body as a new file in `folder`; it is deleted afterwards unless it was renamed.
 
-    what: the word for it, such as `book`. Raises APIError: 507 if it cannot be written, 422 for an
-    empty body, 400 for one that ends early.
+    what: the word for it, such as `book`. Raises APIError: 507 if it cannot be written, or if the
+    disk is full while the caller uses it; 422 for an empty body, 400 for one that ends early.
     """
     path = folder / f"{_ARRIVING}{secrets.token_hex(8)}"
     try:
-        await _write(request, path, what)
+        num_bytes = await _write(request, path, what)
+        if not num_bytes:
+            raise APIError(422, f"not_a_{what}", "The body is empty: send the file.")
         yield path
-    except ClientDisconnect:
-        text = f"The connection ended before the {what} had arrived. Send it again."
-        raise APIError(400, "cut_off", text) from None
     except OSError as error:
-        code = "no_space" if is_full(error) else "not_kept"
-        text = f"The {what} cannot be written ({error.strerror})."
-        raise APIError(507, code, text) from error
+        if not is_full(error):
+            raise
+        raise _unwritten(what, "no_space", error) from error
     finally:
         await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
-async def _write(request: Request, path: Path, what: str) -> None:
-    held, count = bytearray(), 0
-    with path.open("wb") as file:
-        async for part in request.stream():
-            held += part
-            count += len(part)
-            if len(held) >= _WRITE_BYTES:
-                taken, held = bytes(held), bytearray()
-                await asyncio.to_thread(file.write, taken)
-                await asyncio.to_thread(require_free, path.parent)
-        file.write(held)
-        await asyncio.to_thread(os.fsync, file.fileno())
-    if not count:
-        raise APIError(422, f"not_a_{what}", "The body is empty: send the file.")
+async def _write(request: Request, path: Path, what: str) -> int:
+    """Writes the body and returns its length in bytes."""
+    buffer, num_bytes = bytearray(), 0
+    try:
+        with path.open("wb") as file:
+            async for part in request.stream():
+                buffer += part
+                num_bytes += len(part)
+                if len(buffer) >= _WRITE_BYTES:
+                    full, buffer = bytes(buffer), bytearray()
+                    await asyncio.to_thread(file.write, full)
+                    await asyncio.to_thread(require_free, path.parent)
+            file.write(buffer)
+            await asyncio.to_thread(os.fsync, file.fileno())
+    except ClientDisconnect:
+        text = f"The connection ended before the {what} had arrived. Send it again."
+        raise APIError(400, "cut_off", text) from None
+    except OSError as error:
+        raise _unwritten(what, "no_space" if is_full(error) else "not_kept", error) from error
+    return num_bytes
+
+
+def _unwritten(what: str, code: str, error: OSError) -> APIError:
+    return APIError(507, code, f"The {what} cannot be written ({error.strerror}).")
 
 
 def require_free(folder: Path, more_bytes: int = 0) -> None:

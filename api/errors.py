@@ -105,7 +105,7 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
     elif status == 404:
         detail = "There is nothing at this path. /openapi.json lists the paths."
     elif status == 405:
-        detail = f"This path takes {' and '.join(sorted(_allowed(request)))}."
+        detail = f"This path takes {' and '.join(sorted(_methods_of(request)))}."
     elif status == 400:
         if (refusal := _unread_body(request, error)) is not None:
             return response(refusal, request.scope)
@@ -118,7 +118,7 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
     for name, value in (getattr(error, "headers", None) or {}).items():
         answer.headers[name] = value
     if status == 405:
-        answer.headers["Allow"] = ", ".join(sorted(_allowed(request)))
+        answer.headers["Allow"] = ", ".join(sorted(_methods_of(request)))
     return answer
 
 
@@ -155,7 +155,7 @@ def _is_route(request: Request, path: str) -> bool:
     return any(route.matches(scope)[0] is Match.FULL for route in request.app.state.routes)
 
 
-def _allowed(request: Request) -> set[str]:
+def _methods_of(request: Request) -> set[str]:
     """All methods of this path; each is a separate route, and the framework reports only the first.
 
     If `/clips/{clip}.wav` and `/clips/{clip}` both match, only the more specific one counts.
@@ -240,7 +240,7 @@ def sentence(fault: JsonObject, param: str | None) -> str:
     if rule == message:
         return f"{param}: {message}."
     value = fault.get("input")
-    seen = f"{len(str(value)):,}" if kind.startswith("string_too_") else shown(value)
+    seen = f"{len(str(value)):,}" if kind.startswith("string_too_") else excerpt(value)
     return f"{param} {rule}, not {seen}."
 
 
@@ -253,7 +253,7 @@ def _of_body(kind: str, context: JsonObject) -> str:
     return 'The body must be a JSON object, such as {"input": "Good morning."}.'
 
 
-def shown(value: object) -> str:
+def excerpt(value: object) -> str:
     """A value as the client wrote it, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"

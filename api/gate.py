@@ -191,7 +191,7 @@ class Gate:
             await self.app(scope, receive, send)
             return
         limit = getattr(route.endpoint, "body_limit", _TEXT)
-        body = _bounded(receive, limit)
+        body = _limit_body(receive, limit)
         is_upload = limit is not _TEXT
         try:
             declared = Headers(scope=scope).get("content-length", "0")
@@ -234,7 +234,7 @@ class Gate:
         await self.app({**scope, "method": "GET"}, receiving, sending)
 
 
-def _bounded(receive: Receive, limit: BodyLimit) -> Receive:
+def _limit_body(receive: Receive, limit: BodyLimit) -> Receive:
     """Enforces a limit while a body arrives: its declared length can be wrong, and it can arrive at
     a byte a minute."""
     begun, arrived, whole = time.monotonic(), 0, False

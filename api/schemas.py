@@ -96,7 +96,8 @@ class Sample(BaseModel):
 
 
 class EpochRow(BaseModel):
-    """One epoch of a run."""
+    """An epoch of a run. step: the steps until its end; checkpoint_state: `pruned` was deleted to
+    save space; verified: whether its file has its hash, null until they are compared."""
 
     epoch: int
     step: int | None
@@ -133,7 +134,9 @@ class CandidateRow(BaseModel):
 
 
 class VerdictRow(BaseModel):
-    """Which candidate is best, and why."""
+    """The best candidate. share: of the epoch in a blend with the base; reason: why it is the best;
+    advice: what could make the next run better; indistinguishable_from_base: no judge tells the two
+    apart."""
 
     candidate: str
     kind: Literal["base", "epoch", "blend"]
@@ -210,7 +213,7 @@ class SaidSentence(BaseModel):
 
 
 class CandidateSentences(BaseModel):
-    """All sentences of one candidate."""
+    """What one candidate spoke, in the order of the sentence set. id, name: as in CandidateRow."""
 
     id: str
     name: str
@@ -218,7 +221,7 @@ class CandidateSentences(BaseModel):
 
 
 class EvaluationDetails(BaseModel):
-    """The sentences of an evaluation."""
+    """What every candidate spoke in the evaluation that ended at `made_at`, to be compared by ear."""
 
     made_at: str
     candidates: list[CandidateSentences]
@@ -268,7 +271,7 @@ class VoiceRow(BaseModel):
 
 
 class VoiceList(BaseModel):
-    """Every voice; the served one is `default`."""
+    """All voices that a request can name. The first is the served one, whose id is `default`."""
 
     voices: list[VoiceRow]
 
@@ -295,7 +298,8 @@ class CaptionedSpeech(BaseModel):
 
 
 class Queue(BaseModel):
-    """The load. waiting, speaking: requests; slots: how many are spoken in parallel."""
+    """How busy the service is. waiting, speaking: the numbers of these requests; slots: the most
+    that are spoken in parallel."""
 
     waiting: int
     slots: int
@@ -303,7 +307,10 @@ class Queue(BaseModel):
 
 
 class Status(BaseModel):
-    """The state of the service, with reasons. extras: the optional parts that are installed."""
+    """The state of the service. execution_provider: what computes, of ONNX Runtime or PyTorch;
+    requested_provider: what the settings ask for; message, reason_code: why they differ, or why it
+    is not ready; voice_reason: why this voice is served; restarts: of the speaking process; extras:
+    the optional parts that are installed."""
 
     device: str
     execution_provider: str
@@ -326,7 +333,7 @@ class Status(BaseModel):
 
 
 class Alive(BaseModel):
-    """A probe's answer."""
+    """The answer to a liveness probe: the event loop runs. /readyz tells whether it can speak."""
 
     alive: bool
 

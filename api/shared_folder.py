@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from api.errors import APIError, without_paths
 from machine.storage import locks
-from machine.storage.atomic import WriteError, make_folder, refused
+from machine.storage.atomic import WriteError, make_folder, writing_to
 from machine.storage.reading import read_json
 
 LOCK = ".lock"
@@ -41,7 +41,7 @@ def changing(folder: Path) -> Iterator[None]:
 def writing(folder: Path) -> Iterator[None]:
     """Raises APIError (507) if the code inside cannot write or delete a file below `folder`."""
     try:
-        with refused(folder / LOCK):
+        with writing_to(folder / LOCK):
             yield
     except WriteError as error:
         raise APIError(507, "not_kept", without_paths(str(error))) from error

@@ -113,7 +113,7 @@ class AppState:
             licence=self.licence,
             version=commands.version().removeprefix("sotaque "),
             languages=list(self.languages),
-            formats=encoding.offered(),
+            formats=encoding.offered_formats(),
             precision=engine.standing.precision if engine.standing else "",
             restarts=engine.happened.restarts,
             uptime_seconds=round(time.monotonic() - self.started, 1),

@@ -8,7 +8,7 @@ import argparse
 
 import torch
 
-from xtts.inference.alignment.heads import TEXTS, following, spoken
+from xtts.inference.alignment.heads import TEXTS, following, speak
 from xtts.inference.compute_config import ComputeConfig
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     """The share of codes at which the best heads follow the text, the least of three sentences."""
     torch.set_num_threads(arguments.threads)
     voice = load_voice(VoiceSpec(arguments.bundle), ComputeConfig(precision="fp32"))
-    readings = [spoken(voice.backend(), voice.own_voice, text) for text in TEXTS]
+    readings = [speak(voice.backend(), voice.own_voice, text) for text in TEXTS]
     marks = {
         f"layer {layer} head {head}": round(
             min(following(rows[layer, head], tokens) for rows, tokens in readings), 3

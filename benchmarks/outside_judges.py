@@ -127,7 +127,7 @@ def _recogniser(folder: Path | None, language: str) -> recogniser.Recogniser:
     threads = torch.get_num_threads()
     if folder is not None:
         recogniser.check_folder(folder)
-        return recogniser.opened(str(folder), language, threads)
+        return recogniser.open_recogniser(str(folder), language, threads)
     # CTranslate2 reads the weights from one file into memory.
     with tempfile.TemporaryDirectory() as name:
         files = _whisper_files()
@@ -136,7 +136,7 @@ def _recogniser(folder: Path | None, language: str) -> recogniser.Recogniser:
                 whole.write(files[part].read_bytes())
         for text in _WHISPER_TEXTS:
             shutil.copy(files[text], name)
-        return recogniser.opened(name, language, threads)
+        return recogniser.open_recogniser(name, language, threads)
 
 
 def _whisper_files() -> dict[str, Path]:

@@ -170,7 +170,7 @@ def judged_once(model: "SpokenModel", seed: int = 0) -> Guard:
     in the product, but further attempts would triple the codes.
     """
     heads = tuple(model.config.alignment_heads or ())
-    return Guard(heads, model.tokenizer.spoken, seed, retries=0)
+    return Guard(heads, model.tokenizer.spoken_positions, seed, retries=0)
 
 
 @dataclass(frozen=True)

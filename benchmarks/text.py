@@ -105,7 +105,7 @@ def ours(text: str, language: str) -> str:
     """As `sotaque-1` reads it in a request, before romanisation."""
     rules = rules_of(language)
     assert rules is not None
-    words = rules.read(clean_text(markdown.spoken(text)))
+    words = rules.read(clean_text(markdown.read_markdown(text)))
     if language in _ROMANISED:
         return words
     reading: str = tokenizer_class()().preprocess_text(words.lower(), language)

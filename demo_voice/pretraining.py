@@ -222,8 +222,8 @@ class Pupil(nn.Module):
         the references `[references, 32, width]`."""
         gpt = self.gpt
         lengths = rows.reference_lengths
-        clips = VarlenLayout.of(lengths.tolist()).moved(lambda tensor: tensor.to(lengths.device))
-        heard = training.heard(gpt, rows.references, clips)
+        clips = VarlenLayout.of(lengths.tolist()).map_tensors(lambda tensor: tensor.to(lengths.device))
+        heard = training.latents_of_mels(gpt, rows.references, clips)
         text = gpt.text_embedding(laid.text) + gpt.text_pos_embedding(
             laid.text_positions.clamp(max=gpt.shape.text_positions - 1)
         )

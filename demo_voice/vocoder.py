@@ -167,7 +167,7 @@ def _spoken(
     off = ((height.float() - target).abs() * voiced).sum() / voiced.sum().clamp(min=1)
     unsure = F.binary_cross_entropy_with_logits(voicing.float(), voiced)
     # The phase at a segment's start is arbitrary.
-    return net.computed(decoder.excited_at(steps, (target, voiced)), speaker), off, unsure
+    return net.compute(decoder.excite_at(steps, (target, voiced)), speaker), off, unsure
 
 
 def first(at: Workplace, segments: "Segments") -> Vocoder:

@@ -54,14 +54,14 @@ def names() -> tuple[str, ...]:
     return tuple(entry.__name__.removeprefix("extras.") for entry in entries())
 
 
-def offered(port: str) -> list[Any]:
+def offers(port: str) -> list[Any]:
     """The value that each extra declares under the name of a port."""
     return [getattr(entry, port) for entry in entries() if hasattr(entry, port)]
 
 
 def modules(port: str) -> list[ModuleType]:
     """The modules that the extras declare for a port, imported."""
-    return [importlib.import_module(name) for name in offered(port)]
+    return [importlib.import_module(name) for name in offers(port)]
 
 
 def first(port: str) -> ModuleType | None:
@@ -72,5 +72,5 @@ def first(port: str) -> ModuleType | None:
 def verbs(program: str) -> dict[str, str]:
     """The verbs that the extras add to a program, each with its module."""
     return {
-        verb: module for declared in offered("VERBS") for verb, module in declared.get(program, {}).items()
+        verb: module for declared in offers("VERBS") for verb, module in declared.get(program, {}).items()
     }

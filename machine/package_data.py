@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[1]
 FOLDER = Path("train/data")
 
 
-def located(path: Path) -> Path:
+def locate(path: Path) -> Path:
     """A path; one below train/data that the working folder does not have is the package's."""
     if not path.is_relative_to(FOLDER):
         return path

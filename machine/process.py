@@ -107,8 +107,8 @@ def run_with_timeout(
             fault = f"{command[0]} cannot be started ({error})"
             return ProcessResult(None, "", "", time.monotonic() - started, fault)
         hung = False
-        _awaited.add(child)
         try:
+            _awaited.add(child)
             child.wait(limit_seconds)
         except subprocess.TimeoutExpired:
             hung = True

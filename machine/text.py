@@ -31,12 +31,12 @@ def size_words(num_bytes: float) -> str:
     return f"{num_bytes / 1e6:.{1 if num_bytes < 1e7 else 0}f} MB"
 
 
-def counted(number: int, noun: str) -> str:
+def quantity(number: int, noun: str) -> str:
     """A number with its noun: 1 clip, 2,000 clips."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def listed(names: Sequence[str], most: int = 12) -> str:
+def enumeration(names: Sequence[str], most: int = 12) -> str:
     """The first names, with the number of the others: a, b and 3 more."""
     shown, more = ", ".join(names[:most]), len(names) - most
     return f"{shown} and {more} more" if more > 0 else shown
@@ -50,7 +50,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def wrapped(text: str, indent: str = "", first: str | None = None) -> list[str]:
+def wrap(text: str, indent: str = "", first: str | None = None) -> list[str]:
     """Wraps text to 100 characters; `first` replaces the indent of the first line."""
     return textwrap.wrap(
         " ".join(text.split()),

@@ -33,7 +33,9 @@ def failing(*bad: str, outcome: Outcome = Outcome.DEGRADED, **others: object) ->
 def without_cudnn(*which: str) -> GpuHealth:
     """An RTX 3090 on which these operations pass only without cuDNN."""
     gpu = failing(*which)
-    operations = tuple(replace(one, ok=True, cudnn=one.name not in which) for one in gpu.operations)
+    operations = tuple(
+        replace(operation, ok=True, cudnn=operation.name not in which) for operation in gpu.operations
+    )
     return replace(gpu, operations=operations)
 
 

@@ -90,7 +90,7 @@ class WaitCounter(TorchFunctionMode):
     ) -> Any:
         name = getattr(func, "__name__", "")
         # A device passed as a value may be the tensor's device, so only the name "cpu" counts.
-        to_cpu = name == "to" and any(isinstance(one, str) and one == "cpu" for one in args[1:])
+        to_cpu = name == "to" and any(isinstance(arg, str) and arg == "cpu" for arg in args[1:])
         if name in _WAITS or to_cpu:
             self.names[name] += 1
         return func(*args, **(kwargs or {}))

@@ -20,7 +20,7 @@ from tests.installed import is_deleted
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("machine", "xtts", "train", "api", "extras", "demo_voice", "benchmarks")
-MODULES = sorted(path.relative_to(ROOT) for one in PACKAGES for path in (ROOT / one).rglob("*.py"))
+MODULES = sorted(path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 # Each package, and the packages that it must not import.
 MAY_NOT_IMPORT = {
@@ -327,7 +327,7 @@ def extras_named(path: Path) -> set[str]:
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    named = {one.module for one in imports(path)} | {one for one in strings if " " not in one}
+    named = {one.module for one in imports(path)} | {string for string in strings if " " not in string}
     found = (re.fullmatch(r"(?:tests\.)?extras\.([a-z]\w*)(?:\.\w+)*", name) for name in named)
     return {name[1] for name in found if name} - {"conftest"}
 

@@ -213,5 +213,5 @@ def test_a_result_of_a_removed_benchmark_names_the_commit_that_repeats_it():
 
 def test_every_benchmark_has_its_subject():
     assert set(result_files.SUBJECT_OF) == set(names())
-    assert {type(one) for one in RESULTS.values()} == {Result}
+    assert {type(result) for result in RESULTS.values()} == {Result}
     assert all(importlib.import_module(f"benchmarks.{name}").__doc__ for name in names())

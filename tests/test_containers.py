@@ -244,7 +244,7 @@ def test_a_dataset_that_is_not_there_is_a_fault_and_an_output_folder_is_made():
     volumes = program(TRAINING)["volumes"]
     # The short form would take `my-clips` for a volume's name and train on an empty folder.
     assert {one["type"] for one in (*volumes, *program(API)["volumes"])} == {"bind"}
-    made = {one["target"]: one.get("bind", {}).get("create_host_path") for one in volumes}
+    made = {volume["target"]: volume.get("bind", {}).get("create_host_path") for volume in volumes}
     assert made["/data/dataset"] is False
     assert {made[f"/data/{name}"] for name in ("output", "runs", "cache", "xtts_v2")} == {True}
 

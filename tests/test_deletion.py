@@ -112,8 +112,8 @@ def test_an_extra_can_be_deleted(name, tmp_path):
         copy, "-m", "pytest", "--collect-only", "-q", "-m", "slow or system or gpu or not slow"
     )
     files = {line.partition("::")[0] for line in collected.splitlines()}
-    assert not any(one.startswith(f"tests/extras/{name}/") for one in files)
-    assert any(one.startswith("tests/api/") for one in files)
+    assert not any(file.startswith(f"tests/extras/{name}/") for file in files)
+    assert any(file.startswith("tests/api/") for file in files)
     python(copy, "-m", "tests.test_modules_page")
     python(copy, "-m", "pytest", "-q", "tests/test_architecture.py", "tests/test_modules_page.py")
     assert "\n  speak " in python(copy, "-c", HELP)

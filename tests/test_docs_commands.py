@@ -30,7 +30,7 @@ from api import settings as api_settings
 from tests.installed import has, missing
 from tests.ports import free_port
 from train import settings as train_settings
-from train.__main__ import modules, opened
+from train.__main__ import modules, open_verb
 from xtts.__main__ import parser_of_all
 
 ROOT = Path(__file__).parents[1]
@@ -309,7 +309,7 @@ def test_every_flag_of_ours_is_one(command):
 def check_train(words: list[str]) -> None:
     verb = words.pop(0) if words and not words[0].startswith("-") else "run"
     assert verb in modules()
-    _, settings = opened(verb)[1].parse_known_args(words)
+    _, settings = open_verb(verb)[1].parse_known_args(words)
     train_settings.load(settings, {}, None)
 
 
@@ -488,7 +488,7 @@ def test_what_is_asked_of_the_service_is_answered(clone):
     how = SLOW["make serve"]
     pages = (ROOT / "docs/api.md", ROOT / "docs/develop/api.md")
     # A line may be on both pages.
-    asked = list(dict.fromkeys(one for page in pages for one in commands(page) if one in SERVED))
+    asked = list(dict.fromkeys(command for page in pages for command in commands(page) if command in SERVED))
     assert len(asked) == len(SERVED)
     asked = [line for line in asked if not lacking(line)]
     script = "set -e\n" + "\n".join(
@@ -528,7 +528,7 @@ def test_every_block_of_python_is_run_here_or_has_a_reason(page):
     if page.name == "python.md":
         return
     blocks = python_blocks(page)
-    assert [one for one in blocks if not one.startswith(tuple(CANNOT_PYTHON))] == []
+    assert [block for block in blocks if not block.startswith(tuple(CANNOT_PYTHON))] == []
 
 
 def test_python_s_page_runs_from_top_to_bottom(clone, monkeypatch):

@@ -14,8 +14,8 @@ from api import settings as api
 from machine import extras
 from machine.settings.loading import PRECEDENCE, every_name, whole
 from machine.settings.names import NAMES
-from machine.settings.types import fields, means, purpose, shown
-from machine.text import wrapped
+from machine.settings.types import display, fields, means, purpose
+from machine.text import wrap
 from train import settings as train
 
 ROOT = Path(__file__).parents[1]
@@ -111,7 +111,7 @@ def readers(name: str) -> str:
 
 def env_example() -> str:
     """`.env.example`: the settings that most people need, commented out, each with an example."""
-    parts = wrapped(
+    parts = wrap(
         "Create a file .env with the lines that you need, without the # in front. The values here "
         "are examples. docs/settings.md has the other settings, and every default.",
         "# ",
@@ -120,10 +120,10 @@ def env_example() -> str:
     for title, examples in EXAMPLES.items():
         parts += ["", f"# ---- {title} ----"]
         for name, value in examples.items():
-            parts += ["", *wrapped(purpose(infos[name]), "# "), f"# {name}={value}"]
+            parts += ["", *wrap(purpose(infos[name]), "# "), f"# {name}={value}"]
     parts += ["", "# ---- Docker Compose and make ----"]
     for name, value, what in HOUSE:
-        parts += ["", *wrapped(what, "# "), f"# {name}={value}"]
+        parts += ["", *wrap(what, "# "), f"# {name}={value}"]
     return "\n".join(parts) + "\n"
 
 
@@ -137,7 +137,7 @@ def markdown() -> str:
         parts.append("|---|---|---|---|---|")
         for name in names.split():
             info = infos[name]
-            default = f"`{text}`" if (text := shown(info, info.default)) else "(empty)"
+            default = f"`{text}`" if (text := display(info, info.default)) else "(empty)"
             cells = (f"`{name}`", default, means(info).allowed, purpose(info), readers(name))
             parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     parts += ["", "## Docker Compose and make", ""]

@@ -7,7 +7,7 @@ import pytest
 
 from machine.devices import cuda_errors
 from machine.devices.health import Outcome
-from train.resilience.lost_gpu import gone, out_of_memory
+from train.resilience.lost_gpu import lost_error, out_of_memory
 
 PAGE = (Path(__file__).parents[1] / "docs/errors.md").read_text(encoding="utf-8")
 INDEX, *_ENTRIES = re.split(r"^## ", PAGE, flags=re.MULTILINE)
@@ -48,5 +48,5 @@ def test_a_quoted_error_is_known_to_the_programs(name, outcome):
 
 
 def test_whoever_meets_one_is_sent_here():
-    assert "docs/errors.md" in str(gone("cuda:0", "CUDA error: unspecified launch failure"))
+    assert "docs/errors.md" in str(lost_error("cuda:0", "CUDA error: unspecified launch failure"))
     assert "docs/errors.md" in str(out_of_memory("cuda:0", "CUDA out of memory"))

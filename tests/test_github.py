@@ -61,7 +61,7 @@ def test_it_may_only_read_and_its_actions_have_a_major_version():
     for path in WORKFLOWS:
         assert read(str(path.relative_to(ROOT)))["permissions"] == {"contents": "read"}
     actions = [step["uses"] for step in STEPS if "uses" in step]
-    assert [one for one in actions if not re.fullmatch(r"actions/[a-z-]+@v\d+", one)] == []
+    assert [action for action in actions if not re.fullmatch(r"actions/[a-z-]+@v\d+", action)] == []
 
 
 @pytest.mark.parametrize("name", ["fault", "wish"])

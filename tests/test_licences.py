@@ -34,7 +34,7 @@ def licence(package: metadata.PackageMetadata) -> str:
     """The licence in the metadata; only the first line of a full licence text."""
     said = [package.get("License-Expression", ""), (package.get("License") or "").split("\n")[0]]
     classifiers = package.get_all("Classifier") or []
-    return " ".join([*said, *(one for one in classifiers if one.startswith("License"))])
+    return " ".join([*said, *(classifier for classifier in classifiers if classifier.startswith("License"))])
 
 
 def belongs(found: metadata.Distribution) -> bool:

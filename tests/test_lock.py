@@ -58,7 +58,7 @@ def here(name: str) -> dict[str, Requirement]:
 
 def asked(name: str) -> list[Requirement]:
     project = PROJECT["project"]
-    extras = [project["optional-dependencies"][one] for one in EXTRAS[name]]
+    extras = [project["optional-dependencies"][extra] for extra in EXTRAS[name]]
     return [Requirement(text) for texts in (project["dependencies"], *extras) for text in texts]
 
 

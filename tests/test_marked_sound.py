@@ -45,30 +45,30 @@ def calls(package: str) -> Iterator[tuple[str, str, ast.Call]]:
 
 
 def opens_sound(name: str, call: ast.Call) -> bool:
-    words = {one.value for one in call.args if isinstance(one, ast.Constant)}
+    words = {arg.value for arg in call.args if isinstance(arg, ast.Constant)}
     return name == "soundfile.write" or (
         name in ("soundfile.SoundFile", "wave.open", "av.open") and bool(words & {"w", "wb", "x"})
     )
 
 
 def has_mark(name: str, call: ast.Call) -> bool:
-    return len(call.args) > MARKING[name] or any(one.arg == "mark" for one in call.keywords)
+    return len(call.args) > MARKING[name] or any(keyword.arg == "mark" for keyword in call.keywords)
 
 
 @pytest.fixture(scope="module")
 def every() -> list[tuple[str, str, ast.Call]]:
-    return [one for package in PACKAGES for one in calls(package)]
+    return [call for package in PACKAGES for call in calls(package)]
 
 
 def test_sound_is_written_in_few_places(every):
     found = {where for where, name, call in every if opens_sound(name, call)}
-    assert found == {one for one in WRITERS if not is_deleted(one)}
+    assert found == {writer for writer in WRITERS if not is_deleted(writer)}
 
 
 def test_speech_is_written_with_its_mark(every):
     found = [(where, name, call) for where, name, call in every if name in MARKING]
     bare = {where for where, name, call in found if not has_mark(name, call)}
-    assert bare == {one for one in RECORDINGS if not is_deleted(one)}
+    assert bare == {recording for recording in RECORDINGS if not is_deleted(recording)}
     # What speaks into files: `speak`, samples and evaluations of a run, books, and the service.
     marked = {where for where, name, call in found if has_mark(name, call)}
     assert {"xtts/verbs/speak.py", "xtts/workers/tasks.py", "api/speech/speaking.py"} <= marked

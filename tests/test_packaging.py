@@ -46,13 +46,13 @@ def test_a_wheel_says_that_its_packages_have_types(project, packages):
 
 def test_a_wheel_has_nothing_that_a_run_writes(packages):
     written = ("train.output", "train.runs", "train.cache", "train.queue", "train.xtts_v2")
-    assert [one for one in packages if one.startswith(written)] == []
+    assert [package for package in packages if package.startswith(written)] == []
 
 
 def test_a_wheel_has_every_file_of_data(project):
     """The data that a user needs; the texts and results of benchmarks stay in a clone."""
     rules = project["tool"]["setuptools"]["package-data"]
-    packed = {path for name, globs in rules.items() for one in globs for path in (ROOT / name).glob(one)}
+    packed = {path for name, globs in rules.items() for glob in globs for path in (ROOT / name).glob(glob)}
     listed = subprocess.run(
         ["git", "ls-files", "machine", "xtts", "train", "api", "extras"],
         cwd=ROOT,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from machine.settings.loading import every_name
-from machine.settings.names import RETIRED, meant
+from machine.settings.names import RETIRED, likely_names
 from tests.test_env_example import HOUSE
 
 ROOT = Path(__file__).parents[1]
@@ -115,7 +115,7 @@ def anchors(path: Path) -> set[str]:
     """The link targets on a page: its headings in GitHub's form, and its `id`s."""
     text = path.read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.*)$", re.sub(r"(?ms)^```.*?^```", "", text), re.M)
-    plain = [re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in headings]
+    plain = [re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings]
     return {*plain, *re.findall(r'id="([^"]+)"', text)}
 
 
@@ -148,7 +148,9 @@ def test_every_setting_that_is_given_a_value_is_one(document):
     names = every_name() | (set(RETIRED) if document == "CHANGELOG.md" else set())
     others = given - names - {name for name, *_ in HOUSE}
     # The benchmarks page may mention another program's variables.
-    wrong = others if "benchmarks" not in document else {one for one in others if meant(one, names)}
+    wrong = (
+        others if "benchmarks" not in document else {other for other in others if likely_names(other, names)}
+    )
     assert wrong == set()
 
 
@@ -263,7 +265,9 @@ def paragraphs(document: str) -> list[str]:
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_a_speed_in_larger_batches_stands_next_to_that_on_the_same_clips(document):
-    larger = [one for one in paragraphs(document) if "figure: gpu.against Coqui.a clip" in one]
+    larger = [
+        paragraph for paragraph in paragraphs(document) if "figure: gpu.against Coqui.a clip" in paragraph
+    ]
     assert [one for one in larger if "figure: gpu.against Coqui.the same four clips" not in one] == []
 
 
@@ -314,15 +318,15 @@ def test_a_table_of_candidates_has_the_columns_of_today(document):
     from train.evaluation.verdict import _HEAD
 
     heads = re.findall(r"^ +(unfinished .*)$", text_of(document), re.M)
-    assert heads and {tuple(re.split(r" {2,}", one)) for one in heads} == {_HEAD[1:-1]}
+    assert heads and {tuple(re.split(r" {2,}", head)) for head in heads} == {_HEAD[1:-1]}
 
 
 def test_the_bodies_of_the_api_are_those_of_its_schemas():
     from api.schemas import Status
 
     blocks = re.findall(r"^```\n(\{.*?)^```$", text_of("docs/api.md"), re.M | re.S)
-    bodies = [json.loads(one) for one in blocks if "…" not in one]
-    status = next(one for one in bodies if "uptime_seconds" in one)
+    bodies = [json.loads(block) for block in blocks if "…" not in block]
+    status = next(body for body in bodies if "uptime_seconds" in body)
     assert set(status) == set(Status.model_fields)
 
 
@@ -383,7 +387,9 @@ def test_the_times_of_words_are_those_of_todays_demo(tmp_path):
     )
     words = json.loads(times.read_text())
     said = re.findall(r'"start_time": ([\d.]+), "end_time": ([\d.]+)', text_of("docs/api.md"))
-    assert [(float(a), float(b)) for a, b in said] == [(one["start_time"], one["end_time"]) for one in words]
+    assert [(float(a), float(b)) for a, b in said] == [
+        (word["start_time"], word["end_time"]) for word in words
+    ]
     ends = (words[0]["start_time"], words[-1]["end_time"])
     clock = " --> ".join(f"00:00:00,{1000 * end:03.0f}" for end in ends)
     assert clock in text_of("docs/text.md") and clock in text_of("docs/develop/guard.md")

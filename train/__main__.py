@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         verbs = modules()
         if verb not in verbs:
             raise SotaqueError(f"Unknown command {verb!r}. Use one of: {', '.join(verbs)}. See --help.")
-        module, parser = opened(verb)
+        module, parser = open_verb(verb)
         options, rest = parser.parse_known_args(words)
         # Checked before anything large is imported.
         if (folder := getattr(module, "FOLDER", "")) and options.to is None:
@@ -77,7 +77,7 @@ class Verb(Protocol):
         """Runs the verb and returns the exit code."""
 
 
-def opened(verb: str) -> tuple[Verb, argparse.ArgumentParser]:
+def open_verb(verb: str) -> tuple[Verb, argparse.ArgumentParser]:
     """The module of a verb and the parser of its options. `run` has no options; its help lists the
     settings."""
     module = cast("Verb", importlib.import_module(modules()[verb]))

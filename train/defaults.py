@@ -55,7 +55,7 @@ def decoder_steps(advice: TrainingAdvice) -> float:
     return advice.decoder_steps or STEPS
 
 
-def advised(settings: TrainSettings, advice: TrainingAdvice) -> TrainSettings:
+def with_advice(settings: TrainSettings, advice: TrainingAdvice) -> TrainSettings:
     """The settings, with LEARN_DECODER=off if it is auto and the base model recommends that."""
     if (settings.learn_decoder, advice.learn_decoder) != ("auto", "off"):
         return settings

@@ -161,7 +161,7 @@ def device_of(world: World, device: str, visible: str | None = None) -> str:
 
 
 @contextmanager
-def joined(world: World, device: str) -> Iterator[None]:
+def connect(world: World, device: str) -> Iterator[None]:
     """Connects the processes of the run inside the block. Raises SotaqueError."""
     if world.is_single_process:
         yield

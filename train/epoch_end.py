@@ -184,7 +184,7 @@ class EpochEnd:
             if self.stop.agreed(self.learner.world):
                 return False
         if self.logs:
-            self.logs.remaining.ended(time.perf_counter() - ended)
+            self.logs.remaining.end_epoch(time.perf_counter() - ended)
         return True
 
     def speak_saved(self) -> None:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from machine import commands
 from machine.errors import SotaqueError
-from machine.storage.atomic import Written, refused, replace_file
+from machine.storage.atomic import Written, replace_file, writing_to
 from machine.storage.folders import whole_folder
 from machine.storage.hashes import sha256_of
 from train.progress import CountingFile, Progress
@@ -155,7 +155,7 @@ def export(voice: VoiceFiles, to: Path) -> str:
     Raises SotaqueError for a folder with other files, and DiskFull, WriteError, RunError,
     BundleError, ConfigError.
     """
-    with exported(voice, to):
+    with new_export(voice, to):
         pass
     if ModelConfig.read(to).speaks_in_coqui:
         return f"Exported to {to}: Coqui's Xtts.load_checkpoint speaks with it, and so do we."
@@ -166,7 +166,7 @@ def export(voice: VoiceFiles, to: Path) -> str:
 
 
 @contextlib.contextmanager
-def exported(voice: VoiceFiles, to: Path, config: ModelConfig | None = None) -> Iterator[Path]:
+def new_export(voice: VoiceFiles, to: Path, config: ModelConfig | None = None) -> Iterator[Path]:
     """Yields a folder with the complete voice, and renames it to `to` if the block succeeds.
     config: of a GPT with another shape than the base's. Raises the errors of `export`."""
     refuse_others(to)
@@ -174,7 +174,7 @@ def exported(voice: VoiceFiles, to: Path, config: ModelConfig | None = None) -> 
     config = config or ModelConfig.read(voice.folder)
     state = _state(voice, config, same_shape)
     with whole_folder(to, sum(t.nbytes for t in state.values())) as part:
-        with refused(to):
+        with writing_to(to):
             config = replace(config, normalizer=voice.normalizer or config.normalizer)
             files = _write_files(part, state, voice, config)
             _keep_pronunciations(part, to, voice.pronunciations)
@@ -186,12 +186,12 @@ def bundle_of(
     voice: VoiceFiles, config: ModelConfig, files: dict[str, Written], kind: str = "voice"
 ) -> bundle.Bundle:
     """The bundle.json of an export. kind: as in `Bundle`."""
-    made = voice.provenance
+    provenance = voice.provenance
     return bundle.Bundle(
         files=files,
-        base=dict(made["base"]),
-        data_sha256=str(made["fingerprint"]["data_sha256"]),
-        epoch=int(made["epoch"]),
+        base=dict(provenance["base"]),
+        data_sha256=str(provenance["fingerprint"]["data_sha256"]),
+        epoch=int(provenance["epoch"]),
         licence=config.licence,
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         speaks_in_coqui=config.speaks_in_coqui and kind == "voice",

@@ -18,12 +18,12 @@ from train.sampling.samples import Samples
 from train.settings import TrainSettings
 from train.setup import context_of_run
 from xtts.voices.run_folder import RunError, RunFolder, Verified
-from xtts.voices.run_lock import locked
+from xtts.voices.run_lock import lock
 
 log = logging.getLogger("train")
 
 
-def saved(folder: RunFolder, epoch: int | None = None) -> Verified:
+def saved_epoch(folder: RunFolder, epoch: int | None = None) -> Verified:
     """An epoch, or the newest one; its files are complete. Raises RunError."""
     if epoch is not None:
         if verified := folder.verified(epoch):
@@ -58,8 +58,8 @@ def open_evaluator(settings: TrainSettings) -> Iterator[tuple[Evaluator, Samples
     of another dataset or base.
     """
     folder = RunFolder(settings.output_dir)
-    base = dict(saved(folder).manifest.base)
-    with locked(folder), speaking(settings, folder) as (context, samples):
+    base = dict(saved_epoch(folder).manifest.base)
+    with lock(folder), speaking(settings, folder) as (context, samples):
         plan = plan_of(settings, context.data, samples.reference, base, context.config)
         checkpoints = Checkpoints(folder, settings.keep_checkpoints, settings.save_every)
         evaluator = Evaluator(

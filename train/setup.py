@@ -47,7 +47,7 @@ from train.trainer import Trainer
 from xtts.model.gpt import GPT
 from xtts.model.loading import load_gpt, read_tensors
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.run_lock import locked
+from xtts.voices.run_lock import lock
 
 log = logging.getLogger("train")
 
@@ -66,7 +66,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
     context = build_context(settings, world)
     run = RunFolder(settings.output_dir)
     with ExitStack() as closing:
-        stop = closing.enter_context(claimed(settings, context, run, world))
+        stop = closing.enter_context(claim(settings, context, run, world))
         report_data(settings, context, world)
 
         # 4. Resume: where the run starts, and whether its disks have room for it.
@@ -128,7 +128,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
 
 
 @contextmanager
-def claimed(
+def claim(
     settings: TrainSettings, context: RunContext, run: RunFolder, world: World
 ) -> Iterator[StopRequest]:
     """Inside, this process holds the run's lock, its device, its signals and its place among the
@@ -136,13 +136,13 @@ def claimed(
     device = context.device.value
     with lost_gpu(device):  # the last check of the GPU may be a day old
         current_gpu.make_current(device)
-    with locked(run) if world.is_main else nullcontext():
+    with lock(run) if world.is_main else nullcontext():
         for other in trainings(settings.cache_dir, device) if world.is_single_process else ():
             log.warning("%s also works on %s: both are slower, and memory may not last.", other, device)
         with (
             at_work(settings.cache_dir, device, run.folder),
             stop_on_signals(settings.stop_seconds) as stop,
-            distributed.joined(world, device),
+            distributed.connect(world, device),
             lost_gpu(device),
         ):
             yield stop
@@ -348,8 +348,8 @@ def _new_rows(settings: TrainSettings, context: RunContext) -> Sequence[int]:
     ]
     names = ", ".join(extension.language for extension in learned)
     if ids:
-        told = "New rows: %d, of %s; they learn at %g times the rate."
-        log.info(told, len(ids), names, defaults.NEW_ROWS_RATE)
+        message = "New rows: %d, of %s; they learn at %g times the rate."
+        log.info(message, len(ids), names, defaults.NEW_ROWS_RATE)
     return ids
 
 
@@ -395,7 +395,7 @@ def open_samples(
     """The samples of the run and the sampler that speaks them, on rank 0; `closing` closes it."""
     sampler = sampler_of(settings if logs else replace(settings, sample_device="off"), context, stop)
     reference = kept_reference(settings, context, run)
-    learns = defaults.advised(settings, context.config.training).learn_decoder != "off"
+    learns = defaults.with_advice(settings, context.config.training).learn_decoder != "off"
     samples = Samples(
         closing.enter_context(sampler),
         run,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from machine import commands
 from machine.devices import cuda_errors, recovery
-from machine.text import counted
-from train.dataset.batches import Batch, Batches, OomBackoff, agreed
+from machine.text import quantity
+from train.dataset.batches import Batch, Batches, OomBackoff, with_agreement
 from train.epoch_end import EpochEnd
 from train.metrics.logs import TrainedStep
 from train.resilience.stopping import StopRequest
@@ -119,9 +119,9 @@ class Trainer:
         while halvings != len(self.batches.halvings):
             halvings, planned = len(self.batches.halvings), len(self.batches.plan(epoch))
             if self.end.logs:
-                self.end.logs.planned(-(-planned // world.size))
+                self.end.logs.plan_epoch(-(-planned // world.size))
             batches = self.batches.epoch(epoch, done)
-            ahead = agreed(batches, world, lambda: self.stop.requested)
+            ahead = with_agreement(batches, world, lambda: self.stop.requested)
             for batch in self.end.heartbeat.watch(ahead, "training"):
                 number = min(done + world.size, planned)
                 yield number, batch
@@ -140,7 +140,7 @@ class Trainer:
             return train_step(learner, batch, deferred=learner.can_defer, graphs=self.graphs)
         except Exception as error:
             fault = cuda_errors.classify(error)
-            smaller = self.batches.halved(epoch, batch.clips)
+            smaller = self.batches.halve(epoch, batch.clips)
             if fault is None or not fault.transient or smaller is None or not learner.world.is_single_process:
                 raise
         # After the `except` block: the error referenced the tensors that must be freed.
@@ -190,7 +190,7 @@ def nothing_left(epochs: int, batches: int, num_epochs: int) -> str:
     """
     inside = f" and {batches} batches of epoch {epochs + 1}" if batches else ""
     return (
-        f"The run already has {counted(epochs, 'epoch')}{inside}, and NUM_EPOCHS={num_epochs}. "
+        f"The run already has {quantity(epochs, 'epoch')}{inside}, and NUM_EPOCHS={num_epochs}. "
         "Nothing is trained, and nothing is removed. Set NUM_EPOCHS to "
         f"{epochs + 1} or more to continue, or RESUME=never to start over."
     )

@@ -16,7 +16,7 @@ from machine.errors import SotaqueError
 from machine.storage.atomic import Written, make_folder
 from machine.text import first_line, size_words
 from train import export
-from train.evaluation.plan import built_in
+from train.evaluation.plan import built_in_sentences
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
 from xtts.voices import bundle
@@ -52,13 +52,13 @@ def run(
     agreed = _consent(consent)
     make_folder(to.parent)
     with tempfile.TemporaryDirectory(dir=to.parent, prefix=".sotaque-") as folder:
-        exported, run, voice = _exported(settings, checkpoint, base, adapter, Path(folder) / "voice")
+        exported, run, voice = _export(settings, checkpoint, base, adapter, Path(folder) / "voice")
         language = str(voice.provenance.get("language") or "") if voice else ""
         spec = VoiceSpec(
             str(exported), str(base) if base else None, str(settings.xtts_v2_dir), settings.coqui_tos_agreed
         )
         files = find_voice(spec)
-        made = pack(
+        manifest = pack(
             files,
             exported,
             to,
@@ -74,8 +74,8 @@ def run(
     log.info(
         "Exported to %s (%s of %s, %s). It speaks with:\n  %s\nand is imported with:\n  %s",
         to,
-        what[made.kind],
-        made.base.name,
+        what[manifest.kind],
+        manifest.base.name,
         size_words(to.stat().st_size),
         export.speak_command(to),
         commands.program(f"xtts import {shlex.quote(str(to))}"),
@@ -83,7 +83,7 @@ def run(
     return 0
 
 
-def _exported(
+def _export(
     settings: TrainSettings, checkpoint: Path | None, base: Path | None, adapter: bool, folder: Path
 ) -> tuple[Path, RunFolder | None, VoiceFiles | None]:
     """The folder of the exported voice, its run, and the voice of the run; None for one that was
@@ -121,7 +121,7 @@ def _export_latents(voice: VoiceFiles, folder: Path) -> None:
 def _preview(settings: TrainSettings, config: ModelConfig, language: str) -> Preview:
     """The sentence of preview.wav: SAMPLE_TEXT, or a built-in one in the voice's language."""
     spoken = language or ("en" if "en" in config.languages else config.languages[0])
-    sentences = built_in(spoken) or [_OTHERWISE]
+    sentences = built_in_sentences(spoken) or [_OTHERWISE]
     return Preview(settings.sample_text or sentences[0], spoken, settings.seed)
 
 

@@ -75,7 +75,7 @@ def load_voice(
         pronunciations: A list of pronunciations (docs/text.md); a list in the voice's folder takes
             precedence.
         tos_agreed: Whether you have read and agreed to the non-commercial licence of Coqui's
-            XTTS-v2. Its published weights, and every voice made from them, need it. For `xtts_v2`,
+            XTTS-v2. Its published weights, and every voice made from them, need it.
             COQUI_TOS_AGREED says the same.
 
     Returns:
@@ -93,23 +93,28 @@ def load_voice(
     from machine.settings.loading import SharedSettings, load
     from xtts import arguments
     from xtts.voices import loading, published_voice
-    from xtts.voices.base_models import BundleError
+    from xtts.voices.base_models import BundleError, ConsentError
     from xtts.voices.voice_files import VoiceSpec, find_voice
 
     if isinstance(name, str) and name == published_voice.NAME:
         settings, _ = load(SharedSettings)
         tos_agreed = arguments.switch("tos_agreed", tos_agreed) or settings.coqui_tos_agreed
-        name = published_voice.provided(published_voice.NAME, replace(settings, coqui_tos_agreed=tos_agreed))
-    files = find_voice(
-        VoiceSpec.from_arguments(
-            name,
-            reference=reference,
-            speaker=speaker,
-            base=base,
-            pronunciations=pronunciations,
-            tos_agreed=tos_agreed,
-        )
+        name = published_voice.provide(published_voice.NAME, replace(settings, coqui_tos_agreed=tos_agreed))
+    spec = VoiceSpec.from_arguments(
+        name,
+        reference=reference,
+        speaker=speaker,
+        base=base,
+        pronunciations=pronunciations,
+        tos_agreed=tos_agreed,
     )
+    try:
+        files = find_voice(spec)
+    except ConsentError:
+        settings, _ = load(SharedSettings)
+        if not settings.coqui_tos_agreed:
+            raise
+        files = find_voice(replace(spec, tos_agreed=True))
     where, _ = loading.compute_config(files, device, precision, low_memory=low_memory)
     voice = loading.load_voice(files, where)
     if voice.own_voice is None:
@@ -194,9 +199,9 @@ def stream(
 
 
 def _checked(voice: object) -> "LoadedVoice":
-    from xtts.arguments import ArgumentError, shown
+    from xtts.arguments import ArgumentError, excerpt
     from xtts.inference.loaded_voice import LoadedVoice
 
     if not isinstance(voice, LoadedVoice):
-        raise ArgumentError(f"voice is {shown(voice)}; allowed: the result of xtts.load_voice.")
+        raise ArgumentError(f"voice is {excerpt(voice)}; allowed: the result of xtts.load_voice.")
     return voice

@@ -35,21 +35,21 @@ TAKES = Bounds(1, 16)
 def number(name: str, value: object, bounds: Bounds) -> float:
     """Checks a number, which may be numpy's. Raises ArgumentError."""
     if isinstance(value, bool) or not isinstance(value, Real) or not _within(value, bounds):
-        raise _refused(name, value, f"a number from {bounds.least:g} to {bounds.most:g}")
+        raise _refusal(name, value, f"a number from {bounds.least:g} to {bounds.most:g}")
     return float(value)
 
 
 def whole_number(name: str, value: object, bounds: Bounds) -> int:
     """Checks a whole number, which may be numpy's. Raises ArgumentError."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not _within(value, bounds):
-        raise _refused(name, value, f"a whole number from {bounds.least:g} to {bounds.most}")
+        raise _refusal(name, value, f"a whole number from {bounds.least:g} to {bounds.most}")
     return int(value)
 
 
 def text(name: str, value: object) -> str:
     """Checks a string. Raises ArgumentError."""
     if not isinstance(value, str):
-        raise _refused(name, value, "a text (str)")
+        raise _refusal(name, value, "a text (str)")
     return value
 
 
@@ -57,7 +57,7 @@ def device(name: str, value: object) -> str:
     """Checks a device and returns PyTorch's name for it. Raises ArgumentError."""
     name_of_torch = str(device_name(text(name, value)))
     if not re.fullmatch(DEVICE, name_of_torch):
-        raise _refused(name, value, "auto, cpu, gpu, gpu:N, cuda or cuda:N")
+        raise _refusal(name, value, "auto, cpu, gpu, gpu:N, cuda or cuda:N")
     return name_of_torch
 
 
@@ -65,14 +65,14 @@ def switch(name: str, value: object) -> bool:
     """Checks a boolean. Accepts True and False only, because the string "no" would count as true.
     Raises ArgumentError."""
     if not isinstance(value, bool):
-        raise _refused(name, value, "True or False")
+        raise _refusal(name, value, "True or False")
     return value
 
 
 def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
     """Checks that a value is one of the allowed words. Raises ArgumentError."""
     if not isinstance(value, str) or value not in allowed:
-        raise _refused(name, value, ", ".join(allowed))
+        raise _refusal(name, value, ", ".join(allowed))
     return value
 
 
@@ -81,16 +81,16 @@ def path(name: str, value: "str | os.PathLike[str]") -> Path:
     that the file system cannot look up."""
     plain = value if isinstance(value, str) else getattr(value, "__fspath__", lambda: None)()
     if not isinstance(plain, str) or not plain:
-        raise _refused(name, value, "a path (str or pathlib.Path)")
+        raise _refusal(name, value, "a path (str or pathlib.Path)")
     try:
         resolved = Path(plain).expanduser()
         resolved.exists()
     except (OSError, RuntimeError, ValueError) as error:  # too long, "~nobody", a NUL byte
-        raise ArgumentError(f"{name} is {shown(value)}, which is not a valid path: {error}") from None
+        raise ArgumentError(f"{name} is {excerpt(value)}, which is not a valid path: {error}") from None
     return resolved
 
 
-def shown(value: object) -> str:
+def excerpt(value: object) -> str:
     """A value as text for a message, shortened to 60 characters."""
     try:
         written = repr(value)
@@ -105,5 +105,5 @@ def _within(value: Any, bounds: Bounds) -> bool:
     return bool(bounds.least <= value <= bounds.most)
 
 
-def _refused(name: str, value: object, allowed: str) -> ArgumentError:
-    return ArgumentError(f"{name} is {shown(value)}; allowed: {allowed}.")
+def _refusal(name: str, value: object, allowed: str) -> ArgumentError:
+    return ArgumentError(f"{name} is {excerpt(value)}; allowed: {allowed}.")

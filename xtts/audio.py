@@ -48,7 +48,7 @@ def read(path: Path, rate: int, *, max_seconds: float | None = None, start_secon
     Raises:
         AudioError: The file is missing, empty, cannot be decoded or contains non-finite values.
     """
-    with opened(path) as sound:
+    with open_sound(path) as sound:
         first = int(start_seconds * sound.rate)
         most = None if max_seconds is None else first + int(max_seconds * sound.rate)
         mono = _mono(path, sound, first, most)
@@ -69,13 +69,13 @@ def _mono(path: Path, sound: Sound, first: int, most: int | None) -> np.ndarray:
     return mono
 
 
-def measured(path: Path, max_seconds: float) -> tuple[np.ndarray, int, float]:
+def measure(path: Path, max_seconds: float) -> tuple[np.ndarray, int, float]:
     """(mono, rate, seconds) of a recording, in one reading.
 
     mono: its first `max_seconds`, `[samples]` in float32 at its own rate; seconds: the length of
     the whole recording, from the header, or counted if that is not plausible. Raises AudioError.
     """
-    with opened(path) as sound:
+    with open_sound(path) as sound:
         most = int(max_seconds * sound.rate)
         mono = _mono(path, sound, 0, most)
         frames = sound.declared_frames
@@ -96,8 +96,8 @@ class AudioFacts:
 
 
 def facts(path: Path, *, by_av: bool = True) -> AudioFacts:
-    """The properties of a recording. by_av: as in `opened`. Raises AudioError."""
-    with opened(path, by_av=by_av) as sound:
+    """The properties of a recording. by_av: as in `open_sound`. Raises AudioError."""
+    with open_sound(path, by_av=by_av) as sound:
         frames = sound.declared_frames
         frames = sum(map(len, sound.blocks())) if frames is None else frames
         if not frames:
@@ -121,21 +121,21 @@ def declared_bytes(path: Path) -> int | None:
 
 def blocks(path: Path, seconds: float) -> Iterator[tuple[np.ndarray, int]]:
     """(mono samples, rate) of a recording in blocks of `seconds`. Raises AudioError."""
-    with opened(path) as sound:
+    with open_sound(path) as sound:
         for block in sound.blocks(size=int(seconds * sound.rate)):
             yield block.mean(axis=1, dtype=np.float32), sound.rate
 
 
 @contextlib.contextmanager
-def opened(path: Path, *, by_av: bool = True) -> Iterator[Sound]:
-    """Opens a recording and checks its header. by_av: as in `xtts.sound_file.opened`.
+def open_sound(path: Path, *, by_av: bool = True) -> Iterator[Sound]:
+    """Opens a recording and checks its header. by_av: as in `xtts.sound_file.open_sound`.
 
     Raises AudioError, also while it is read, and for an unusual rate or channels.
     """
     if not path.is_file():
         raise AudioError(f"{path} does not exist.")
     try:
-        with sound_file.opened(path, by_av=by_av) as sound:
+        with sound_file.open_sound(path, by_av=by_av) as sound:
             _check(path, sound)
             yield sound
     except UNDECODABLE as error:

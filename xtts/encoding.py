@@ -73,7 +73,7 @@ def missing_encoder() -> str:
     )
 
 
-def offered() -> list[str]:
+def offered_formats() -> list[str]:
     """The formats that this installation can encode; aac and m4a need FFmpeg's encoder."""
     return [form for form in MEDIA_TYPES if form not in AAC_FORMATS or av_is_installed()]
 
@@ -114,7 +114,7 @@ class Encoder:
             self._open().add(pcm)
         else:
             self._open().buffer_write(pcm, dtype="int16")
-        return self._settled()
+        return self._settle()
 
     def end(self) -> bytes:
         """Ends the sound; returns the remaining bytes."""
@@ -123,9 +123,9 @@ class Encoder:
         if self.form == "wav":
             return b"" if self._begun else wav_header(None, mark=self.mark)
         self._open().close()
-        return self._settled()
+        return self._settle()
 
-    def _settled(self) -> bytes:
+    def _settle(self) -> bytes:
         settled = self._sent.take()
         begins = len(settled) > mp3_frames.end_of_tags(settled) and not self._begun
         if self.form == "mp3" and begins:
@@ -164,7 +164,7 @@ def form_of(path: Path) -> str:
     """The format of a file by its ending. Raises EncodingError, which lists the possible
     endings."""
     form = ENDINGS.get(path.suffix.lower(), "")
-    possible = offered()
+    possible = offered_formats()
     if form in possible:
         return form
     can = ", ".join(ending for ending, each in ENDINGS.items() if each in possible)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from xtts.arguments import ArgumentError, shown
+from xtts.arguments import ArgumentError, excerpt
 from xtts.inference.defaults import ConditioningParams
 from xtts.sound_endings import SOUND_ENDINGS, is_recording
 from xtts.speech_span import frame_levels, speech_start
@@ -53,7 +53,7 @@ def _files_of(path: Path) -> list[Path]:
         raise ArgumentError(f"reference is {path}, which cannot be read: {error}") from None
     if not recordings:
         raise ArgumentError(
-            f"reference is the folder {shown(str(path))}, which contains no recording: no file in "
+            f"reference is the folder {excerpt(str(path))}, which contains no recording: no file in "
             f"it ends in {', '.join(SOUND_ENDINGS)}."
         )
     return recordings
@@ -64,7 +64,7 @@ def for_conditioning(recordings: Sequence[Array], rate: int, conditioning: Condi
     them."""
     heard = min(conditioning.total_seconds, conditioning.speaker_seconds)
     turn = turn_seconds(len(recordings), conditioning.chunk_seconds, heard)
-    return joined(recordings, rate, turn, max(conditioning.total_seconds, conditioning.speaker_seconds))
+    return join(recordings, rate, turn, max(conditioning.total_seconds, conditioning.speaker_seconds))
 
 
 def turn_seconds(count: int, chunk_seconds: float, heard_seconds: float) -> float:
@@ -74,14 +74,14 @@ def turn_seconds(count: int, chunk_seconds: float, heard_seconds: float) -> floa
     return chunk_seconds / max(1, math.ceil(count * chunk_seconds / heard_seconds))
 
 
-def joined(recordings: Sequence[Array], rate: int, turn: float, most_seconds: float) -> Array:
+def join(recordings: Sequence[Array], rate: int, turn: float, most_seconds: float) -> Array:
     """Joins recordings `[samples]`, float32 at `rate` Hz, in turns of `turn` seconds, up to
     `most_seconds`, without long silence at their ends. A single recording is returned unchanged."""
     if len(recordings) == 1:
         return recordings[0]
     spoken = [without_silent_ends(recording, rate) for recording in recordings]
     turns = _turns([len(part) for part in spoken], int(turn * rate), int(most_seconds * rate))
-    parts = [_faded(spoken[which][start:end], rate) for which, start, end in turns]
+    parts = [_fade(spoken[which][start:end], rate) for which, start, end in turns]
     return np.concatenate(parts)
 
 
@@ -109,7 +109,7 @@ def _turns(lengths: Sequence[int], size: int, most: int) -> list[tuple[int, int,
     return turns
 
 
-def _faded(part: Array, rate: int) -> Array:
+def _fade(part: Array, rate: int) -> Array:
     size = min(int(_FADE_SECONDS * rate), len(part) // 2)
     ramp = (np.arange(size, dtype=np.float32) + 0.5) / max(size, 1)
     faded = part.copy()

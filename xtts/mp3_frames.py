@@ -78,7 +78,7 @@ def is_length(frame: bytes, header: FrameHeader) -> bool:
     return frame[header.side : header.side + 4] in (b"Xing", b"Info") or frame[36:40] == b"VBRI"
 
 
-def mended(data: Buffer) -> tuple[bytes, int, int] | None:
+def repair(data: Buffer) -> tuple[bytes, int, int] | None:
     """Repairs an MP3 file without a valid length.
 
     Args:

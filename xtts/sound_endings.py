@@ -32,11 +32,11 @@ def av_is_installed() -> bool:
 
 def how_to_convert(path: Path) -> str:
     """The command that converts a file to a WAV file in the same folder."""
-    wav = shlex.quote(str(converted(path)))
+    wav = shlex.quote(str(converted_name(path)))
     return f"ffmpeg -i {shlex.quote(str(path))} -vn -ac 1 -ar 22050 {wav}"
 
 
-def converted(path: Path) -> Path:
+def converted_name(path: Path) -> Path:
     """The name of a converted file, which differs from that of an M4A called `a.wav`."""
     wav = path.with_suffix(".wav")
     return path.with_name(f"{path.stem}-converted.wav") if wav == path else wav

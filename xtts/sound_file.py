@@ -84,7 +84,7 @@ class Sound(ABC):
 
 
 @contextlib.contextmanager
-def opened(
+def open_sound(
     source: Path | bytes, *, by_av: bool = True, only_av: AvArguments | None = None
 ) -> Iterator[Sound]:
     """Opens a file, or the bytes of one. Raises one of UNDECODABLE.
@@ -153,7 +153,7 @@ class _Sndfile(Sound):
         data: mp3_frames.Buffer = (
             source if isinstance(source, bytes) else _FileBytes(stack.enter_context(source.open("rb")))
         )
-        mended = _mended(data)
+        mended = _repair(data)
         streams = [_Pieces(data, b"", *stream) for stream in _ogg_streams(data)]
         self._later, self._stack = streams[1:], stack
 
@@ -266,11 +266,11 @@ class _FileBytes:
         return -1
 
 
-def _mended(data: mp3_frames.Buffer) -> tuple[bytes, int, int] | None:
+def _repair(data: mp3_frames.Buffer) -> tuple[bytes, int, int] | None:
     """For a file whose header has no true length: a head that has one, and the start and end of the
     data that follow it. None for other files."""
     if data[:4] in (b"RIFF", b"RF64"):
-        return _wav_mended(data) or (mp3_frames.mended(data) if _holds_mp3(data) else None)
+        return _wav_mended(data) or (mp3_frames.repair(data) if _holds_mp3(data) else None)
     begin = mp3_frames.end_of_tags(data) if data[:3] == b"ID3" else 0
     match data[begin : begin + 4]:
         case b"caff":
@@ -279,7 +279,7 @@ def _mended(data: mp3_frames.Buffer) -> tuple[bytes, int, int] | None:
             return _flac_mended(data, begin)
         case b"OggS":
             return None
-    return mp3_frames.mended(data)
+    return mp3_frames.repair(data)
 
 
 def _holds_mp3(data: mp3_frames.Buffer) -> bool:

@@ -25,7 +25,7 @@ _OVER_NOISE_DB, _LEAST_RANGE_DB = 10.0, 10.0
 _LONG_SILENCE, _KEPT_SILENCE = 0.3, 0.1
 
 
-def framed(samples: np.ndarray, length: int, hop: int) -> np.ndarray:
+def cut_frames(samples: np.ndarray, length: int, hop: int) -> np.ndarray:
     """Frames `[1 + (samples - length) // hop, length]`, a view; shorter input is padded."""
     if len(samples) < length:
         samples = np.pad(samples, (0, length - len(samples)))
@@ -34,7 +34,7 @@ def framed(samples: np.ndarray, length: int, hop: int) -> np.ndarray:
 
 def frame_levels(samples: np.ndarray, rate: int) -> np.ndarray:
     """The level of each frame of `[samples]` at `rate` Hz."""
-    frames = framed(samples, round(_FRAME_SECONDS * rate), round(HOP_SECONDS * rate))
+    frames = cut_frames(samples, round(_FRAME_SECONDS * rate), round(HOP_SECONDS * rate))
     # The variance ignores a DC offset, which would make silence loud.
     power = frames.var(axis=1)
     return np.maximum(10 * np.log10(power + 1e-20), FLOOR_DB)
@@ -63,7 +63,7 @@ def speech_start(levels: np.ndarray, rate: int) -> int:
 def _first_of_speech(levels: np.ndarray) -> int:
     if not len(levels):
         return 0
-    windows = framed(levels, _LOUD_FRAMES, _LOUD_HOP) if len(levels) >= _LOUD_FRAMES else [levels]
+    windows = cut_frames(levels, _LOUD_FRAMES, _LOUD_HOP) if len(levels) >= _LOUD_FRAMES else [levels]
     loud = max(float(np.percentile(window, 95)) for window in windows)
     quiet = float(np.percentile(levels, 5))
     noise = min(quiet + _OVER_NOISE_DB, loud - _LEAST_RANGE_DB)

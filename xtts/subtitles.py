@@ -18,7 +18,7 @@ _CLOSING = re.compile(r"[^\w\s]*")
 _OPENING = "\"'([{<«“„‘‚¿¡（「『《"
 
 
-def written(words: Sequence[TimedWord], form: str, text: str = "") -> str:
+def render(words: Sequence[TimedWord], form: str, text: str = "") -> str:
     """The words as the content of a file in `form`: json, srt or vtt.
 
     text: the spoken text without markup, whose punctuation the subtitles show.
@@ -27,7 +27,7 @@ def written(words: Sequence[TimedWord], form: str, text: str = "") -> str:
         return json.dumps([asdict(word) for word in words], indent=1, ensure_ascii=False) + "\n"
     mark = "," if form == "srt" else "."
     blocks = ["WEBVTT\n"] if form == "vtt" else []
-    for number, cue in enumerate(_cues(_punctuated(words, text)), start=1):
+    for number, cue in enumerate(_cues(_punctuate(words, text)), start=1):
         start, end = _clock(cue[0].start_time, mark), _clock(cue[-1].end_time, mark)
         head = f"{number}\n" if form == "srt" else ""
         line = _line(cue).replace("-->", "→")  # what separates two times
@@ -37,14 +37,14 @@ def written(words: Sequence[TimedWord], form: str, text: str = "") -> str:
     return "\n".join(blocks)
 
 
-def _punctuated(words: Sequence[TimedWord], text: str) -> list[TimedWord]:
+def _punctuate(words: Sequence[TimedWord], text: str) -> list[TimedWord]:
     """The words with the punctuation and the spaces of the text. A word that is not in the text gets
     a space."""
     shown, behind, lost = list[str](), 0, False
     for word in (timed.word for timed in words):
         at = text.find(word, behind, behind + len(word) + _FURTHEST)
         end = at + len(word)
-        closing, opening = _divided(text[behind:at] if at >= 0 else "")
+        closing, opening = _divide(text[behind:at] if at >= 0 else "")
         # A letter between two words is part of a word that was not found.
         skipped = opening + text[end : end + 1] if lost else closing + opening
         if at < 0 or any(map(str.isalnum, skipped)):
@@ -64,7 +64,7 @@ def _punctuated(words: Sequence[TimedWord], text: str) -> list[TimedWord]:
     return [replace(word, word=part) for word, part in zip(words, shown, strict=True)]
 
 
-def _divided(between: str) -> tuple[str, str]:
+def _divide(between: str) -> tuple[str, str]:
     """The characters between two words: those that follow the first, and those before the second."""
     spaced = re.match(r"(.*\s)(.*)", between, re.S)
     if spaced:

@@ -110,7 +110,7 @@ class Engine:
                 self._previews_waiting -= 1
             if (opened := self.preview_of(voice)) is None:
                 self._close_preview()
-                opened = await self._opened(f"preview-{next(self._names)}", voice)
+                opened = await self._open_voice(f"preview-{next(self._names)}", voice)
                 self.previewed = opened
             self._preview_used = time.monotonic()
             spoken.voice = opened
@@ -161,7 +161,7 @@ class Engine:
             self.target = voice
             raise starting()
         self._close_unused_preview(0.0)
-        opened = await self._opened(f"v{next(self._names)}", voice)
+        opened = await self._open_voice(f"v{next(self._names)}", voice)
         before, self.target = self.standing, voice
         self.problem = self.problem_code = ""
         self._stand(opened)
@@ -210,7 +210,7 @@ class Engine:
         """
         return self._opening_deaths[name] >= DEADLY and name != DEMO.name
 
-    async def _opened(self, key: str, voice: VoiceTarget) -> OpenedVoiceState:
+    async def _open_voice(self, key: str, voice: VoiceTarget) -> OpenedVoiceState:
         """Has the child open a voice. Raises APIError."""
         if self.is_deadly(voice.name):
             text = (
@@ -226,7 +226,7 @@ class Engine:
             cancelled = True  # the child is still opening this voice, and may die from it
             raise
         finally:
-            if not cancelled and voice.name in self._opening:  # else `_lost` has cleared it
+            if not cancelled and voice.name in self._opening:  # else `_handle_death` has cleared it
                 self._opening.remove(voice.name)
         properties = {name: answer[name] for name in _TOLD_OF_A_VOICE if name in answer}
         return OpenedVoiceState(key, voice, **properties | {"languages": tuple(answer["languages"])})
@@ -275,7 +275,7 @@ class Engine:
         if self.child is not None:
             self.child.send({"do": do, "id": job.name})
 
-    def _heard(self, header: JsonObject, body: bytes) -> None:
+    def _handle_answer(self, header: JsonObject, body: bytes) -> None:
         """Handles one answer of the child."""
         say, name = header["say"], header.get("id", "")
         spoken = self.requests.find(name)
@@ -299,7 +299,7 @@ class Engine:
             self.requests.pause(name)
             self.changed()
         elif say in ("done", "failed", "cancelled"):
-            self._ended(header, spoken)
+            self._end_request(header, spoken)
 
     def close_queue(self) -> None:
         """Refuses new and waiting requests, as the service is stopping.
@@ -326,7 +326,7 @@ class Engine:
         """Refuses requests whose deadline passed before their turn; closes an unused preview."""
         self._close_unused_preview(self.limits.preview)
         text = f"The request got no turn within {self.limits.deadline:g} s. Try again later."
-        for job in self.requests.expired(time.monotonic()):
+        for job in self.requests.remove_expired(time.monotonic()):
             self._refuse(job, APIError(503, "deadline", text, retry_after=RETRY_SECONDS))
 
     def _try_out(self) -> None:
@@ -354,7 +354,7 @@ class Engine:
             spoken.held = False
             self._tell_child("resume", spoken)
 
-    def _ended(self, header: JsonObject, spoken: SpeechStream | None) -> None:
+    def _end_request(self, header: JsonObject, spoken: SpeechStream | None) -> None:
         name = header["id"]
         if header["say"] == "done":
             now = time.monotonic()
@@ -406,22 +406,22 @@ class Engine:
             while True:
                 await asyncio.sleep(supervision.back_off(self.happened))
                 try:
-                    self.child = await self._started()
+                    self.child = await self._start_child()
                 except OSError as error:
-                    self._lost(WorkerFailed("crashed", f"It cannot start: {error}."))
+                    self._handle_death(WorkerFailed("crashed", f"It cannot start: {error}."))
                     continue
                 why = await self._run(self.child)
                 log.warning("The speaking process has ended (%s): %s", why.reason_code, why)
-                self._lost(why)
+                self._handle_death(why)
         finally:
             self.close_queue()
             self.cut_off()
             if (child := self.child) is not None:
-                self._lost(WorkerFailed("closing", "The service is stopping."))
+                self._handle_death(WorkerFailed("closing", "The service is stopping."))
                 await child.kill()
                 await child.end()
 
-    async def _started(self) -> SpeakingProcess:
+    async def _start_child(self) -> SpeakingProcess:
         how, before = self.how, self.place
         machine = await asyncio.to_thread(how.look)
         self.place = place = supervision.place(machine, how.compute.device, self.happened, time.monotonic())
@@ -445,7 +445,7 @@ class Engine:
 
         try:
             return await child.run(
-                self._heard, tick, start_seconds=self.limits.start, hang_seconds=self.limits.hang
+                self._handle_answer, tick, start_seconds=self.limits.start, hang_seconds=self.limits.hang
             )
         finally:
             if opening is not None:
@@ -455,7 +455,7 @@ class Engine:
         """Opens the target voice; if that fails, records the reason and opens the demo voice."""
         target = self.target
         try:
-            self._stand(await self._opened(f"first-{target.name}", target))
+            self._stand(await self._open_voice(f"first-{target.name}", target))
             self.problem = self.problem_code = ""
             return
         except APIError as refusal:
@@ -464,7 +464,7 @@ class Engine:
             self.voice_refused(target, refusal)
         if target != DEMO:
             with contextlib.suppress(APIError):
-                self._stand(await self._opened(f"first-{DEMO.name}", DEMO))
+                self._stand(await self._open_voice(f"first-{DEMO.name}", DEMO))
 
     def voice_refused(self, voice: VoiceTarget, refusal: APIError) -> None:
         """Logs and records that the wanted voice cannot be opened, until another one can."""
@@ -476,7 +476,7 @@ class Engine:
         self.problem = without_paths(text)
         self.problem_code = "voice_refused"
 
-    def _lost(self, why: WorkerFailed) -> None:
+    def _handle_death(self, why: WorkerFailed) -> None:
         """Handles the end of the child: active requests are refused; waiting ones stay queued."""
         device = self.place.value if self.place else "cpu"
         self.happened = self.happened.died(device, why, time.monotonic())

@@ -259,7 +259,7 @@ class RequestQueue:
         else:
             self.queue.append(job)
 
-    def expired(self, now: float) -> list[SpeechStream]:
+    def remove_expired(self, now: float) -> list[SpeechStream]:
         """Removes and returns requests whose deadline passed before their first turn."""
         late = [job for job in self.queue if now >= job.deadline and not job.begun]
         for job in late:

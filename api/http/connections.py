@@ -222,7 +222,7 @@ class BoundedProtocol(H11Protocol):
 async def while_connected(work: Awaitable[None], receive: Receive) -> None:
     """Runs `work` to its end, or cancels it once the client has disconnected. Raises what `work`
     raises."""
-    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_wait_until_gone(receive))
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -234,7 +234,7 @@ async def while_connected(work: Awaitable[None], receive: Receive) -> None:
                 await task
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -35,7 +35,7 @@ def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.so
     if refusal is not None and (not bound or _is_taken(refusal)):
         for opened in bound:
             opened.close()
-        raise _refused(host, port, refusal, setting) from refusal
+        raise _refusal(host, port, refusal, setting) from refusal
     return bound
 
 
@@ -43,7 +43,7 @@ def _is_taken(error: OSError) -> bool:
     return error.errno == errno.EADDRINUSE
 
 
-def _refused(host: str, port: int, error: OSError, setting: str) -> SotaqueError:
+def _refusal(host: str, port: int, error: OSError, setting: str) -> SotaqueError:
     if _is_taken(error):
         return SotaqueError(
             f"{setting}={port} on {host} is in use by another program. Stop it, or set "

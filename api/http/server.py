@@ -59,15 +59,15 @@ class Server(uvicorn.Server):
             await listener.start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuses waiting requests, lets active ones finish within FINISH_SECONDS, cancels the
-        rest."""
+        """Refuses waiting requests and lets active ones finish within FINISH_SECONDS, in every
+        protocol at once; then cancels the rest."""
         engine = self.state.engine
         self.state.events.close()
         engine.close_queue()
         ending = asyncio.get_running_loop().call_later(FINISH_SECONDS, engine.cut_off)
-        for listener in self.listeners:
-            await listener.close(FINISH_SECONDS)
-        await super().shutdown(sockets)
+        # Together: one after another, they would take these seconds each.
+        others = [listener.close(FINISH_SECONDS) for listener in self.listeners]
+        await asyncio.gather(super().shutdown(sockets), *others)
         ending.cancel()
 
 

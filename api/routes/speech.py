@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from starlette.responses import Response
 
 from api.engine.child import VoiceTarget
-from api.errors import APIError, shown
+from api.errors import APIError, excerpt
 from api.schemas import (
     OPENAI_MODELS,
     OWN_MODEL,
@@ -22,7 +22,7 @@ from api.schemas import (
     VoiceText,
 )
 from api.speech import speaking
-from api.speech.speaking import Sending, SoundForm, styled
+from api.speech.speaking import Sending, SoundForm, voice_in_style
 from api.state import AppState, Shared
 from machine.storage.reading import JsonObject
 from xtts import encoding
@@ -149,7 +149,7 @@ class SpeechRequest(BaseModel):
     @field_validator("response_format", mode="before")
     @classmethod
     def _known_formats(cls, value: object) -> object:
-        if value in encoding.AAC_FORMATS and value not in encoding.offered():
+        if value in encoding.AAC_FORMATS and value not in encoding.offered_formats():
             text = encoding.missing_encoder()
             raise APIError(400, "unsupported", text, param="response_format")
         return value
@@ -194,7 +194,7 @@ async def respond(
 ) -> Response:
     """Speaks with the served voice or an uploaded one, or with `target` for this caller alone.
     Raises APIError."""
-    voice = await styled(body.voice_id, body.style or "", body.instructions or "", state)
+    voice = await voice_in_style(body.voice_id, body.style or "", body.instructions or "", state)
     unused = body.unused(voice)
     check_strictly(body, unused, state)
     form = form_of(body, target.name if target else state.served_name, unused)
@@ -242,5 +242,5 @@ def check_strictly(body: SpeechRequest, unused: Sequence[str], state: AppState) 
         )
         raise APIError(400, "unsupported", text, param="instructions")
     if body.model not in (OWN_MODEL, *OPENAI_MODELS):
-        text = f"There is no model {shown(body.model)}. /v1/models lists them."
+        text = f"There is no model {excerpt(body.model)}. /v1/models lists them."
         raise APIError(404, "model_not_found", text, param="model")

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.arriving import arrived, bytes_below, remove_arriving, require_free
+from api.arriving import body_file, bytes_below, remove_arriving, require_free
 from api.errors import APIError
 from api.gate import takes_upload
 from api.routes.voices import visible_name, voice_row
@@ -56,9 +56,9 @@ async def import_voice(
         check_new_name(plain)
     folder = state.settings.voices_dir
     await asyncio.to_thread(_make_room, folder, int(request.headers.get("content-length", "0")))
-    async with arrived(request, folder, "voice") as path:
+    async with body_file(request, folder, "voice") as path:
         report = await imported.import_file(
-            state.settings, path, plain, replaces=replace, taken=_spoken_by_base(state)
+            state.settings, path, plain, replaces=replace, taken=_speakers_of_base(state)
         )
     for changed in await asyncio.to_thread(state.adapters.look):
         state.engine.forget(changed)
@@ -75,10 +75,10 @@ async def voice_file(
     if folder is None:
         voice = state.voices.find(voice_id)
         write = partial(_write_uploaded, state, caller, voice_id, reference)
-        return VoiceFileResponse(state.exports, _named(voice.name), 64 << 20, write)
-    words = [f"--checkpoint={folder.absolute()}", *_left_out(reference)]
+        return VoiceFileResponse(state.exports, _file_name(voice.name), 64 << 20, write)
+    words = [f"--checkpoint={folder.absolute()}", *_export_options(reference)]
     make = partial(_export, state, words)
-    return VoiceFileResponse(state.exports, _named(folder.name), 3 * bytes_below(folder), make)
+    return VoiceFileResponse(state.exports, _file_name(folder.name), 3 * bytes_below(folder), make)
 
 
 @router.get("/runs/{run_id}/file", tags=["runs", "speech"], response_class=Response, responses=_FILE)
@@ -94,22 +94,22 @@ async def run_file(
     """The best voice of a run as a `.sotaque` file. The first byte can take minutes."""
     state.check_rate(request)
     run = state.follower.find(run_id)
-    words = [f"--output-dir={run.folder.folder.absolute()}", *_left_out(reference)]
+    words = [f"--output-dir={run.folder.folder.absolute()}", *_export_options(reference)]
     make = partial(_export, state, [*words, *["--adapter"] * adapter])
     name = f"{file_name(run.id)}{SUFFIX}"
     return VoiceFileResponse(state.exports, name, 3 * bytes_of(run), make)
 
 
-def _spoken_by_base(state: AppState) -> list[str]:
+def _speakers_of_base(state: AppState) -> list[str]:
     """The named speakers of the served voice, which hide an imported voice of their name."""
     return list(state.engine.standing.speakers) if state.engine.standing else []
 
 
-def _left_out(reference: bool) -> list[str]:
+def _export_options(reference: bool) -> list[str]:
     return [] if reference else ["--no-reference"]
 
 
-def _named(name: str) -> str:
+def _file_name(name: str) -> str:
     return f"{folder_name(name)}{SUFFIX}"
 
 
@@ -126,7 +126,7 @@ def _folder_of(voice_id: str, state: AppState) -> Path | None:
     (409) for the served voice and its speakers."""
     sha256 = state.engine.standing.sha256 if state.engine.standing else ""
     voices = {**state.speakers, **state.adapters.of_other_weights(sha256)}
-    voice = imported.named(voices, voice_id)
+    voice = imported.find_named(voices, voice_id)
     if voice_id == SERVED or (voice is not None and not Path(voice[1]).is_dir()):
         text = "The served voice and its speakers have no file. /v1/runs/{run_id}/file is a run's."
         raise APIError(409, "served_voice", text)

@@ -13,7 +13,7 @@ from fastapi import APIRouter, File, Form, Request, UploadFile
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.errors import APIError, shown
+from api.errors import APIError, excerpt
 from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
 from api.schemas import MOST_NAME, PROBLEMS, SERVED, NameText, VoiceList, VoiceRow
@@ -61,7 +61,7 @@ def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _served(state: AppState) -> VoiceRow:
+def _served_row(state: AppState) -> VoiceRow:
     return VoiceRow(
         id=SERVED,
         name=state.served_name,
@@ -88,7 +88,7 @@ def _speaker(name: str, state: AppState) -> VoiceRow:
     with contextlib.suppress(OSError):  # a speaker, or deleted meanwhile
         # Written by the import or by the copy of an adapter; its `made_at` is the time of the export.
         created = (path / "bundle.json").stat().st_mtime
-    return _served(state).model_copy(
+    return _served_row(state).model_copy(
         update={
             "id": name,
             "name": name,
@@ -107,7 +107,7 @@ def _speaker_named(voice_id: str, state: AppState) -> str | None:
 def voice_row(voice_id: str, state: AppState) -> VoiceRow:
     """The voice with this id, as /v1/voices lists it. Raises APIError (404)."""
     if voice_id == SERVED:
-        return _served(state)
+        return _served_row(state)
     if (name := _speaker_named(voice_id, state)) is not None:
         return _speaker(name, state)
     return state.voices.find(voice_id).row()
@@ -118,12 +118,12 @@ def _refuse_unless_uploaded(voice_id: str, state: AppState) -> None:
     if voice_id == SERVED:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
     if (name := _speaker_named(voice_id, state)) is not None:
-        text = f"{shown(voice_id)} is a speaker of the served voice, which was trained with it."
+        text = f"{excerpt(voice_id)} is a speaker of the served voice, which was trained with it."
         path = Path(_speakers(state)[name])
         if state.adapters.is_imported(path):
-            text = f"{shown(voice_id)} was imported from a file. Import it again to change it."
+            text = f"{excerpt(voice_id)} was imported from a file. Import it again to change it."
         elif path.is_dir():
-            text = f"{shown(voice_id)} is an adapter of the served voice, a folder in VOICES_DIR."
+            text = f"{excerpt(voice_id)} is an adapter of the served voice, a folder in VOICES_DIR."
         raise APIError(409, "served_voice", text)
 
 
@@ -138,7 +138,7 @@ def list_voices(state: Shared) -> VoiceList:
     """The served voice first, then its named speakers and adapters, then the uploaded voices."""
     speakers = [_speaker(name, state) for name in _speakers(state)]
     uploaded = [voice.row() for voice in state.voices.all()]
-    return VoiceList(voices=[_served(state), *speakers, *uploaded])
+    return VoiceList(voices=[_served_row(state), *speakers, *uploaded])
 
 
 @router.post("", status_code=201, openapi_extra=upload_of("file"))
@@ -244,11 +244,11 @@ async def decode_uploads(state: AppState, files: Sequence[UploadFile]) -> list[D
                 if len(data) > MOST_BYTES:
                     text = f"The file is larger than the limit of {MOST_BYTES:,} bytes."
                     raise APIError(413, "too_large", text)
-                decoded.append(await recordings.decoded(data))
+                decoded.append(await recordings.decode(data))
             except APIError as refusal:
                 if len(files) == 1 or refusal.status == 503:
                     raise
-                which = f"Recording {number} ({shown(file.filename or '')})"
+                which = f"Recording {number} ({excerpt(file.filename or '')})"
                 text = f"{which}: {refusal.detail} Nothing was kept."
                 raise APIError(refusal.status, refusal.code, text, param=refusal.param) from refusal
             if sum(len(recording.wav) for recording in decoded) > _MOST_DECODED:

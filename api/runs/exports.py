@@ -24,12 +24,12 @@ from api.runs.listing import RunSummary
 from api.settings import ApiSettings
 from machine.process import StderrFile, kill_group, module_command
 from machine.storage import locks
-from machine.storage.atomic import DiskFull, WriteError, make_folder, refused, require_space
+from machine.storage.atomic import DiskFull, WriteError, make_folder, require_space, writing_to
 from machine.storage.leftovers import STALE_SECONDS
 from machine.storage.reading import JsonObject, read_json
 from machine.text import printable
 from xtts.voices.run_folder import RunError
-from xtts.voices.run_lock import locked
+from xtts.voices.run_lock import lock
 
 # The module that exports; replaced in tests.
 MODULE = "train"
@@ -57,10 +57,10 @@ class Exports:
         for copy in self._folder.glob("*") if self._folder.is_dir() else ():
             with contextlib.suppress(OSError):
                 # On a file system without locks, another replica may be sending it.
-                if locks.held(copy / _LOCK) is False or time.time() - copy.stat().st_mtime > STALE_SECONDS:
+                if locks.is_held(copy / _LOCK) is False or time.time() - copy.stat().st_mtime > STALE_SECONDS:
                     shutil.rmtree(copy, ignore_errors=True)
 
-    def made(self, run: RunSummary) -> AbstractAsyncContextManager[Path]:
+    def make(self, run: RunSummary) -> AbstractAsyncContextManager[Path]:
         """A folder with the run's voice and its card, until the end of the block. Raises APIError
         as `copy` and `export`."""
 
@@ -191,7 +191,7 @@ class ZipResponse(Response):
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async with self._exports.made(self._run) as folder:
+            async with self._exports.make(self._run) as folder:
                 name = f'attachment; filename="{file_name(self._run.id)}.zip"'
                 headers = {
                     "content-type": self.media_type,
@@ -200,7 +200,7 @@ class ZipResponse(Response):
                 }
                 raw = [(key.encode(), value.encode()) for key, value in headers.items()]
                 await send({"type": "http.response.start", "status": 200, "headers": raw})
-                pieces = _zipped(folder)
+                pieces = _zip(folder)
                 while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -219,19 +219,19 @@ def file_name(run_id: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", run_id).strip(".-") or "voice"
 
 
-def card(run: RunSummary, made: JsonObject) -> str:
+def card(run: RunSummary, bundle: JsonObject) -> str:
     """The voice card: Markdown for a person. made: the content of its bundle.json. Pure."""
-    base = made.get("base")
+    base = bundle.get("base")
     verdict = run.evaluation.verdict if run.evaluation else None
     lines = [
         f"# {run.id}",
         "",
         "A voice for Sotaque. It imitates a person: use it only as that person allows.",
         "",
-        f"- Licence: {made.get('licence', 'not known')}",
+        f"- Licence: {bundle.get('licence', 'not known')}",
         f"- Base model: {base.get('name', '') if isinstance(base, dict) else ''}",
-        f"- Epoch: {made.get('epoch', 'not known')}",
-        f"- Made at: {made.get('made_at', 'not known')}",
+        f"- Epoch: {bundle.get('epoch', 'not known')}",
+        f"- Made at: {bundle.get('made_at', 'not known')}",
     ]
     if verdict is not None:
         lines.append(f"- Why these weights: {verdict.reason}")
@@ -255,7 +255,7 @@ class _Pieces(io.RawIOBase):
         return taken
 
 
-def _zipped(folder: Path) -> Iterator[bytes]:
+def _zip(folder: Path) -> Iterator[bytes]:
     """A zip file of all files below `folder` but its lock."""
     pieces = _Pieces()
     # Not compressed: weights do not become smaller.
@@ -293,9 +293,9 @@ def remove(run: RunSummary) -> None:
     folder = run.folder.folder
     gone = folder.parent / f"{_DELETED}{secrets.token_hex(4)}"
     try:
-        with locked(run.folder), refused(folder):
+        with lock(run.folder), writing_to(folder):
             folder.rename(gone)
-        with refused(folder):
+        with writing_to(folder):
             for deleted in folder.parent.glob(f"{_DELETED}*"):
                 with contextlib.suppress(FileNotFoundError):  # another replica deletes it too
                     shutil.rmtree(deleted)

@@ -47,7 +47,7 @@ class VoiceFollower:
         served = self.served_epoch()
         return RunList(
             runs=[
-                runs.listed(
+                runs.row_of(
                     run,
                     served=served if served and served.run == run.id else None,
                     verified=self._verified,
@@ -190,7 +190,7 @@ class VoiceFollower:
     def target(self) -> VoiceTarget:
         """The voice to serve, as of the last `look`: the promoted epoch, else VOICE. Without VOICE:
         the best of the current run if it was judged, else its newest epoch, else the demo voice."""
-        if self.promotion and (target := self._promoted(self.promotion)):
+        if self.promotion and (target := self._promoted_target(self.promotion)):
             return replace(target, reason=f"{self.promotion.name} was promoted.")
         name = self.settings.voice
         if name not in (None, "latest", "best"):
@@ -249,14 +249,14 @@ class VoiceFollower:
     def _opens(self, target: VoiceTarget) -> bool:
         return target.name not in self._refused and not self.engine.is_deadly(target.name)
 
-    def _promoted(self, record: Promotion) -> VoiceTarget | None:
+    def _promoted_target(self, record: Promotion) -> VoiceTarget | None:
         """Finds the promoted weights by their hash: the run may have moved to the archive since, or
         the trainer may have pruned the epoch or written another blend."""
         for run in self.runs.values():
             for target in targets.speakable(self.settings, run).values():
                 if target.sha256 == record.sha256:
                     return target
-        if copy := promotion.kept(self.settings.voices_dir, record):
+        if copy := promotion.stored_checkpoint(self.settings.voices_dir, record):
             name = targets.epoch_name(record.epoch, record.sha256, record.share)
             voice = targets.voice_at(self.settings, str(copy), name)
             return replace(voice, decoder=digest_beside(copy), sha256=record.sha256)

@@ -157,7 +157,7 @@ def _run(name: str, kind: RunKind, folder: RunFolder) -> RunSummary:
     with contextlib.suppress(OSError):  # a pruned epoch keeps its sample
         named = map(_SAMPLE.fullmatch, os.listdir(folder.samples))
         numbers.update(int(match[1]) for match in named if match)
-    learned = learned_decoder.recorded(folder.best_decoder)
+    learned = learned_decoder.record_of(folder.best_decoder)
     epochs = {number: _epoch(folder, number) for number in sorted(numbers)}
     # Archived runs are never trained.
     training = kind != "archived" and is_training(folder)
@@ -165,7 +165,7 @@ def _run(name: str, kind: RunKind, folder: RunFolder) -> RunSummary:
         name,
         kind,
         folder,
-        _created(folder),
+        _creation_time(folder),
         epochs,
         training,
         _size(folder.metrics),
@@ -239,7 +239,7 @@ def is_training(folder: RunFolder) -> bool:
     return False
 
 
-def listed(
+def row_of(
     run: RunSummary, *, served: Served | None, verified: Mapping[str, bool], speakable: Collection[str]
 ) -> RunRow:
     """One run as /v1/runs lists it. served: None if it belongs to another run; verified: SHA-256 ->
@@ -322,7 +322,7 @@ def records(path: Path, since: int) -> tuple[list[JsonObject], int]:
     return rows, end
 
 
-def _created(folder: RunFolder) -> float:
+def _creation_time(folder: RunFolder) -> float:
     for path in (folder.metrics, folder.checkpoints, folder.folder):
         with contextlib.suppress(OSError):
             return path.stat().st_mtime

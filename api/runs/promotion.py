@@ -15,10 +15,10 @@ from api import shared_folder
 from api.errors import APIError
 from machine.storage.atomic import make_folder, replace_file, require_space, write_json
 from xtts.voices.learned_decoder import decoder_beside
-from xtts.voices.promoted import Promotion, kept, place_of, read, run_of, weights_of
+from xtts.voices.promoted import Promotion, place_of, read, run_of, stored_checkpoint, weights_of
 from xtts.voices.run_folder import manifest_beside, reference_beside
 
-__all__ = ["Promotion", "keep", "kept", "read"]
+__all__ = ["Promotion", "keep", "read", "stored_checkpoint"]
 
 
 def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = None) -> None:
@@ -36,7 +36,7 @@ def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = No
             for path in (folder / "promoted").glob("*"):
                 if promotion is None or path.name != promotion.sha256:
                     shutil.rmtree(path, ignore_errors=True)
-            if promotion and checkpoint and kept(folder, promotion) is None:
+            if promotion and checkpoint and stored_checkpoint(folder, promotion) is None:
                 _keep_files(folder, promotion, checkpoint)
     except APIError as error:
         text = f"It may end with a restart, or when the trainer deletes its epoch. {error.detail}"

@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.engine.child import OpenedVoiceState, VoiceTarget
 from api.engine.queue import SpeechStream
-from api.errors import APIError, response, shown
+from api.errors import APIError, excerpt, response
 from api.http.connections import TRAILERS, while_connected
 from api.schemas import SERVED, Responses, is_served
 from api.state import AppState
@@ -115,15 +115,15 @@ class SpeechResponse(Response):
             if self.form.whole:
                 body = await self._whole()
                 await self._begin(send, len(body))
-                await _sent(send, body, more=False)
+                await _send_part(send, body, more=False)
                 return
             async for chunk in self._chunks():
                 if not self.sent:
                     await self._begin(send, None)
-                await _sent(send, chunk, more=True)
+                await _send_part(send, chunk, more=True)
             if add := scope.get("state", {}).get(TRAILERS):
                 add([(name.encode(), value.encode()) for name, value in self._figures.items()])
-            await _sent(send, b"", more=False)
+            await _send_part(send, b"", more=False)
         except APIError as refusal:
             if self.sent:
                 # The status is sent already, so leave the body without its end: clients notice.
@@ -166,7 +166,7 @@ class SpeechResponse(Response):
         pcm = b"".join([chunk async for chunk in self.spoken])
         file = await asyncio.to_thread(whole, self.form.format, pcm, self.mark)
         if self.form.sending == "object":
-            return self._captioned(file, last=True)
+            return self._with_captions(file, last=True)
         return self.form.wrap(file) if self.form.wrap else file
 
     async def _chunks(self) -> AsyncIterator[bytes]:
@@ -182,7 +182,7 @@ class SpeechResponse(Response):
     def _parts_of(self, piece: bytes, *, last: bool = False) -> Iterator[bytes]:
         """A piece of the audio file as it is sent; words precede the audio in which they end."""
         if self.form.sending == "lines":
-            yield self._captioned(piece, last=last) + b"\n"
+            yield self._with_captions(piece, last=last) + b"\n"
         elif self.form.sending == "stream":
             yield from [piece] if piece else []
         else:
@@ -192,9 +192,9 @@ class SpeechResponse(Response):
                 audio = base64.b64encode(piece).decode()
                 yield _event({"type": "speech.audio.delta", "audio": audio})
             if last:
-                yield _event(self._done())
+                yield _event(self._last_event())
 
-    def _done(self) -> dict[str, object]:
+    def _last_event(self) -> dict[str, object]:
         """OpenAI's last event."""
         characters = len(self.spoken.ask.text)
         frames = self.spoken.num_bytes // (2 * RATE // 50)
@@ -202,7 +202,7 @@ class SpeechResponse(Response):
         more = {"timed": self.spoken.timed} if self.form.words else {}
         return {"type": "speech.audio.done", "usage": usage, **self._outcomes, **more}
 
-    def _captioned(self, audio: bytes, *, last: bool) -> bytes:
+    def _with_captions(self, audio: bytes, *, last: bool) -> bytes:
         """A JSON object with audio and the words that have become known. The last one also has the
         outcomes of the pieces, and no words unless every piece had them."""
         words = self._new_words() if self.form.words and (self.spoken.timed or not last) else None
@@ -258,7 +258,7 @@ async def _off(encoder: Encoder, function: Callable[..., bytes], *given: bytes) 
     return await asyncio.to_thread(function, *given)
 
 
-async def _sent(send: Send, body: bytes, *, more: bool) -> None:
+async def _send_part(send: Send, body: bytes, *, more: bool) -> None:
     """Sends a part of the body; a client that does not read for half a minute is dropped."""
     async with asyncio.timeout(_SEND_SECONDS):
         await send({"type": "http.response.body", "body": body, "more_body": more})
@@ -385,9 +385,11 @@ async def recording_of(
             state.adapters.check(speakers.plain(voice_name), opened.sha256, param)
         person, mark, style = voice_name.rpartition(STYLE_MARK)
         person = person or SERVED
+        if mark and plain_name(person) == plain_name(state.served_name):
+            return await recording_of(state, opened, f"{SERVED}{STYLE_MARK}{style}", param)
         there = _styles_of(person, opened, (*named, *_names_of(uploaded))) if mark else []
         if there or (mark and await _is_voice(state, opened, person)):
-            text = f"{shown(person)} has no style {shown(style)}. It has {', '.join(there) or 'none'}."
+            text = f"{excerpt(person)} has no style {excerpt(style)}. It has {', '.join(there) or 'none'}."
             raise APIError(404, "no_style", text, param=param)
     voice = store.find_by_name(voice_name, state.served_name, uploaded, param)
     return str(state.voices.recording(voice)) if voice else None
@@ -396,7 +398,7 @@ async def recording_of(
 async def _is_voice(state: AppState, opened: OpenedVoiceState | None, name: str) -> bool:
     """Whether a request can name this voice."""
     sha256 = opened.sha256 if opened else ""
-    if imported.named(state.adapters.of_other_weights(sha256), name):
+    if imported.find_named(state.adapters.of_other_weights(sha256), name):
         return True
     try:
         await recording_of(state, opened, name)
@@ -418,7 +420,7 @@ def _names_of(uploaded: Sequence[store.UploadedVoice]) -> list[str]:
     return [voice.name for voice in uploaded]
 
 
-async def styled(voice: str, style: str, instructions: str, state: AppState) -> str:
+async def voice_in_style(voice: str, style: str, instructions: str, state: AppState) -> str:
     """The name of a voice in a style: `style`, else the only style of the voice that is a word of
     the instructions. Without a style, the voice's own name."""
     if style.strip():
@@ -456,12 +458,12 @@ def language_of(name: str | None, spoken: Sequence[str], param: str = "language"
     """
     short = code_of(name)
     if not short and not is_left_open(name):
-        text = f"{param} is {shown(name)}, which names no language. Send a code such as en."
+        text = f"{param} is {excerpt(name)}, which names no language. Send a code such as en."
         raise APIError(400, "language_unsupported", text, param=param)
     if not short or not spoken:
         return short
     for language in spoken:
         if languages.code_of(language) == short:
             return language
-    text = f"{param} is {shown(name)}. This voice speaks {', '.join(spoken)}."
+    text = f"{param} is {excerpt(name)}. This voice speaks {', '.join(spoken)}."
     raise APIError(400, "language_unsupported", text, param=param)

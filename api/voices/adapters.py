@@ -13,7 +13,7 @@ import contextlib
 import logging
 from pathlib import Path
 
-from api.errors import APIError, shown
+from api.errors import APIError, excerpt
 from api.schemas import means_served
 from xtts.voices import bundle, speakers
 from xtts.voices.base_models import BundleError
@@ -74,7 +74,7 @@ class Adapters:
                 f" of {Path(base['name']).name} with SHA-256 {base['sha256'][:12]}…, but the "
                 f"served weights have {sha256[:12]}…. Serve its own base with VOICE."
             )
-        raise APIError(409, "other_base", f"{shown(name)} is an adapter{text}", param=param)
+        raise APIError(409, "other_base", f"{excerpt(name)} is an adapter{text}", param=param)
 
     def look(self) -> list[str]:
         """Reads the folders; returns the paths of removed and replaced voices."""

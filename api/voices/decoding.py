@@ -38,7 +38,7 @@ _LEAST_SECONDS = 1.0
 SILENCE = "It is silent: no sample is above -60 dB."
 
 
-def decoded(data: bytes, most_seconds: float, container: str = "") -> tuple[bytes, JsonObject]:
+def decode(data: bytes, most_seconds: float, container: str = "") -> tuple[bytes, JsonObject]:
     """The recording as a WAV file, and its quality. Arguments and errors as `mono_of`."""
     mono, rate = mono_of(data, most_seconds, container)
     if len(mono) < _LEAST_SECONDS * rate:
@@ -65,7 +65,7 @@ def mono_of(data: bytes, most_seconds: float, container: str = "") -> tuple[Arra
     only_av = {"format": container, "options": options} if container else None
     _check_headroom()
     try:
-        with sound_file.opened(data, only_av=only_av) as sound:
+        with sound_file.open_sound(data, only_av=only_av) as sound:
             rate = sound.rate
             _check(rate, sound.declared_frames or 0, sound.channels, most_seconds)
             # One more than allowed: the header's length may be too small, or missing.

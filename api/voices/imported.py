@@ -77,7 +77,7 @@ async def import_file(
 def target_of(settings: ApiSettings, adapters: Adapters, name: str, sha256: str) -> VoiceTarget | None:
     """The imported voice of this name as a voice beside the served one, whose weights have this
     SHA-256; None for every other voice."""
-    voice = named(adapters.of_other_weights(sha256), name)
+    voice = find_named(adapters.of_other_weights(sha256), name)
     if voice is None:
         return None
     digest = ""
@@ -86,7 +86,7 @@ def target_of(settings: ApiSettings, adapters: Adapters, name: str, sha256: str)
     return replace(targets.voice_at(settings, voice[1], voice[0]), sha256=digest)
 
 
-def named(voices: dict[str, str], name: str) -> tuple[str, str] | None:
+def find_named(voices: dict[str, str], name: str) -> tuple[str, str] | None:
     """The name and folder of a voice by its name in any spelling. Clients that treat voices as
     files add their suffix."""
     plain = speakers.plain(name.removesuffix(".wav"))

@@ -26,7 +26,7 @@ from machine import commands
 from machine.process import kill_group
 from machine.storage.reading import JsonObject
 from machine.threads import ONE_THREAD
-from xtts.joined_reference import joined, turn_seconds
+from xtts.joined_reference import join, turn_seconds
 from xtts.sound_endings import av_is_installed
 
 log = logging.getLogger("api")
@@ -66,11 +66,11 @@ class DecodedRecording:
     quality: JsonObject
 
 
-async def decoded(data: bytes) -> DecodedRecording:
+async def decode(data: bytes) -> DecodedRecording:
     """Decodes a recording. Raises APIError: 422 if it is unusable, 503 if memory is short."""
-    out, told = await in_child(data, COMMAND, WALL_SECONDS)
+    out, figures = await in_child(data, COMMAND, WALL_SECONDS)
     with wave.open(io.BytesIO(out)) as file:
-        return DecodedRecording(out, file.getnframes() / file.getframerate(), json.loads(told))
+        return DecodedRecording(out, file.getnframes() / file.getframerate(), json.loads(figures))
 
 
 async def in_child(data: bytes, command: Sequence[str], wall_seconds: float) -> tuple[bytes, str]:
@@ -81,7 +81,7 @@ async def in_child(data: bytes, command: Sequence[str], wall_seconds: float) -> 
         command: As `recordings_child` describes it, without the container.
 
     Raises:
-        APIError: As `decoded`.
+        APIError: As `decode`.
     """
     by_av = container_of(data)
     if by_av is None and not data.startswith(_KINDS) and not _is_mp3(data):
@@ -186,7 +186,7 @@ def joined_recording(recordings: Sequence[bytes]) -> DecodedRecording:
     rate = min(max(rate for _, rate in read), _MOST_RATE)
     alike = [resampled(samples, of, rate) for samples, of in read]
     turn = turn_seconds(len(alike), CHUNK_SECONDS, HEARD_SECONDS)
-    sound = joined(alike, rate, turn, MOST_SECONDS)
+    sound = join(alike, rate, turn, MOST_SECONDS)
     try:
         measured = measure(sound, rate)
     except ValueError as error:

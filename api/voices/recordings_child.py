@@ -27,14 +27,14 @@ def main() -> int:
     most_seconds, by_av = float(sys.argv[1]), sys.argv[2:3]
 
     def make(data: bytes) -> tuple[bytes, JsonObject]:
-        from api.voices.decoding import decoded
+        from api.voices.decoding import decode
 
-        return decoded(data, most_seconds, *by_av)
+        return decode(data, most_seconds, *by_av)
 
-    return limited(lambda: import_all(bool(by_av)), make, _CPU_SECONDS)
+    return run_limited(lambda: import_all(bool(by_av)), make, _CPU_SECONDS)
 
 
-def limited(
+def run_limited(
     prepare: Callable[[], None], make: Callable[[bytes], tuple[bytes, JsonObject]], cpu_seconds: int
 ) -> int:
     """Converts stdin to a WAV and its figures, under limits; returns the exit code.

@@ -75,7 +75,7 @@ def measure(mono: Array, rate: int) -> JsonObject:
         )
     loud, quiet = np.percentile(levels, 95), np.percentile(levels, 5)
     seconds = float((levels > loud - _SPEECH_DB).sum() * HOP_SECONDS)
-    quality = (seconds, float(loud - quiet), float(loud), _clipped(mono))
+    quality = (seconds, float(loud - quiet), float(loud), _clipped_share(mono))
     remarks = remarks_of(*quality)
     poor = quality[1] < POOR_SNR_DB or quality[3] > POOR_CLIPPED
     return {
@@ -115,7 +115,7 @@ def _tone_share(mono: Array, rate: int) -> float:
     return float(np.sort(power)[-bins:].sum() / max(power.sum(), 1e-12))
 
 
-def _clipped(mono: Array) -> float:
+def _clipped_share(mono: Array) -> float:
     """The share of samples in runs of three or more at full scale; a single peak may be genuine."""
     full = np.abs(mono) >= _FULL
     inside = full[:-2] & full[1:-1] & full[2:]

@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from api.errors import APIError, shown
+from api.errors import APIError, excerpt
 from api.schemas import OPENAI_VOICES, SERVED, VoiceRow, is_served, means_served
 from api.shared_folder import changing, now, read, read_all
 from api.voices.recordings import DecodedRecording, joined_recording
@@ -181,7 +181,7 @@ class Voices:
         for voice in self.all():
             if voice.id != but and plain_name(voice.name) == plain_name(name):
                 text = (
-                    f"There is already a voice {shown(voice.name)} ({voice.id}). Choose another "
+                    f"There is already a voice {excerpt(voice.name)} ({voice.id}). Choose another "
                     "name, or add the recording to that voice."
                 )
                 raise APIError(409, "name_taken", text, param="name")
@@ -248,7 +248,7 @@ def check_new_name(name: str) -> None:
     """Raises APIError (422) for a reserved name: no request could reach a voice by it."""
     if means_served(name):
         text = (
-            f"{shown(name)} always means the served voice, as {', '.join((SERVED, *OPENAI_VOICES))}"
+            f"{excerpt(name)} always means the served voice, as {', '.join((SERVED, *OPENAI_VOICES))}"
             " do. Choose another name."
         )
         raise APIError(422, "reserved_name", text, param="name")
@@ -265,7 +265,7 @@ def find_by_name(
         matches = [voice for voice in uploaded if plain_name(voice.name) == name]
         if len(matches) > 1:
             ids = ", ".join(voice.id for voice in matches)
-            text = f"{len(matches)} voices are called {shown(voice_name)}. Name one by its id: {ids}."
+            text = f"{len(matches)} voices are called {excerpt(voice_name)}. Name one by its id: {ids}."
             raise APIError(409, "ambiguous_voice", text, param=param)
         if matches:
             return matches[0]
@@ -273,7 +273,7 @@ def find_by_name(
             return None
     if _MIXTURE.fullmatch(voice_name):
         text = (
-            f"{param} is {shown(voice_name)}, a mixture of voices. XTTS speaks with one voice: name "
+            f"{param} is {excerpt(voice_name)}, a mixture of voices. XTTS speaks with one voice: name "
             "one of /v1/voices."
         )
         raise APIError(400, "unsupported", text, param=param)

@@ -42,7 +42,7 @@ async def write(
         pcm = b"".join([chunk async for chunk in spoken])
     finally:
         state.engine.cancel(spoken)
-    made = Manifest(
+    manifest = Manifest(
         format=1,
         kind="latents",
         name=voice.name,
@@ -56,7 +56,7 @@ async def write(
         epoch=0,
         preview=preview,
     )
-    await asyncio.to_thread(_write, state, voice, made, pcm, to, with_reference)
+    await asyncio.to_thread(_write, state, voice, manifest, pcm, to, with_reference)
 
 
 def _base(state: AppState, opened: OpenedVoiceState | None) -> Base:
@@ -79,21 +79,21 @@ def _base(state: AppState, opened: OpenedVoiceState | None) -> Base:
 
 
 def _write(
-    state: AppState, voice: UploadedVoice, made: Manifest, pcm: bytes, to: Path, recording: bool
+    state: AppState, voice: UploadedVoice, manifest: Manifest, pcm: bytes, to: Path, recording: bool
 ) -> None:
     from safetensors.numpy import load, save
 
-    path = latents_file.path_of(state.voices.latents, made.base.sha256, voice.sha256)
+    path = latents_file.path_of(state.voices.latents, manifest.base.sha256, voice.sha256)
     try:
         tensors = load(path.read_bytes())
     except OSError as error:
         text = "The latents of the voice could not be stored, so they cannot be sent."
         raise APIError(507, "not_kept", text) from error
     members: dict[str, Path | bytes] = {
-        form.CARD: model_card.card(made, None).encode(),
-        form.PREVIEW: encoding.whole("wav", pcm, Mark(made.name)),
-        form.TENSORS: save(tensors, made.metadata),
+        form.CARD: model_card.card(manifest, None).encode(),
+        form.PREVIEW: encoding.whole("wav", pcm, Mark(manifest.name)),
+        form.TENSORS: save(tensors, manifest.metadata),
     }
     if recording:
         members[form.REFERENCE] = state.voices.recording(voice)
-    archive.write(to, made, members)
+    archive.write(to, manifest, members)

@@ -139,7 +139,7 @@ _LEFT_OUT = {
 _SIGNS = re.compile(r"[\W_]+|tm\b")
 
 
-def left_out(*names: str) -> str:
+def reason_to_skip(*names: str) -> str:
     """Why a part with such a title or epub:type is not read aloud; "" if it is."""
     for name in names:
         if reason := _LEFT_OUT.get(_SIGNS.sub("", name.casefold().removeprefix("doc-"))):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from extras.books import production
+from extras.books import order, production
 from machine import commands
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--language", default="", type=tag_of)
     parser.add_argument("--seed", type=int, default=0)
     ComputeConfig.add_argument(parser)
-    production.add_arguments(parser)
+    order.add_arguments(parser)
     parser.add_argument("--called", default="", help="the name of the uploaded file")
     arguments = parser.parse_args(argv)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from extras.books.book import Book, Kind
 from extras.books.speaking.sentences import Sentence
-from machine.text import counted, printable, size_words, table
+from machine.text import printable, quantity, size_words, table
 from xtts.text.cleaning import speakable
 from xtts.text.errors import TextError
 from xtts.text.languages import short_code
@@ -171,8 +171,8 @@ def plan_lines(
     weight = ", ".join(f"{form} {size_words(BYTES_A_SECOND[form] * seconds)}" for form in forms)
     takes = size_words(BYTES_A_SECOND["wav"] * seconds)
     lines += [
-        f"{counted(sum(plan.words for plan in chapters), 'word')} in "
-        f"{counted(len(chapters), 'chapter')}: about {clock(seconds)} of speech.",
+        f"{quantity(sum(plan.words for plan in chapters), 'word')} in "
+        f"{quantity(len(chapters), 'chapter')}: about {clock(seconds)} of speech.",
         f"Speaking all of it takes about {clock(takes_seconds)} on this machine "
         f"({measured.rate:.2f} x real time, measured with the sample sentences).",
         f"Disk space: {weight}, and {takes} for the spoken sentences.",

@@ -4,31 +4,26 @@ Importing this module does not import torch.
 """
 
 import argparse
-import contextlib
 import hashlib
 import re
-import resource
 import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extras.books.book import Book, BookError, Chapter
-from extras.books.formats.book_reader import FORMATS as BOOK_FORMATS
-from extras.books.formats.book_reader import read_book
-from extras.common.steps import Steps, steps_for
+from extras.books.order import Order, order_of
+from extras.common.steps import Steps
 from machine import commands
 from machine.errors import SotaqueError
-from machine.memory import address_space_bytes
 from machine.storage.atomic import make_folder, replace_file, replacing, write_json
 from machine.storage.leftovers import remove_stale
 from machine.storage.locks import LockHeld, exclusive
 from machine.storage.reading import read_json
-from machine.text import counted, size_words
-from xtts.arguments import TAKES
+from machine.text import quantity
 from xtts.text.languages import short_code
 
 if TYPE_CHECKING:
@@ -39,179 +34,9 @@ if TYPE_CHECKING:
     from xtts.inference.loaded_voice import LoadedVoice
     from xtts.text.tokenizer import Tokenizer
 
-FORMS = ("wav", "flac", "mp3", "opus", "m4a", "m4b", "epub")
 # Formats of the whole book, instead of a file per chapter.
 _WHOLE = ("m4b", "epub")
 _PROGRESS_SECONDS, _WRITTEN_SECONDS = 10.0, 2.0
-MOST_RETAKES = 9
-# 20 million characters in the shortest paragraphs needed 0.55 GB.
-MOST_READING_BYTES = 2 << 30
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments that `speak` does not have."""
-    parser.add_argument("book", type=Path, metavar="BOOK", help=", ".join(BOOK_FORMATS))
-    parser.set_defaults(called="")
-    parser.add_argument(
-        "--to",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="the folder for the spoken sentences and the finished files",
-    )
-    parser.add_argument(
-        "--plan", action="store_true", help="print the plan and speak five sample sentences only"
-    )
-    parser.add_argument(
-        "--chapters", default="", metavar="1-3,5", help="the chapters to speak, by their numbers in the plan"
-    )
-    parser.add_argument(
-        "--chapter-voice",
-        action="append",
-        default=[],
-        metavar="2-4=anna",
-        help="a named speaker of the voice for some chapters",
-    )
-    parser.add_argument(
-        "--format",
-        default="m4b,mp3",
-        metavar="m4b,flac",
-        help=f"the formats to write, any of {', '.join(FORMS)} (default: m4b,mp3)",
-    )
-    parser.add_argument(
-        "--captions",
-        default="",
-        metavar="srt,vtt,json",
-        help="also write captions with word times for each chapter",
-    )
-    parser.add_argument("--footnotes", action="store_true", help="speak footnotes too")
-    parser.add_argument(
-        "--retakes",
-        type=int,
-        default=1,
-        help="the most retakes of a sentence that is faulty or misheard (default: 1)",
-    )
-    parser.add_argument(
-        "--takes",
-        type=int,
-        default=1,
-        metavar="N",
-        help=f"{TAKES.least} to {TAKES.most}: speak N takes of each sentence "
-        "together and keep the best, by its voice, words and endings "
-        "(default: 1)",
-    )
-    parser.add_argument(
-        "--recogniser",
-        default="off",
-        metavar="pocketsphinx|FOLDER|off",
-        help="the recogniser that checks the words, for --retakes",
-    )
-    parser.add_argument(
-        "--again", action="append", default=[], metavar="KEY", help="speak a sentence of report.html again"
-    )
-    parser.add_argument(
-        "--at-once",
-        type=int,
-        metavar="N",
-        help="the number of sentences spoken together (default: 4; with Ray: 1)",
-    )
-    parser.add_argument("--ray", action="store_true", help="speak on Ray; RAY_ADDRESS names a cluster")
-    parser.add_argument(
-        "--workers", type=int, metavar="N", help="the number of Ray workers to start (default: all cores)"
-    )
-
-
-@dataclass(frozen=True)
-class Order:
-    """The checked arguments of a run."""
-
-    book: Book
-    folder: Path
-    chapters: Sequence[int]
-    speakers: dict[int, str]
-    forms: Sequence[str]
-    captions: Sequence[str]
-    new_steps: Callable[[], Steps]
-
-
-def order_of(arguments: argparse.Namespace) -> Order:
-    """Reads the book and checks the arguments. Raises BookError; SotaqueError without Ray."""
-    new_steps = steps_for(arguments.ray, arguments.workers)
-    if arguments.at_once is None:
-        arguments.at_once = 4 if new_steps is Steps else 1
-    for name, value, least, most in (
-        ("--retakes", arguments.retakes, 0, MOST_RETAKES),
-        ("--at-once", arguments.at_once, 1, 64),
-        ("--takes", arguments.takes, TAKES.least, TAKES.most),
-    ):
-        if not least <= value <= most:
-            raise BookError(f"{name} is {value}; allowed: {least} to {most}.")
-    forms = _chosen("--format", arguments.format, FORMS)
-    captions = _chosen("--captions", arguments.captions, ("srt", "vtt", "json"))
-    if {"m4b", "m4a"} & set(forms):
-        from extras.books.writing.audiobook import missing_encoder
-        from xtts.sound_endings import av_is_installed
-
-        if not av_is_installed():
-            raise BookError(missing_encoder())
-    book = _read(arguments.book, arguments.called)
-    count = len(book.read_aloud)
-    chapters = _numbers("--chapters", arguments.chapters or f"1-{count}", count)
-    speakers = dict[int, str]()
-    for choice in arguments.chapter_voice:
-        where, equals, name = choice.partition("=")
-        if not equals or not name.strip():
-            raise BookError(f"--chapter-voice {choice} is not valid: write 2=anna or 2-4=anna.")
-        speakers |= dict.fromkeys(_numbers("--chapter-voice", where, count), name.strip())
-    return Order(book, arguments.to, chapters, speakers, forms, captions, new_steps)
-
-
-def _read(path: Path, called: str) -> Book:
-    """Reads the book with a limit on memory, because it may be malicious."""
-    try:
-        with limited_memory(MOST_READING_BYTES):
-            return read_book(path, called)
-    except MemoryError:
-        raise BookError(
-            f"{path} needs more than {size_words(MOST_READING_BYTES)} of memory to be read, which "
-            "is too much for a book. It is refused."
-        ) from None
-
-
-@contextlib.contextmanager
-def limited_memory(num_bytes: int) -> Iterator[None]:
-    """Limits this process, including its other threads, to `num_bytes` of further memory. Beyond
-    that, allocations raise MemoryError."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    most = address_space_bytes() + num_bytes
-    if before[0] != resource.RLIM_INFINITY:
-        most = min(most, before[0])
-    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-
-
-def _chosen(name: str, value: str, allowed: Sequence[str]) -> list[str]:
-    names = [part.strip() for part in value.split(",") if part.strip()]
-    if wrong := [part for part in names if part not in allowed]:
-        raise BookError(f"{name} names {', '.join(wrong)}; allowed: {', '.join(allowed)}.")
-    return list(dict.fromkeys(names))
-
-
-def _numbers(name: str, value: str, count: int) -> list[int]:
-    """The chapters of `1-3,5`."""
-    numbers = set[int]()
-    for part in value.split(","):
-        match = re.fullmatch(r"\s*(\d{1,6})(?:\s*-\s*(\d{1,6}))?\s*", part)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-        if not 1 <= first <= last <= count:
-            raise BookError(
-                f"{name} {value[:40]} is not valid: write numbers from 1 to {count}, as in 1-3,5."
-            )
-        numbers |= set(range(first, last + 1))
-    return sorted(numbers)
 
 
 def run(arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]", *, typed: bool = True) -> int:
@@ -232,7 +57,7 @@ def run(arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]", *,
                 remove_stale(folder)
             steps = order.new_steps()
             try:
-                reader = _Reader(order, arguments, voice_of, steps, _typed() if typed else [])
+                reader = _Reader(order, arguments, voice_of, steps, _command() if typed else [])
                 measured = reader.plan()
                 if not arguments.plan:
                     reader.speak(measured)
@@ -270,7 +95,7 @@ class _Reader:
             arguments.retakes,
             order.speakers,
             arguments.footnotes,
-            self._rejected(arguments.again),
+            self._rejected_takes(arguments.again),
         )
         self.takes = TakeFolder(self.folder / "sentences", voice.files.mark)
         tokenizer = voice.model.tokenizer
@@ -287,7 +112,7 @@ class _Reader:
         self.bound: dict[int, BoundChapter] = {}
         self.samples_rate = 0.0
 
-    def _rejected(self, again: Sequence[str]) -> frozenset[str]:
+    def _rejected_takes(self, again: Sequence[str]) -> frozenset[str]:
         path = self.folder / "rejected.json"
         rejected = [str(key) for key in read_json(path).get("takes", [])]
         if wrong := [key for key in again if not re.fullmatch(r"[0-9a-f]{40}", key)]:
@@ -308,7 +133,7 @@ class _Reader:
             unreadable_characters,
         )
 
-        (measured, samples), tokenizer = self._measured(), self.narration.tokenizer
+        (measured, samples), tokenizer = self._measure(), self.narration.tokenizer
         plans = [
             chapter_plan(number, self._chapter(number).title, self._sentences(number), measured.pace)
             for number in self._numbers
@@ -321,7 +146,7 @@ class _Reader:
             path = self.folder / "names.txt"
             shown = ", ".join(f"{word} ({count})" for word, count in names.most_common(MOST_SHOWN_NAMES))
             print(
-                f"The voice guesses the pronunciation of {counted(len(names), 'word')}: {shown}. "
+                f"The voice guesses the pronunciation of {quantity(len(names), 'word')}: {shown}. "
                 f"Correct them in {path} and add --pronunciations {path}."
             )
         lost = unreadable_characters(self._all(), tokenizer, self.language)
@@ -381,7 +206,7 @@ class _Reader:
         for number in self._numbers:
             yield from self._sentences(number)
 
-    def _measured(self) -> "tuple[Measured, list[Chosen]]":
+    def _measure(self) -> "tuple[Measured, list[Chosen]]":
         """Measures the voice with sample sentences, and returns these. If the sentences of the last
         plan are already spoken, its rate is reused."""
         from extras.books.plan import Measured
@@ -429,26 +254,24 @@ class _Reader:
         audiobook."""
         progress = _Progress(self, measured)
         lines = [(number, sentence) for number in self.order.chapters for sentence in self._sentences(number)]
-        open_ = dict.fromkeys(self.order.chapters, 0)
-        for number, _ in lines:
-            open_[number] += 1
+        unspoken = Counter(number for number, _ in lines)
         progress.characters = sum(len(sentence.text) for _, sentence in lines)
-        taken: dict[int, dict[int, Chosen]] = {number: {} for number in self.order.chapters}
+        takes: dict[int, dict[int, Chosen]] = {number: {} for number in self.order.chapters}
         place_of = {id(sentence): place for place, (_, sentence) in enumerate(lines)}
 
-        def settled(number: int, sentence: "Sentence", chosen: "Chosen | None") -> None:
+        def add(number: int, sentence: "Sentence", chosen: "Chosen | None") -> None:
             if chosen is None:
                 self.worst.add_unread(number, sentence.text)
             else:
                 self.worst.add(number, chosen)
-                taken[number][place_of[id(sentence)]] = chosen
-            open_[number] -= 1
-            progress.settled(number, sentence, chosen)
-            if not open_[number]:
-                held = taken.pop(number)
-                self._bind(number, [held[place] for place in sorted(held)])
+                takes[number][place_of[id(sentence)]] = chosen
+            unspoken[number] -= 1
+            progress.add(number, sentence)
+            if not unspoken[number]:
+                by_place = takes.pop(number)
+                self._bind(number, [by_place[place] for place in sorted(by_place)])
 
-        self.narration.speak(iter(lines), settled)
+        self.narration.speak(iter(lines), add)
         self._finish()
         progress.path.unlink(missing_ok=True)
 
@@ -486,8 +309,8 @@ class _Reader:
             raise BookError("These chapters have nothing that could be read aloud; see report.html.")
         book = self.order.book
         self.worst.write(self.folder / "report.html", book.title, self.takes, self.command)
-        told = {"chapters": list(self.order.chapters), **self.worst.told()}
-        write_json(self.folder / "report.json", told)
+        report = {"chapters": list(self.order.chapters), **self.worst.told()}
+        write_json(self.folder / "report.json", report)
         self._write_whole(chapters)
         from extras.books.plan import clock
 
@@ -499,7 +322,7 @@ class _Reader:
         print(
             f"{self.folder}: {clock(seconds)} of speech, {clock(spoken)} of it new{pace}. "
             f"{self.worst.faulty:,} of "
-            f"{counted(self.worst.sentences, 'sentence')} ended badly; listen to them in "
+            f"{quantity(self.worst.sentences, 'sentence')} ended badly; listen to them in "
             f"{self.folder / 'report.html'}."
         )
 
@@ -519,7 +342,7 @@ class _Reader:
             else:
                 with replacing(path) as file:
                     write_overlay(file, book, chapters, self.language)
-            print(f"{path}: {counted(len(chapters), 'chapter')}")
+            print(f"{path}: {quantity(len(chapters), 'chapter')}")
 
 
 class _Progress:
@@ -528,11 +351,11 @@ class _Progress:
     def __init__(self, reader: _Reader, measured: "Measured") -> None:
         self._reader, self._measured = reader, measured
         self.characters = 0
-        self._done = self._fresh = 0
+        self._done = 0
         self._shown = self._written = time.monotonic()
         self.path = reader.folder / "progress.json"
 
-    def settled(self, chapter: int, sentence: "Sentence", chosen: "Chosen | None") -> None:
+    def add(self, chapter: int, sentence: "Sentence") -> None:
         """Counts a sentence and shows the progress."""
         self._done += len(sentence.text)
         now = time.monotonic()
@@ -541,20 +364,20 @@ class _Progress:
         self._written = now
         rate = self._reader.narration.rate or self._measured.rate
         left = self.characters - self._done
-        told = {
+        progress = {
             "chapter": chapter,
             "share": round(self._done / max(1, self.characters), 4),
             "seconds_left": round(left * self._measured.pace / max(rate, 1e-6)),
             "audio_seconds_a_second": round(rate, 3),
         }
-        write_json(self.path, told)
+        write_json(self.path, progress)
         if now - self._shown >= _PROGRESS_SECONDS:
             self._shown = now
             from extras.books.plan import clock
 
             print(
-                f"chapter {chapter}  {100 * told['share']:.1f} %  {rate:.2f} x real time  "
-                f"{clock(told['seconds_left'])} left",
+                f"chapter {chapter}  {100 * progress['share']:.1f} %  {rate:.2f} x real time  "
+                f"{clock(progress['seconds_left'])} left",
                 flush=True,
             )
 
@@ -572,7 +395,7 @@ def _language(book: Book, voice: "LoadedVoice") -> str:
     return voice.languages[0]
 
 
-def _typed() -> list[str]:
+def _command() -> list[str]:
     """The user's command without `--again KEY`, for the report."""
     words, typed = iter(sys.argv[1:]), list[str]()
     for word in words:
@@ -604,4 +427,4 @@ def _listener(name: str, tokenizer: "Tokenizer", language: str) -> "Listener | N
             f"pocketsphinx recognises English only, and the book is read in {language}. Name the "
             "folder of a Whisper model with --recogniser."
         )
-    return Listener(name, recogniser.opened(name, language, 1), tokenizer, language)
+    return Listener(name, recogniser.open_recogniser(name, language, 1), tokenizer, language)

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import FileResponse, Response
 
-from api.arriving import arrived, free_bytes
-from api.errors import APIError, shown
+from api.arriving import body_file, free_bytes
+from api.errors import APIError, excerpt
 from api.gate import takes_upload
 from api.routes.ranged_file import SPOKEN, WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
@@ -96,11 +96,11 @@ async def upload_book(
     state.check_rate(request)
     plain = visible_name(name)
     if not book_store.ending_of(plain):
-        text = f"{shown(name)} does not have the ending of a book. Use {', '.join(FORMATS)}."
+        text = f"{excerpt(name)} does not have the ending of a book. Use {', '.join(FORMATS)}."
         raise APIError(422, "not_a_book", text, param="name")
     books = state.part(Library).books
     await asyncio.to_thread(books.check_room)
-    async with arrived(request, books.folder, "book") as path:
+    async with body_file(request, books.folder, "book") as path:
         book = await asyncio.to_thread(books.add, plain, path)
     reading = schemas.ReadingRequest(plan_only=True)
     await asyncio.to_thread(state.part(Library).readings.ask, book, reading.model_dump(), None)
@@ -194,7 +194,7 @@ def _details(state: AppState, book: UploadedBook) -> schemas.BookDetails:
         name=book.name,
         created=book.created,
         reading=_reading(state, book),
-        progress=_made(schemas.ReadingProgress, progress) if progress else None,
+        progress=_row_of(schemas.ReadingProgress, progress) if progress else None,
         plan=_told_plan(book),
         report=_told_report(book),
         files=[
@@ -216,7 +216,7 @@ def _told_plan(book: UploadedBook) -> schemas.BookPlan | None:
         corrected = [{"word": word, "count": 0} for word in corrections if word not in words]
         names = [{**row, "said": corrections.get(row["word"], "")} for row in [*corrected, *plan["names"]]]
         samples = [{**row, "sound": _sound(book, row["key"])} for row in plan["samples"]]
-        return _made(schemas.BookPlan, {**plan, "names": names, "samples": samples})
+        return _row_of(schemas.BookPlan, {**plan, "names": names, "samples": samples})
     return None
 
 
@@ -224,11 +224,11 @@ def _told_report(book: UploadedBook) -> schemas.BookReport | None:
     report = read_json(book.spoken / "report.json")
     with contextlib.suppress(KeyError, TypeError):
         worst = [{**row, "sound": _sound(book, row["key"])} for row in report["worst"]]
-        return _made(schemas.BookReport, {**report, "worst": worst})
+        return _row_of(schemas.BookReport, {**report, "worst": worst})
     return None
 
 
-def _made(schema: type[Row], fields: Mapping[str, object]) -> Row | None:
+def _row_of(schema: type[Row], fields: Mapping[str, object]) -> Row | None:
     """A response from a file of the child process; None if the file is of another version."""
     with contextlib.suppress(ValueError):
         return schema.model_validate(fields)
@@ -241,9 +241,9 @@ def _sound(book: UploadedBook, key: str) -> str:
 
 def _reading(state: AppState, book: UploadedBook) -> schemas.ReadingRow:
     job = book.job
-    told = asdict(job)
+    row = asdict(job)
     return schemas.ReadingRow(
-        **{name: told[name] for name in ("state", "message", "asked", "started", "ended")},
+        **{name: row[name] for name in ("state", "message", "asked", "started", "ended")},
         plan_only=job.plan_only,
         ahead=state.part(Library).readings.place(book) if job.state == "queued" else 0,
         paused=state.part(Library).readings.is_paused(book),

@@ -4,7 +4,7 @@ import argparse
 import functools
 from typing import TYPE_CHECKING
 
-from extras.books import production
+from extras.books import order, production
 from xtts.text.languages import tag_of
 from xtts.verbs import voice_arguments
 
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--language", default="", type=tag_of, help="language of the text (default: that of the book)"
     )
-    production.add_arguments(parser)
+    order.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

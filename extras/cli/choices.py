@@ -29,7 +29,7 @@ def choices_of(verb: str) -> Choices:
         parser = xtts.parser_of_all()
         (verbs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
         return _flags_of(verbs.choices[verb])
-    parser = train.opened("run" if verb == "train" else verb)[1]
+    parser = train.open_verb("run" if verb == "train" else verb)[1]
     return flag_values(whole(TrainSettings)) | _flags_of(parser)
 
 

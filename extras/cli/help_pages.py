@@ -98,7 +98,7 @@ def overview() -> str:
         lines += ["", f"{group.title}:"]
         lines += console.rows({name: verbs[name] for name in group.verbs})
         if group.examples:
-            lines += ["", *(f"    {_typed(example)}" for example in group.examples[:_MOST_EXAMPLES])]
+            lines += ["", *(f"    {_with_program(example)}" for example in group.examples[:_MOST_EXAMPLES])]
     return "\n".join([*lines, "", console.ENDING])
 
 
@@ -120,13 +120,13 @@ def groups(verbs: Collection[str]) -> list[Group]:
 def examples_of(name: str) -> str:
     """The end of the help of a verb."""
     examples = [example for group in GROUPS for example in group.examples if verb_of(example) == name]
-    return "\n".join(["", "examples:", *(f"  {_typed(example)}" for example in examples), ""])
+    return "\n".join(["", "examples:", *(f"  {_with_program(example)}" for example in examples), ""])
 
 
 def verb_of(example: str) -> str:
     """The verb of an example, which may be a line with other programs."""
-    return _typed(example).partition("sotaque ")[2].split(" ")[0]
+    return _with_program(example).partition("sotaque ")[2].split(" ")[0]
 
 
-def _typed(example: str) -> str:
+def _with_program(example: str) -> str:
     return example if "sotaque " in example else f"sotaque {example}"

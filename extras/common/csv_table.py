@@ -18,7 +18,7 @@ def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n", quoting=csv.QUOTE_ALL)
     writer.writerow(header)
-    writer.writerows([_guarded(cell) for cell in row] for row in rows)
+    writer.writerows([_guard(cell) for cell in row] for row in rows)
     return table.getvalue().encode()
 
 
@@ -28,7 +28,7 @@ def read_csv(content: bytes) -> list[dict[str, str]]:
     return [{name: _plain(cell) for name, cell in row.items()} for row in rows]
 
 
-def _guarded(cell: object) -> object:
+def _guard(cell: object) -> object:
     return f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
 
 

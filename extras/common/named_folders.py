@@ -115,13 +115,13 @@ class NamedFolders(Generic[Named]):
         if len(self.all()) >= most:
             text = f"There are already {most} {word}s, the limit. Delete one."
             raise APIError(409, f"too_many_{word}s", text)
-        made = False
-        while not made:
+        created = False
+        while not created:
             identity = free_id(name, word, os.listdir(self.folder))
             # Without file locks, another replica may take the same id first.
             with contextlib.suppress(FileExistsError):
                 (self.folder / identity).mkdir()
-                made = True
+                created = True
         try:
             yield identity
         except BaseException:

@@ -190,7 +190,7 @@ class BaseScorer:
         """Whether these pieces together may be one span."""
         if len(self._tokens(pieces)) > self._base.tokenizer.max_tokens:
             return False
-        return len(pieces) == 1 or self._expected(pieces) <= LONGEST_SECONDS
+        return len(pieces) == 1 or self._expected_score(pieces) <= LONGEST_SECONDS
 
     def score(self, first: int, groups: Sequence[range]) -> list[list[SpanScore]]:
         """The scores of spans that start at breath `first`: for each group, one per plausible
@@ -256,13 +256,13 @@ class BaseScorer:
         words, tokens = list[str](), list[int]()
         for place in range(len(self._texts)):
             words += self._texts[(far + place) % len(self._texts)].split()[::-1]
-            tokens = self._encoded(" ".join(words))
+            tokens = self._encode(" ".join(words))
             if len(tokens) >= length:
                 break
         return tokens[: max(length, 1)]
 
     def _ends(self, first: int, group: range) -> list[int]:
-        expected = self._expected(group)
+        expected = self._expected_score(group)
         start, ends = self._breaths[first].start, list[int]()
         for last in range(first + 1, len(self._breaths) + 1):
             seconds = self._breaths[last - 1].end - start
@@ -285,20 +285,20 @@ class BaseScorer:
         end = min(end, len(self._codes) - begin)
         return range(end, max(min(end + _STOP_REACH, following), end) + 1)
 
-    def _expected(self, pieces: range) -> float:
+    def _expected_score(self, pieces: range) -> float:
         return sum(len(self._texts[piece]) for piece in pieces) * self._pace
 
     def _oddness(self, codes: int, pieces: range) -> float:
         """The cost of an unusual duration in nats, from a normal distribution of its logarithm."""
-        odd = np.log(codes / CODES_A_SECOND / self._expected(pieces)) / _PACE_DEVIATION
+        odd = np.log(codes / CODES_A_SECOND / self._expected_score(pieces)) / _PACE_DEVIATION
         return float(odd**2 / 2)
 
     def _tokens(self, pieces: range) -> list[int]:
         if pieces not in self._ids:
-            self._ids[pieces] = self._encoded(" ".join(self._texts[piece] for piece in pieces))
+            self._ids[pieces] = self._encode(" ".join(self._texts[piece] for piece in pieces))
         return self._ids[pieces]
 
-    def _encoded(self, text: str) -> list[int]:
+    def _encode(self, text: str) -> list[int]:
         try:
             return self._base.tokenizer.encode(text, self._language)
         except TextError as error:
@@ -361,7 +361,7 @@ def best_matches(
                     nats = before.nats + span.nats - _JOIN * (len(group) - 1)
                     reading = _Reading(nats, 0, (before, match))
                     _offer(waiting, best_after, span.last, group.stop, reading)
-    return list(_traced(max(waiting[-1].values(), key=lambda reading: reading.nats)))
+    return list(_trace(max(waiting[-1].values(), key=lambda reading: reading.nats)))
 
 
 def _alive(
@@ -408,7 +408,7 @@ def _offer(
         best_after[place] = max(best_after[place], reading.nats)
 
 
-def _traced(reading: _Reading) -> list[SpanMatch]:
+def _trace(reading: _Reading) -> list[SpanMatch]:
     matches = list[SpanMatch]()
     while reading.matches is not None:
         reading, match = reading.matches

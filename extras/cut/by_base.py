@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from extras.cut.base_alignment import BaseScorer, Breath, ScoringBase, SpanMatch, SpanScore, best_matches
-from extras.cut.cutter import CutJob, CutRecording, CutResult, clipping, cut_one, measured_all
+from extras.cut.cutter import CutJob, CutRecording, CutResult, clipping, cut_one, measure_all
 from extras.cut.journal import HeardJournal
 from extras.cut.manuscript import Manuscript, TextUnit
 from extras.cut.planning import PlacedUnit
@@ -60,7 +60,7 @@ def base_that_aligns(settings: TrainSettings, language: str) -> ScoringBase:
 
 def cut_by_base(job: CutJob, text: Manuscript, base: ScoringBase, language: str) -> CutResult:
     """Aligns a text without times. Raises CuttingError, also for the text of another recording."""
-    profiles = list(measured_all(job))
+    profiles = list(measure_all(job))
     pace = _pace(text, profiles)
     pieces = pieces_of(text, round(_LONG_SECONDS / pace))
     done, placed, first = list[CutRecording](), set[int](), 0
@@ -76,7 +76,7 @@ def cut_by_base(job: CutJob, text: Manuscript, base: ScoringBase, language: str)
                     rest = [piece.text for piece in pieces[first:]]
                     scorer = BaseScorer(base, latents, codes, breaths, rest, language, pace)
                     begun = progress.done
-                    score = _journaled(scorer, job.journal, recording.name, progress)
+                    score = _with_journal(scorer, job.journal, recording.name, progress)
                     matches = best_matches(breaths, len(rest), score, scorer.may_join)
                     matched = sure_matches(matches, pieces[first:])
                     progress.add(begun + len(breaths) - progress.done)
@@ -89,7 +89,7 @@ def cut_by_base(job: CutJob, text: Manuscript, base: ScoringBase, language: str)
     return CutResult(done, _unheard(placed, pieces, text))
 
 
-def _journaled(
+def _with_journal(
     scorer: BaseScorer, journal: HeardJournal, name: str, progress: Progress
 ) -> Callable[[int, Sequence[range]], list[list[SpanScore]]]:
     """A scorer that asks the model only for scores that the journal lacks. Call it for the breaths

@@ -23,7 +23,7 @@ from extras.cut.word_alignment import (
     TextFollower,
     doubts,
     place_units,
-    trusted,
+    trusted_matches,
 )
 from train.progress import lookahead, with_progress
 from xtts.audio import resample
@@ -131,7 +131,7 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
             check_unchanged(recording)
             bounds.append(len(listener.heard))
         listener.follower.finish()
-        places = trusted(listener.follower.matches, listener.heard, text)
+        places = trusted_matches(listener.follower.matches, listener.heard, text)
         cause = clipping(profiles) or wrong_order(listener.heard, text)
         counts = (len(listener.heard), len(text.words))
         _refuse_other_text(len(places), *counts, job.recordings, cause)
@@ -143,7 +143,7 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
             }
             recognised = listener.heard[first:last]
             doubtful = doubts(text, placed, recognised, recording.seconds)
-            checked = _checked(recording, doubtful, listener, job.steps.ahead)
+            checked = _check(recording, doubtful, listener, job.steps.ahead)
             units = place_units(text, placed, recognised, checked)
             num_placed += sum(len(unit.text.split()) for unit in units)
             done.append(cut_one(recording, profile, units))
@@ -161,7 +161,7 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
     return CutResult(done, unheard, moved)
 
 
-def _checked(
+def _check(
     recording: SourceRecording, doubtful: Sequence[DoubtfulSentence], listener: TextListener, ahead: int
 ) -> dict[int, HeardWord]:
     """The words of doubtful sentences, by number, as a second alignment places them."""

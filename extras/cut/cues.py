@@ -19,7 +19,7 @@ from extras.common.line_breaks import joiner
 from extras.cut.recordings import CuttingError
 from extras.cut.subtitles import TIMES, spoken_cues
 from train.dataset.entries import DatasetError, read_text
-from train.dataset.tags import decoded, spoken, tags_note, without_speakers
+from train.dataset.tags import decode_entities, strip_tags, tags_note, without_speakers
 
 # HTK writes integers in units of 100 ns, Audacity seconds with a decimal point.
 _HTK_PER_SECOND = 1e7
@@ -87,8 +87,8 @@ def _plain(text: str, path: Path, language: str, tags: list[str]) -> list[Cue]:
     # Decimals: two whole numbers at the beginning of each line are text.
     if labels and all((label := _LABEL.match(line)) and not label[1].isdigit() for line in labels):
         return _labels(text, path, language, tags)
-    paragraphs = [decoded(paragraph)[0] for paragraph in _paragraphs(text, language)]
-    return [Cue(part) for part in spoken(paragraphs, tags)]
+    paragraphs = [decode_entities(paragraph)[0] for paragraph in _paragraphs(text, language)]
+    return [Cue(part) for part in strip_tags(paragraphs, tags)]
 
 
 def _paragraphs(text: str, language: str) -> list[str]:
@@ -143,7 +143,7 @@ def _labels(text: str, path: Path, _language: str, tags: list[str]) -> list[Cue]
         label = fields[3] or ""
         if label.strip().lower() not in _SILENT_LABELS:
             timed.append((" ".join(label.split()), start / scale, end / scale))
-    return _timed(timed, path, tags)
+    return _timed_cues(timed, path, tags)
 
 
 def _text_grid(text: str, path: Path, _language: str, tags: list[str]) -> list[Cue]:
@@ -164,7 +164,7 @@ def _text_grid(text: str, path: Path, _language: str, tags: list[str]) -> list[C
         for start, end, label in re.findall(pattern, tier)
         if label.strip().lower() not in _SILENT_LABELS
     ]
-    return _timed(timed, path, tags)
+    return _timed_cues(timed, path, tags)
 
 
 def _tsv(text: str, path: Path, _language: str, tags: list[str]) -> list[Cue]:
@@ -184,7 +184,7 @@ def _tsv(text: str, path: Path, _language: str, tags: list[str]) -> list[Cue]:
             raise CuttingError(f"{path}, line {number}: start and end are not numbers.") from None
         scale = 1 if "." in fields["start"] + fields["end"] else _MS_PER_SECOND
         timed.append((fields.get("text", "").strip(), start / scale, end / scale))
-    return _timed(timed, path, tags)
+    return _timed_cues(timed, path, tags)
 
 
 def _json(text: str, path: Path, _language: str, tags: list[str]) -> list[Cue]:
@@ -194,9 +194,9 @@ def _json(text: str, path: Path, _language: str, tags: list[str]) -> list[Cue]:
     except ValueError as error:
         raise CuttingError(f"{path} is not JSON ({error}).") from error
     if timed := list(_segments(content)):
-        return _timed(timed, path, tags)
+        return _timed_cues(timed, path, tags)
     if isinstance(content, Mapping) and isinstance(content.get("text"), str):
-        return [Cue(part) for part in spoken([content["text"]], tags)]
+        return [Cue(part) for part in strip_tags([content["text"]], tags)]
     raise CuttingError(
         f"{path} has no list of segments with start, end and text, as Whisper writes it. Export "
         "the transcript as .srt instead."
@@ -229,8 +229,8 @@ def _times_of(segment: Mapping[str, object]) -> tuple[float, float] | None:
     return None
 
 
-def _timed(timed: Sequence[tuple[str, float, float]], path: Path, tags: list[str]) -> list[Cue]:
-    plain = spoken([decoded(text)[0] for text, _, _ in timed], tags)
+def _timed_cues(timed: Sequence[tuple[str, float, float]], path: Path, tags: list[str]) -> list[Cue]:
+    plain = strip_tags([decode_entities(text)[0] for text, _, _ in timed], tags)
     return [_cue(text, start, end, path) for text, (_, start, end) in zip(plain, timed, strict=True) if text]
 
 

@@ -21,12 +21,13 @@ from extras.common.steps import Steps
 from extras.cut.journal import HeardJournal
 from extras.cut.manuscript import Manuscript
 from extras.cut.planning import UNSURE, PlacedUnit, Stretch, account, clip_frame, plan
-from extras.cut.profile import LEVEL_SECONDS, SoundProfile, measured, speech_spans
+from extras.cut.profile import LEVEL_SECONDS, SoundProfile, measure, speech_spans
 from extras.cut.recordings import LISTENING_RATE, CuttingError, SourceRecording, stretches
 from machine.storage.hashes import sha256_of
 from train.progress import Progress, lookahead
 from xtts.audio import resample
-from xtts.evaluation.recogniser import Recogniser, RecogniserError, opened
+from xtts.evaluation import recogniser as recognisers
+from xtts.evaluation.recogniser import Recogniser, RecogniserError
 
 # Part of the fingerprint. Increment it if the same input is cut differently.
 CUTTING_VERSION = 4
@@ -111,12 +112,12 @@ def fingerprint_of(
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def measured_all(job: CutJob) -> Iterator[SoundProfile]:
+def measure_all(job: CutJob) -> Iterator[SoundProfile]:
     """The profile of each recording, in order."""
     with job.listening() as progress:
         # Another process cannot report progress: its recordings count when they are done.
         here = None if job.steps.ahead else progress
-        begun = (job.steps.begin(measured, recording, job.speech_by, here) for recording in job.recordings)
+        begun = (job.steps.begin(measure, recording, job.speech_by, here) for recording in job.recordings)
         for recording, profile in zip(job.recordings, lookahead(begun, job.steps.ahead)):
             measures = profile()
             if here is None:
@@ -132,7 +133,7 @@ def cut_one(recording: SourceRecording, profile: SoundProfile, units: Sequence[P
 def cut_by_speech(job: CutJob) -> CutResult:
     """Cuts at pauses; the clips are without text."""
     done = []
-    for recording, profile in zip(job.recordings, measured_all(job)):
+    for recording, profile in zip(job.recordings, measure_all(job)):
         spans = speech_spans(profile.speech)
         units = [
             PlacedUnit(
@@ -153,7 +154,7 @@ def cut_by_speech(job: CutJob) -> CutResult:
 
 def cut_by_cues(job: CutJob, text: Manuscript) -> CutResult:
     """Cuts one recording at the pauses nearest to the times of a text, in any language."""
-    (recording,), (profile,) = job.recordings, measured_all(job)
+    (recording,), (profile,) = job.recordings, measure_all(job)
     spans = speech_spans(profile.speech)
     units, unheard = list[PlacedUnit](), list[int]()
     cues = text.cues
@@ -207,7 +208,7 @@ def open_recogniser(folder: Path, language: str) -> tuple[Recogniser, str]:
     Raises CuttingError.
     """
     try:
-        recogniser = opened(str(folder), language, torch.get_num_threads())
+        recogniser = recognisers.open_recogniser(str(folder), language, torch.get_num_threads())
         digest = hashlib.sha256()
         for path in sorted(path for path in folder.iterdir() if path.is_file()):
             digest.update(path.name.encode() + bytes.fromhex(sha256_of(path)))
@@ -216,7 +217,7 @@ def open_recogniser(folder: Path, language: str) -> tuple[Recogniser, str]:
     return recogniser, digest.hexdigest()
 
 
-def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal) -> CutResult:
+def transcribe(result: CutResult, recogniser: Recogniser, journal: HeardJournal) -> CutResult:
     """The clips with the recogniser's transcripts; a clip without one is left out."""
     count = sum(len(cut.clips) for cut in result.recordings)
     done = []

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from machine.storage.atomic import make_folder, refused
+from machine.storage.atomic import make_folder, writing_to
 
 
 class HeardJournal:
@@ -20,7 +20,7 @@ class HeardJournal:
         self._path = path
         self._known, whole = self._read(fingerprint)
         make_folder(path.parent)
-        with refused(path):
+        with writing_to(path):
             self._file = path.open("r+b" if whole else "wb")
             self._file.truncate(whole)
             self._file.seek(whole)
@@ -41,7 +41,7 @@ class HeardJournal:
         self._file.close()
 
     def _write(self, entry: Mapping[str, object]) -> None:
-        with refused(self._path):
+        with writing_to(self._path):
             self._file.write(json.dumps(entry).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())

@@ -113,10 +113,10 @@ def _units(sentence: str, language: str) -> list[tuple[str, list[str]]]:
             words_of[places[0]] += spoken[first:last]
             for place in range(places[0] + 1, places[-1] + 1):
                 joined[place] = True
-    return _grouped(tokens, words_of, joined)
+    return _group(tokens, words_of, joined)
 
 
-def _grouped(
+def _group(
     tokens: Sequence[str], words_of: Sequence[list[str]], joined: Sequence[bool]
 ) -> list[tuple[str, list[str]]]:
     """Groups tokens: one without spoken words joins the previous token or, at the start, the first

@@ -115,7 +115,7 @@ def _without_text(recogniser: Path | None, language: str, short: str) -> _Method
     ear, sha256 = cutter.open_recogniser(recogniser, language)
     return (
         f"{short} heard by {sha256}",
-        lambda job: cutter.transcribed(cutter.cut_by_speech(job), ear, job.journal),
+        lambda job: cutter.transcribe(cutter.cut_by_speech(job), ear, job.journal),
     )
 
 
@@ -184,7 +184,7 @@ def _summary_lines(result: CutResult, text: Manuscript | None) -> str:
     totals = [(cut.recording.name, cut.seconds_by_reason()) for cut in result.recordings]
     rows = totals[:_MOST_RECORDINGS]
     if len(totals) > len(rows):
-        rows.append((f"All {len(totals):,} together", summed([row for _, row in totals])))
+        rows.append((f"All {len(totals):,} together", sum_by_reason([row for _, row in totals])))
     lines = []
     for name, seconds_by in rows:
         parts = ", ".join(f"{seconds:.1f} s {reason}" for reason, seconds in seconds_by.items())
@@ -215,7 +215,7 @@ def without_pause(recordings: Sequence[tuple[str, int, Sequence[Stretch]]], shor
 def little_kept(totals: Sequence[dict[str, float]]) -> str:
     """A warning if less than half of the speech is in clips, else "". totals: the seconds by
     reason, for each recording."""
-    together = summed(totals)
+    together = sum_by_reason(totals)
     speech = {
         reason: seconds for reason, seconds in together.items() if reason not in (IN_A_CLIP, SILENCE, NOISE)
     }
@@ -230,7 +230,7 @@ def little_kept(totals: Sequence[dict[str, float]]) -> str:
     )
 
 
-def summed(totals: Sequence[dict[str, float]]) -> dict[str, float]:
+def sum_by_reason(totals: Sequence[dict[str, float]]) -> dict[str, float]:
     """The seconds by reason over all recordings, largest first."""
     total = Counter[str]()
     for seconds_by in totals:

@@ -79,7 +79,7 @@ class SileroDetector:
 
     def listen(self, block: np.ndarray) -> np.ndarray:
         """[samples] at 16 kHz -> [frames]; the last frame of a recording is padded with zeros."""
-        frames = _framed(block, VAD_FRAME)
+        frames = _frames(block, VAD_FRAME)
         before = np.concatenate((self._context[None], frames[:-1, -_VAD_CONTEXT:]))
         self._context = frames[-1, -_VAD_CONTEXT:]
         inputs = {"input": np.concatenate((before, frames), axis=1)}
@@ -106,7 +106,7 @@ class LevelDetector:
 
 def levels(block: np.ndarray, frame: int = LEVEL_FRAME) -> np.ndarray:
     """Root mean square of each frame in dB below full scale, from `SILENT_DB` up."""
-    power = np.square(_framed(block, frame)).mean(axis=1)
+    power = np.square(_frames(block, frame)).mean(axis=1)
     decibels: np.ndarray = 10 * np.log10(np.maximum(power, 10 ** (SILENT_DB / 10)))
     return decibels.astype(np.float32)
 
@@ -130,7 +130,7 @@ def speech_spans(probabilities: np.ndarray) -> list[tuple[float, float]]:
     return spans
 
 
-def _framed(block: np.ndarray, frame: int) -> np.ndarray:
+def _frames(block: np.ndarray, frame: int) -> np.ndarray:
     """[samples] -> [frames, frame], the last one padded with zeros."""
     count = -(-len(block) // frame)
     padded = np.zeros(count * frame, np.float32)
@@ -248,7 +248,7 @@ class SpokenChunk:
     samples: np.ndarray
 
 
-def measured(recording: SourceRecording, speech_by: str, progress: Progress | None = None) -> SoundProfile:
+def measure(recording: SourceRecording, speech_by: str, progress: Progress | None = None) -> SoundProfile:
     """Measures a recording without recognising words. Can run as a step.
 
     progress: counts seconds of sound; None if the caller counts them.
@@ -280,7 +280,7 @@ def listen(
     def heard_blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for block in resampled_blocks(recording, LISTENING_RATE):
             measured.append(levels(block))
-            clipped.append(_clipped(block))
+            clipped.append(_clipping(block))
             speech.append(detector.listen(block))
             yield block, speech[-1]
             if progress is not None:
@@ -300,9 +300,9 @@ def chunks(blocks: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[SpokenCh
         speech = np.concatenate((speech, probabilities))
         while len(speech) > _LONGEST_CHUNK:
             cut = _chunk_end(speech[:_LONGEST_CHUNK])
-            yield from _spoken(samples[: cut * VAD_FRAME], speech[:cut], first)
+            yield from _speech_chunks(samples[: cut * VAD_FRAME], speech[:cut], first)
             samples, speech, first = samples[cut * VAD_FRAME :], speech[cut:], first + cut
-    yield from _spoken(samples, speech, first)
+    yield from _speech_chunks(samples, speech, first)
 
 
 def _chunk_end(speech: np.ndarray) -> int:
@@ -313,7 +313,7 @@ def _chunk_end(speech: np.ndarray) -> int:
     return _SHORTEST_CHUNK + (max(pauses)[1] if pauses else int(later.argmin()))
 
 
-def _spoken(samples: np.ndarray, speech: np.ndarray, first: int) -> Iterator[SpokenChunk]:
+def _speech_chunks(samples: np.ndarray, speech: np.ndarray, first: int) -> Iterator[SpokenChunk]:
     places = np.flatnonzero(speech >= _SPEECH)
     if len(places):
         begin = max(int(places[0]) - _MARGIN_FRAMES, 0)
@@ -322,7 +322,7 @@ def _spoken(samples: np.ndarray, speech: np.ndarray, first: int) -> Iterator[Spo
         yield SpokenChunk(start, samples[begin * VAD_FRAME : end * VAD_FRAME])
 
 
-def _clipped(block: np.ndarray) -> np.ndarray:
+def _clipping(block: np.ndarray) -> np.ndarray:
     """For each 10 ms, whether two consecutive samples are at full scale. At 16 kHz this is a lower
     bound, because resampling rounds clipped peaks."""
     full = np.abs(block) >= _FULL_SCALE

@@ -70,7 +70,7 @@ class TextRecogniser:
         _listen(self._expected, samples)
         return [
             HeardWord(
-                _spelled(segment.word),
+                _spell(segment.word),
                 start + segment.start_frame * _FRAME_SECONDS,
                 start + (segment.end_frame + 1) * _FRAME_SECONDS,
             )
@@ -83,7 +83,7 @@ class TextRecogniser:
         aligned."""
         for word in set(words):
             if self._dictionary.lookup_word(word) is None:
-                self._dictionary.add_word(word, _pronounced(word))
+                self._dictionary.add_word(word, _pronounce(word))
         try:
             self._dictionary.set_align_text(" ".join(words))
             _listen(self._dictionary, samples)
@@ -92,7 +92,7 @@ class TextRecogniser:
             ]
         except RuntimeError:
             return []
-        if [_spelled(segment.word) for segment in segments] != list(words):
+        if [_spell(segment.word) for segment in segments] != list(words):
             return []
         free = self._free_scores(samples)
         return [_certain(segment, free, start) for segment in segments]
@@ -130,7 +130,7 @@ class TextRecogniser:
         lines = list[str]()
         for word in words:
             pronunciation = self._dictionary.lookup_word(word)
-            lines.append(f"{word} {pronunciation or _pronounced(word)}")
+            lines.append(f"{word} {pronunciation or _pronounce(word)}")
             number = 2
             while pronunciation and (other := self._dictionary.lookup_word(f"{word}({number})")):
                 lines.append(f"{word}({number}) {other}")
@@ -186,18 +186,18 @@ def _certain(segment: "Segment", free: np.ndarray, start: float) -> HeardWord:
     length = segment.end_frame + 1 - segment.start_frame
     certainty = (_nats(segment) - float(free[frames].sum())) / max(length, _FEWEST_FRAMES)
     begins = start + segment.start_frame * _FRAME_SECONDS
-    return HeardWord(_spelled(segment.word), begins, begins + length * _FRAME_SECONDS, certainty)
+    return HeardWord(_spell(segment.word), begins, begins + length * _FRAME_SECONDS, certainty)
 
 
 def _nats(segment: "Segment") -> float:
     return math.log(max(segment.ascore, 1e-300))
 
 
-def _spelled(word: str) -> str:
+def _spell(word: str) -> str:
     return re.sub(r"\(\d+\)$", "", word)
 
 
-def _pronounced(word: str) -> str:
+def _pronounce(word: str) -> str:
     """The pronunciation of a word that the dictionary lacks, by the rules of our front-end."""
     letters = [_ARPABET[letter] for letter in to_phones(word) if letter in _ARPABET]
     return " ".join(letters) or "AH"

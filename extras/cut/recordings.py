@@ -16,7 +16,7 @@ from machine.storage.atomic import make_folder
 from machine.storage.hashes import FileStamp, stamp_of
 from xtts import sound_file
 from xtts.audio import AudioError, declared_bytes, facts, resample
-from xtts.sound_endings import converted
+from xtts.sound_endings import converted_name
 
 LISTENING_RATE = 16_000
 # A multiple of speech detection's 32 ms frames at 16 kHz.
@@ -96,7 +96,7 @@ def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
     size = BLOCK_SECONDS * recording.rate
     seen, apart, together = 0, 0.0, 0.0
     try:
-        with sound_file.opened(recording.path) as sound:
+        with sound_file.open_sound(recording.path) as sound:
             for block in sound.blocks(size=size):
                 seen += len(block)
                 if not np.isfinite(block).all():
@@ -171,7 +171,7 @@ def _by_av(path: Path, to: Path) -> Path:
         raise CuttingError(
             f"{path} needs the package av, which is not installed. Install it with "
             f"`{commands.install_extra('aac')}`, or convert the file: "
-            f"ffmpeg -i {shlex.quote(str(path))} -vn -ac 1 {shlex.quote(str(converted(path)))}"
+            f"ffmpeg -i {shlex.quote(str(path))} -vn -ac 1 {shlex.quote(str(converted_name(path)))}"
         ) from None
     make_folder(to.parent)
     try:

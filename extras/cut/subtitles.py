@@ -44,7 +44,7 @@ def spoken_cues(text: str, tags: list[str]) -> list[tuple[str, float, float]]:
     """(text, start, end) of each cue with words, each word once. Appends the left-out tags."""
     cues = [_with_plain_lines(cue) for cue in shown_cues(text)]
     if _roll(cues):
-        cues = list(_unrolled(cues))
+        cues = list(_unroll(cues))
     plain = [" ".join(_without_tags(cue.lines, tags)) for cue in cues]
     plain, names = without_speakers(plain, captions=True)
     tags += names
@@ -124,7 +124,7 @@ def _continues(before: Shown, cue: Shown) -> bool:
     return repeated > 0 and (repeated < words or cue.end - cue.start <= _GAP_SECONDS)
 
 
-def _unrolled(cues: Sequence[Shown]) -> Iterator[Shown]:
+def _unroll(cues: Sequence[Shown]) -> Iterator[Shown]:
     before = None
     for cue in cues:
         new = cue

@@ -77,9 +77,9 @@ class TextFollower:
         recognised = np.array(self._pending, np.int32)
         first = max(self.position - _BEHIND_WORDS, 0)
         last = self.position + 2 * len(recognised) + _BEYOND_WORDS
-        pairs = [(number, first + place) for number, place in matched(recognised, self._text[first:last])]
+        pairs = [(number, first + place) for number, place in match_words(recognised, self._text[first:last])]
         if len(pairs) < _LOST_SHARE * len(recognised):
-            everywhere = matched(recognised, self._text)
+            everywhere = match_words(recognised, self._text)
             if len(everywhere) >= _FOUND_SHARE * len(recognised):
                 pairs = everywhere
         self.lost = len(pairs) < _LOST_SHARE * len(recognised)
@@ -91,7 +91,7 @@ class TextFollower:
         self._heard += count
 
 
-def matched(recognised: np.ndarray, text: np.ndarray) -> list[tuple[int, int]]:
+def match_words(recognised: np.ndarray, text: np.ndarray) -> list[tuple[int, int]]:
     """The indices (recognised, written) of equal words in the best alignment, by Needleman and
     Wunsch (1970), row by row. Text before and after costs nearly nothing."""
     width = len(text)
@@ -131,7 +131,7 @@ class DoubtfulSentence:
     end: float
 
 
-def trusted(
+def trusted_matches(
     matches: Sequence[WordMatch], recognised: Sequence[HeardWord], text: Manuscript
 ) -> dict[int, int]:
     """The trusted matches, which are in a row or form whole sentences: number of the word -> index
@@ -258,10 +258,10 @@ def place_units(
         if all(word in times for word in range(unit.first_word, unit.last_word + 1))
     ]
     sure.sort(key=lambda number: times[text.units[number].first_word].start)
-    return list(_placed(text, sure, times, strangers))
+    return list(_place(text, sure, times, strangers))
 
 
-def _placed(
+def _place(
     text: Manuscript, sure: Sequence[int], times: Mapping[int, HeardWord], strangers: Sequence[HeardWord]
 ) -> Iterator[PlacedUnit]:
     ends = [times[text.units[number].last_word].end for number in sure]

@@ -170,7 +170,7 @@ def write_report(
     """Writes `clips.jsonl` and `report.html` next to `wavs/`, which the page plays. fingerprint: of
     the cut; the browser stores corrections under it."""
     usual = statistics.median([_rate(clip) for clip in clips if clip.text] or [0.0])
-    shown = [_shown(clip, usual) for clip in clips]
+    shown = [_page_data(clip, usual) for clip in clips]
     more = ({"recording": clip.recording, "sha256": clip.sha256} for clip in clips)
     lines = [json.dumps({**row, **extra}, ensure_ascii=False) + "\n" for row, extra in zip(shown, more)]
     replace_file(folder / "clips.jsonl", lambda file: file.write("".join(lines).encode()))
@@ -209,7 +209,7 @@ def write_report(
     replace_file(folder / "report.html", lambda file: file.write(page.encode()))
 
 
-def _shown(clip: WrittenClip, usual: float) -> dict[str, object]:
+def _page_data(clip: WrittenClip, usual: float) -> dict[str, object]:
     """The data of a clip for the page: the deviation of its rate from the `usual` one, with a note
     if it is large, and the waveform as at most `_POINTS` peaks."""
     rate, worst, why = _rate(clip), 0.0, ""

@@ -135,7 +135,7 @@ async def generate(form: Annotated[GenerateForm, Form()], request: Request, stat
     ask = SynthesisRequest(text, form.language, temperature=form.temperature, speed=form.speed)
     voice, sent = form.character_voice_gen, _STREAM
     if not form.streaming:
-        sent = await _kept(voice, request, state, form.unused)
+        sent = await _keep(voice, request, state, form.unused)
     return await speaking.respond(state, caller, ask, sent, voice, voice_field="character_voice_gen")
 
 
@@ -147,7 +147,7 @@ async def preview_voice(voice: Annotated[VoiceText, Form()], request: Request, s
     caller = state.check_rate(request)
     name = _UNSPEAKABLE.sub(" ", voice.removesuffix(".wav")).strip()
     ask = SynthesisRequest(f"This is the voice {name}.", "")
-    recording = await _kept(voice, request, state, [])
+    recording = await _keep(voice, request, state, [])
     return await speaking.respond(state, caller, ask, recording, voice)
 
 
@@ -178,7 +178,7 @@ async def read_sound(name: str, state: Shared) -> Response:
     return Response(wav, media_type="audio/wav", headers=headers)
 
 
-async def _kept(voice: str, request: Request, state: AppState, unused: list[str]) -> SoundForm:
+async def _keep(voice: str, request: Request, state: AppState, unused: list[str]) -> SoundForm:
     """Keeps the audio and returns its address. Clients of version 1 use the address unchanged and
     add `.wav` to voice names; clients of version 2 append it to the server's address."""
     version_1 = voice.endswith(".wav") and voice not in await protocols.labels(state)

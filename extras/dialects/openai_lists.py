@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from api.errors import APIError, shown
+from api.errors import APIError, excerpt
 from api.schemas import OPENAI_MODELS, OWN_MODEL, PROBLEMS, SERVED
 from api.state import AppState, Shared
 from extras.common import protocols
@@ -77,7 +77,7 @@ async def list_models(state: Shared) -> ModelList:
 async def read_model(model: str, state: Shared) -> ModelRow:
     """Returns one model; also accepts OpenAI's dated names."""
     if model != OWN_MODEL and not _OPENAI_NAME.fullmatch(model):
-        text = f"There is no model {shown(model)}. /v1/models lists them."
+        text = f"There is no model {excerpt(model)}. /v1/models lists them."
         raise APIError(404, "model_not_found", text, param="model")
     return ModelRow(**_row(model, state))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from train.evaluation import judges
 from train.evaluation.evaluator import FRESH_SEEDS
-from train.evaluation.floors import remarked
+from train.evaluation.floors import with_floors
 from train.evaluation.plan import KEPT_SOUNDS, EvaluationPlan, Person, describe, heard_recordings
 from xtts.voices.evaluation_file import Candidate
 from xtts.workers.requests import EvaluateRequest, SentenceTask, SpokenFacts, TunedVoice
@@ -35,7 +35,7 @@ class Speaking:
     sounds: Path | None = None
 
 
-def judged(teacher: Speaking, student: Speaking, plan: EvaluationPlan) -> tuple[Candidate, Candidate]:
+def judge(teacher: Speaking, student: Speaking, plan: EvaluationPlan) -> tuple[Candidate, Candidate]:
     """Teacher and student as candidates of one evaluation, with its recording.
 
     The teacher's base measures the words of both; in a language that it does not know, the teacher
@@ -92,7 +92,7 @@ def may_replace(small: Candidate, large: Candidate) -> str | None:
     """
     pair = (small, large)
     errors, words = (judges.against(*pair, judge) for judge in (judges.WORD_ERRORS, judges.WORDS))
-    if (reason := remarked(small, large, pair).ruled_out) is not None:
+    if (reason := with_floors(small, large, pair).ruled_out) is not None:
         return reason.replace("the base", "the large model")
     if errors is None and words is None:
         return "Nothing judged whether it says all words. Name more sentences in EVALUATE_TEXTS."

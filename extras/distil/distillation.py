@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from extras.distil import learning, lessons
-from extras.distil.comparison import Speaking, judged, may_replace
+from extras.distil.comparison import Speaking, judge, may_replace
 from extras.distil.lessons import Lesson, Narrator, Teacher
 from extras.distil.student import kept_layers, new_student
 from machine import commands
@@ -27,7 +27,7 @@ from machine.storage.leftovers import remove_stale
 from train.dataset import features as feature_cache
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, WORDS
 from train.evaluation.plan import EvaluationPlan, plan_of
-from train.export import exported, refuse_earlier, refuse_others, speak_command, voice_to_export
+from train.export import new_export, refuse_earlier, refuse_others, speak_command, voice_to_export
 from train.resilience.at_work import at_work
 from train.run_context import RunContext
 from train.sampling.reference import MOST_COMPARED, speaking_from
@@ -37,11 +37,11 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import GPT, from_coqui, to_coqui
 from xtts.model.loading import read_tensors
-from xtts.text.errors import TextError, shown
+from xtts.text.errors import TextError, excerpt
 from xtts.text.languages import short_code
 from xtts.voices.evaluation_file import Candidate
 from xtts.voices.run_folder import RunError, RunFolder
-from xtts.voices.run_lock import locked
+from xtts.voices.run_lock import lock
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 from xtts.workers.requests import SLOTS, TunedVoice
 from xtts.workers.tuned_model import TunedModel
@@ -80,7 +80,7 @@ def run(settings: TrainSettings, asked: Asked) -> int:
     folder = RunFolder(settings.output_dir)
     if folder.newest_whole() is None:
         raise RunError(f"{folder.folder} has no epoch yet. Train one with `{commands.make('train')}`.")
-    with locked(folder):
+    with lock(folder):
         context = context_of_run(settings, folder)
         voice = voice_to_export(settings, None, None)
         layers = kept_layers(context.config.gpt.layers, asked.layers)
@@ -144,7 +144,7 @@ class Distillation:
             try:
                 self.context.tokenizer.split(text, self.plan.reference.language)
             except TextError as error:
-                raise SotaqueError(f"--texts, sentence {number} ({shown(text)}): {error}") from error
+                raise SotaqueError(f"--texts, sentence {number} ({excerpt(text)}): {error}") from error
         taught_by, voices, lessons_key = self._lessons(minutes, own_texts)
         teacher = self._teacher()
         student = new_student(teacher, layers)
@@ -193,7 +193,7 @@ class Distillation:
             config = replace(
                 config, gpt=replace(config.gpt, layers=layers), languages=languages, alignment_heads=None
             )
-            with exported(voice, to, config) as part:
+            with new_export(voice, to, config) as part:
                 self._judge(part)
                 # Checked again, because the folder may have changed in the hours since.
                 _refuse_what_is_there(asked)
@@ -221,7 +221,7 @@ class Distillation:
         teacher = Teacher(tuned, self.reading, None if self.of_base else self.reading, weights)
         judging_texts = {sentence.request.text for sentence in self.plan.sentences}
         who_says_what = (teacher, self.narrators, data.clips, own_texts, judging_texts)
-        speech = lessons.spoken(*who_says_what, minutes, self.folder, seed)
+        speech = lessons.speak_lessons(*who_says_what, minutes, self.folder, seed)
         latents = [teacher.voice_of(narrator.recording)[1].latents.float() for narrator in self.narrators]
         features = feature_cache.build(
             data,
@@ -272,7 +272,7 @@ class Distillation:
                 self.voice.decoder if opens else decoder,
             )
             learned = TunedVoice(plan.reference.path, decoder=None if opens else students)
-            results[narrator.name] = judged(
+            results[narrator.name] = judge(
                 Speaking(teacher, asked, self.folder / "teacher" if opens else None),
                 Speaking(small, learned, self.folder / "student" if opens else None),
                 plan,

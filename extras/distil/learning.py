@@ -107,7 +107,7 @@ def learn(
     rate = LEARNING_RATE * OF_WIDTH / student.shape.width
     optimizer = optimizer_of(student, rate)
     taught.head.to(next(student.parameters()).device)
-    first = _resumed(student, optimizer, path, key)
+    first = _resume(student, optimizer, path, key)
     plan = [list(_batches(taught.lessons, seed, epoch)) for epoch in range(epochs)]
     step, total = sum(map(len, plan[:first])), sum(map(len, plan))
     if first:
@@ -261,7 +261,7 @@ def _save(student: GPT, optimizer: torch.optim.Optimizer, epoch: int, path: Path
     replace_file(path, lambda file: torch.save(content, file))
 
 
-def _resumed(student: GPT, optimizer: torch.optim.Optimizer, path: Path, key: str) -> int:
+def _resume(student: GPT, optimizer: torch.optim.Optimizer, path: Path, key: str) -> int:
     """Loads the state of an interrupted distillation; returns the number of its epochs."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)

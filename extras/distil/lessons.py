@@ -25,10 +25,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from machine.storage.atomic import make_folder, refused, replace_file
+from machine.storage.atomic import make_folder, replace_file, writing_to
 from machine.storage.hashes import sha256_of
 from train.dataset.dataset import Clip
-from train.evaluation.plan import halved
+from train.evaluation.plan import halve
 from train.progress import Progress
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -132,7 +132,7 @@ def texts(sentences: Sequence[str], language: str, draw: random.Random) -> Itera
 def _halves(text: str, language: str) -> tuple[str, str]:
     """The beginning and the end of a text; a single word is both."""
     if " " in text or short_code(language) in _UNSPACED:
-        return halved(text)
+        return halve(text)
     return text + " ", text
 
 
@@ -158,7 +158,7 @@ def key_of(
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
 
 
-def spoken(
+def speak_lessons(
     teacher: Teacher,
     narrators: Sequence[Narrator],
     clips: Sequence[Clip],
@@ -176,7 +176,7 @@ def spoken(
     """
     key = key_of(teacher, narrators, clips, user_texts, judging, seed)
     path = folder / f"speech-{key[:12]}.jsonl"
-    lines = _kept(path, key)
+    lines = _stored_lines(path, key)
     target, done = minutes * CODES_PER_MINUTE, _codes(lines)
     endless = [
         _requests(clips, narrator, user_texts, judging, seed, number)
@@ -193,7 +193,7 @@ def spoken(
                 for number in range(first, first + _PORTION)
             ]
             new = _say(teacher, narrators, portion)
-            with refused(path), path.open("a", encoding="utf-8") as file:
+            with writing_to(path), path.open("a", encoding="utf-8") as file:
                 file.writelines(json.dumps(line) + "\n" for line in new)
             lines += new
             if not _codes(lines):
@@ -315,7 +315,7 @@ def _plausible(lines: Sequence[SpeechLine], target: float, narrators: int) -> li
     ]
 
 
-def _kept(path: Path, key: str) -> list[SpeechLine]:
+def _stored_lines(path: Path, key: str) -> list[SpeechLine]:
     """The lines of an earlier run with the same key, without a line that a kill left incomplete;
     otherwise starts a new file."""
     header = json.dumps({"of": key})

@@ -121,9 +121,9 @@ def _children(place: ReadingPlace, readings: Mapping[str, Any]) -> dict[str, Cal
         return Driver(version, nouveau, path, fault, names)
 
     return {
-        "refused": lambda: programs.refused(place.preflights, place.environ, place.dotenv),
+        "refused": lambda: programs.refused_settings(place.preflights, place.environ, place.dotenv),
         "driver": driver,
-        "managed": lambda: programs.managed(on_path, loaded, place.managed_seconds),
+        "managed": lambda: programs.managed_gpus(on_path, loaded, place.managed_seconds),
         "kernel_log": lambda: programs.kernel_log(on_path) if loaded else (),
         "torch": lambda: programs.torch_build(place.environ, remembered),
         "onnx": programs.onnx_runtime,

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from extras.doctor.diagnosis import exit_code
 from extras.doctor.finding import Finding, Severity
-from machine.text import wrapped
+from machine.text import wrap
 
 SCHEMA = 1
 _ORDER = {Severity.FAIL: 0, Severity.WARN: 1, Severity.COULD_NOT_RUN: 2, Severity.OK: 3}
@@ -17,7 +17,7 @@ _WORDS = {0: "nothing to fix", 1: "it works, with warnings", 2: "there are fault
 def as_text(findings: tuple[Finding, ...]) -> str:
     """The report as text: what to do first, then every finding."""
     lines = [f"Sotaque's doctor: {_WORDS[exit_code(findings)]}."]
-    lines += wrapped(_chosen(findings), "")
+    lines += wrap(_chosen_device(findings), "")
     if steps := fixes(findings):
         lines += ["", "Do this, in this order:"]
         for number, step in enumerate(steps, start=1):
@@ -49,7 +49,7 @@ def fixes(findings: Iterable[Finding]) -> list[str]:
     return list(dict.fromkeys(finding.fix for finding in wanting))
 
 
-def _chosen(findings: Iterable[Finding]) -> str:
+def _chosen_device(findings: Iterable[Finding]) -> str:
     """The device that a run would use, which is what most users want to know."""
     device = next((finding for finding in findings if finding.id == "device"), None)
     if device is None or device.status is Severity.COULD_NOT_RUN:
@@ -62,13 +62,13 @@ def _chosen(findings: Iterable[Finding]) -> str:
 def _finding_lines(finding: Finding, width: int) -> list[str]:
     label = _LABELS.get(finding.status, finding.status.value)
     indent = " " * (width + 8)
-    lines = wrapped(finding.observed, indent, f"{label:<4}  {finding.id:<{width}}  ")
+    lines = wrap(finding.observed, indent, f"{label:<4}  {finding.id:<{width}}  ")
     if finding.status is not Severity.OK and finding.expected:
-        lines += wrapped(f"expected: {finding.expected}", indent)
+        lines += wrap(f"expected: {finding.expected}", indent)
     if finding.id != "device":  # shown at the top
-        lines += wrapped(finding.meaning, indent)
+        lines += wrap(finding.meaning, indent)
     if finding.fix:
         lines.append(f"{indent}-> {finding.fix}")
     if finding.evidence and finding.status is not Severity.OK:
-        lines += wrapped(f"evidence: {finding.evidence}", indent)
+        lines += wrap(f"evidence: {finding.evidence}", indent)
     return lines

@@ -83,15 +83,15 @@ class Sizes(NamedTuple):
         They include one clip, one position and one place in the attention grid for all padding, and
         one frame for each padding clip.
         """
-        clips = _rounded(self.clips + 1, 1, 4)
+        clips = _round_up(self.clips + 1, 1, 4)
         return Sizes(
             clips,
-            _rounded(self.positions + 1, 64, 8),
-            _rounded(self.longest + 1, 64, 4),
-            _rounded(self.text, 64, 2),
-            _rounded(self.audio, 64, 2),
-            _rounded(self.frames + clips, 256, 4),
-            _rounded(self.longest_frames, 128, 4),
+            _round_up(self.positions + 1, 64, 8),
+            _round_up(self.longest + 1, 64, 4),
+            _round_up(self.text, 64, 2),
+            _round_up(self.audio, 64, 2),
+            _round_up(self.frames + clips, 256, 4),
+            _round_up(self.longest_frames, 128, 4),
         )
 
     def hold(self, batch: "Sizes") -> bool:
@@ -107,7 +107,7 @@ class Sizes(NamedTuple):
         )
 
 
-def _rounded(count: int, least: int, parts: int) -> int:
+def _round_up(count: int, least: int, parts: int) -> int:
     """`count`, rounded up to a multiple of `least`, or of 1/`parts` of its leading power of two if
     that is larger."""
     unit = max(least, (1 << (count.bit_length() - 1)) // parts)

@@ -171,7 +171,7 @@ class RecordedWindows:
     def __init__(self, vocoder: Vocoder) -> None:
         # By width: input, output and replay, at fixed addresses.
         self._recorded: dict[int, tuple[tuple[Tensor, Tensor], Tensor, Callable[[], object]]] = {}
-        self._compute, self._like = vocoder.computed, next(vocoder.parameters())
+        self._compute, self._like = vocoder.compute, next(vocoder.parameters())
         self._channels = vocoder.rows, vocoder.speaker_width
 
     def __len__(self) -> int:

@@ -102,7 +102,7 @@ def inspect(
         cache.save()
 
 
-def made_from(settings: TrainSettings, context: RunContext) -> str:
+def dependency_hash(settings: TrainSettings, context: RunContext) -> str:
     """A hash of everything that the measurements and their judgement depend on."""
     clips = [(clip.name, clip.sha256) for clip in context.data.clips]
     assert isinstance(settings, InspectSettings)
@@ -126,13 +126,13 @@ def _models(settings: TrainSettings, context: RunContext) -> Models:
 
     @torch.inference_mode()
     def embed(waveform: torch.Tensor) -> str:
-        return _packed(encoder()(waveform[None]).flatten().numpy())
+        return _pack(encoder()(waveform[None]).flatten().numpy())
 
     models: Models = {_OURS: (f"voice|{_base_hash(settings, context)}", embed)}
     if settings.speaker_model:
         path = Path(settings.speaker_model)
         speaker = OutsideModel(_SPEAKER, path)
-        models[_SPEAKER] = (f"voice|{sha256_of(path)[:16]}", lambda sound: _packed(speaker.embedding(sound)))
+        models[_SPEAKER] = (f"voice|{sha256_of(path)[:16]}", lambda sound: _pack(speaker.embedding(sound)))
     if settings.spoof_model:
         path = Path(settings.spoof_model)
         spoof = OutsideModel(_SPOOF, path)
@@ -309,7 +309,7 @@ def _judge_voices(
         of_speaker = [number for number in voiced if clips[number].speaker == speaker]
         for model in (name for name in answers if name != _SPOOF):
             packed = [answers[model][clips[number].audio_sha256] for number in of_speaker]
-            groups = group_voices([_unpacked(embedding) for embedding in packed])
+            groups = group_voices([_unpack(embedding) for embedding in packed])
             for number, value in zip(of_speaker, groups.likeness, strict=True):
                 likeness.setdefault(number, value)
             for place in groups.others:
@@ -325,9 +325,9 @@ def _judge_voices(
     return likeness, others, notes
 
 
-def _packed(embedding: np.ndarray) -> str:
+def _pack(embedding: np.ndarray) -> str:
     return base64.b64encode(embedding.astype(np.float16).tobytes()).decode()
 
 
-def _unpacked(packed: str) -> np.ndarray:
+def _unpack(packed: str) -> np.ndarray:
     return np.frombuffer(base64.b64decode(packed), np.float16).astype(np.float32)

@@ -51,7 +51,7 @@ def input_of(
                 return name, "frames_bands", length
             case [None | 1, bands, length] if bands == MEL_BANDS:
                 return name, "bands_frames", length
-    shapes = "; ".join(f"{name} {_shown(shape)}" for name, shape in inputs)
+    shapes = "; ".join(f"{name} {_shape_text(shape)}" for name, shape in inputs)
     raise OutsideModelError(
         f"The model in {setting}={path} has the inputs {shapes or 'none'}. It must have one: "
         "samples at 16 kHz, [batch, samples] or [batch, 1, samples], or 80 log-mel bands, "
@@ -116,7 +116,7 @@ class OutsideModel:
         except Exception as error:  # ONNX Runtime's errors derive from Exception
             message = " ".join(str(error).split())[:300]
             raise OutsideModelError(
-                f"{self._named} fails on {_shown(given.shape)} ({self.kind}): {message}"
+                f"{self._named} fails on {_shape_text(given.shape)} ({self.kind}): {message}"
             ) from error
 
     def _prepared(self, waveform: torch.Tensor) -> np.ndarray:
@@ -150,5 +150,5 @@ def log_mel_bands(waveform: torch.Tensor) -> np.ndarray:
     return (bands - bands.mean(0)).numpy()
 
 
-def _shown(shape: Sequence[object]) -> str:
+def _shape_text(shape: Sequence[object]) -> str:
     return "[" + ", ".join(str(size) for size in shape) + "]"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xtts.speech_span import FLOOR_DB, HOP_SECONDS, frame_levels, framed, spoken_frames
+from xtts.speech_span import FLOOR_DB, HOP_SECONDS, cut_frames, frame_levels, spoken_frames
 
 # Short enough for clips that begin right before a word: LJSpeech's are loud after 20 ms.
 _EDGE_SECONDS = 0.01
@@ -100,7 +100,7 @@ def _decibels(samples: np.ndarray) -> float:
 def _spectrum(samples: np.ndarray, rate: int, first: int, last: int) -> tuple[float, float, float]:
     """(highest frequency with sound in Hz, flatness, tone) of the spoken frames."""
     length, hop = round(_FFT_SECONDS * rate), round(HOP_SECONDS * rate)
-    frames = framed(samples[first * hop : last * hop + length], length, hop)
+    frames = cut_frames(samples[first * hop : last * hop + length], length, hop)
     power = np.square(np.abs(np.fft.rfft(frames * np.hanning(length).astype(np.float32)))) + 1e-16
     bands = 10 * np.log10(np.percentile(power, 95, axis=0))
     bandwidth = float(np.nonzero(bands > bands.max() - _HEARD_RANGE_DB)[0][-1]) / _FFT_SECONDS
@@ -122,7 +122,7 @@ def fingerprint(samples: np.ndarray, rate: int) -> np.ndarray:
     (after Haitsma and Kalker, "A Highly Robust Audio Fingerprinting System", 2002).
     """
     length, hop = round(_PRINT_SECONDS * rate), round(_PRINT_HOP_SECONDS * rate)
-    frames = framed(samples.astype(np.float32), length, hop) * np.hanning(length)
+    frames = cut_frames(samples.astype(np.float32), length, hop) * np.hanning(length)
     power = np.square(np.abs(np.fft.rfft(frames)))
     edges = np.geomspace(_LOWEST_HZ, _HIGHEST_HZ, _BANDS + 1) * _PRINT_SECONDS
     bounds = np.round(edges).astype(int)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from extras.common.csv_table import csv_bytes
 from extras.common.onnxruntime.sessions import ModelRefused, RuntimeMissing
-from extras.inspect.measuring import inspect, made_from
+from extras.inspect.measuring import dependency_hash, inspect
 from extras.inspect.outliers import Measurements, SuspectClip, find_suspects
 from extras.inspect.outside_models import OutsideModelError
 from machine import commands, text
@@ -76,7 +76,7 @@ def report_kept(settings: TrainSettings, context: RunContext) -> None:
 
 
 def _report(settings: TrainSettings, context: RunContext) -> None:
-    facts, stamp = Facts(settings.cache_dir, "suspects"), made_from(settings, context)
+    facts, stamp = Facts(settings.cache_dir, "suspects"), dependency_hash(settings, context)
     if (report := facts.get("report", stamp)) is None:
         measured, notes = inspect(settings, context, with_likelihood=False)
         suspects = find_suspects(measured)
@@ -99,7 +99,7 @@ def _report(settings: TrainSettings, context: RunContext) -> None:
         )
 
 
-def left_out(settings: TrainSettings, context: RunContext) -> Dataset:
+def without_suspects(settings: TrainSettings, context: RunContext) -> Dataset:
     """The dataset without its suspect clips, which are listed as refused, with their reasons.
 
     Raises DatasetError if no clips are left, OutsideModelError, WriteError.

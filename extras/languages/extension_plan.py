@@ -14,14 +14,7 @@ from extras.languages.nearest import nearest_language
 from extras.languages.spelling import OldSpelling
 from extras.languages.table import NAME as TABLE
 from extras.languages.table import Pairs, read
-from extras.languages.vocabulary import (
-    MOST_PIECES,
-    ExtendedVocabulary,
-    can_be_added,
-    extended,
-    lacking,
-    tag_of,
-)
+from extras.languages.vocabulary import MOST_PIECES, ExtendedVocabulary, can_be_added, extend, lacking, tag_of
 from machine.errors import SotaqueError
 from train import base_model
 from train.dataset.entries import DatasetError, TranscriptEntry
@@ -76,8 +69,10 @@ class ExtensionPlan:
     @property
     def extension(self) -> Extension:
         """The language's entry in config.json."""
-        made = self.vocabulary
-        return Extension(self.language, self.like, made.first_id, len(made.tokens), self.replacements)
+        vocabulary = self.vocabulary
+        return Extension(
+            self.language, self.like, vocabulary.first_id, len(vocabulary.tokens), self.replacements
+        )
 
     @cached_property
     def missing(self) -> Counter[str]:
@@ -126,14 +121,14 @@ class ExtensionPlan:
             yield f"  … and {len(counted) - _MOST_SHOWN} more"
 
     def _pieces(self) -> str:
-        made = self.vocabulary
-        pieces = made.tokens[1 + made.num_characters :]
+        vocabulary = self.vocabulary
+        pieces = vocabulary.tokens[1 + vocabulary.num_characters :]
         some = ", ".join(pieces[:_MOST_PIECES_SHOWN])
         named = f" ({some}{', …' if len(pieces) > _MOST_PIECES_SHOWN else ''})" if pieces else ""
         return (
-            f"{len(made.tokens)} ids are added to the vocabulary from {made.first_id} on: "
+            f"{len(vocabulary.tokens)} ids are added to the vocabulary from {vocabulary.first_id} on: "
             f"{tag_of(self.language)}, initialised from {tag_of(self.like)}, "
-            f"{made.num_characters} characters and {len(pieces)} longer pieces{named}. "
+            f"{vocabulary.num_characters} characters and {len(pieces)} longer pieces{named}. "
             "Old ids and merges are unchanged."
         )
 
@@ -205,11 +200,11 @@ def plan_of(
             + (f": {unreadable[0][0]}: {unreadable[0][1]}" if unreadable else ".")
         )
     content: dict[str, Any] = json.loads((base / "vocab.json").read_text(encoding="utf-8"))
-    made = extended(content, language, texts, most_pieces=most_pieces)
+    vocabulary = extend(content, language, texts, most_pieces=most_pieces)
     like = _like(like, texts, config, content)
     seconds = sum(map(_seconds, entries))
-    sources = _sources(content, made, like, phones=config.text_frontend == "cmu_phones")
-    return ExtensionPlan(base, config, language, like, texts, unreadable, seconds, made, sources, table)
+    sources = _sources(content, vocabulary, like, phones=config.text_frontend == "cmu_phones")
+    return ExtensionPlan(base, config, language, like, texts, unreadable, seconds, vocabulary, sources, table)
 
 
 def _speaking(config: ModelConfig, language: str, table: Pairs) -> ModelConfig:
@@ -254,13 +249,13 @@ def _like(language: str | None, texts: Sequence[str], config: ModelConfig, conte
 
 
 def _sources(
-    content: Mapping[str, Any], made: ExtendedVocabulary, like: str, *, phones: bool
+    content: Mapping[str, Any], vocabulary: ExtendedVocabulary, like: str, *, phones: bool
 ) -> list[list[int]]:
     from tokenizers import Tokenizer as BpeTokenizer
 
     spelling = OldSpelling(BpeTokenizer.from_str(json.dumps(content)), phones=phones)
-    _, *others = made.tokens
-    tag = int(made.content["model"]["vocab"][tag_of(like)])
+    _, *others = vocabulary.tokens
+    tag = int(vocabulary.content["model"]["vocab"][tag_of(like)])
     return [[tag], *map(spelling.ids, others)]
 
 

@@ -44,8 +44,8 @@ class IcuRules(LanguageRules):
         self.corrections = (*_CORRECTIONS.get(code, ()), (_BREAK, ""))
         self.group = "," if code in _COMMA_GROUPS else "."
         two, five = (spell(code, number, rule_set) for number in (2, 5))
-        self.point = _between(_spelled(code, "2.5", rule_set), two, five)
-        self.minus = _between(_spelled(code, "-2", rule_set), "", two)
+        self.point = _between(_spell(code, "2.5", rule_set), two, five)
+        self.minus = _between(_spell(code, "-2", rule_set), "", two)
 
 
 @cache
@@ -61,7 +61,7 @@ def rules_of(language: str) -> LanguageRules | None:
     return None if rule_set is None else IcuRules(code, rule_set)
 
 
-def _spelled(code: str, number: str, rule_set: str) -> str:
+def _spell(code: str, number: str, rule_set: str) -> str:
     """A number in words; "" if the rules lack them."""
     from unicode_rbnf.engine import RbnfError
 

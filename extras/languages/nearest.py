@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from extras.languages.spelling import romanised
-from train.evaluation.plan import built_in
+from extras.languages.spelling import romanise
+from train.evaluation.plan import built_in_sentences
 
 
 def nearest_language(texts: Sequence[str], candidates: Sequence[str]) -> str:
@@ -20,7 +20,7 @@ def nearest_language(texts: Sequence[str], candidates: Sequence[str]) -> str:
     written, sounded = _pairs(texts), _pairs(map(romanised_words, texts))
 
     def likeness(candidate: str) -> float:
-        sentences = [sentence.lower() for sentence in built_in(candidate)]
+        sentences = [sentence.lower() for sentence in built_in_sentences(candidate)]
         if not sentences:
             return -1.0
         sounds = map(romanised_words, sentences)
@@ -31,7 +31,7 @@ def nearest_language(texts: Sequence[str], candidates: Sequence[str]) -> str:
 
 def romanised_words(text: str) -> str:
     """A text with each word in Latin letters."""
-    return " ".join(map(romanised, text.split()))
+    return " ".join(map(romanise, text.split()))
 
 
 def _pairs(texts: Iterable[str]) -> Counter[str]:

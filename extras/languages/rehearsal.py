@@ -20,7 +20,7 @@ from pathlib import Path
 from train.dataset import dataset
 from train.dataset.dataset import Clip
 from train.dataset.entries import DatasetError
-from train.evaluation.plan import OLD_RATE, built_in, halved
+from train.evaluation.plan import OLD_RATE, built_in_sentences, halve
 from train.progress import Progress
 from train.run_context import Rehearsal, RunContext, learned_languages
 from train.settings import TrainSettings
@@ -67,7 +67,7 @@ def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) 
             len(old),
         )
         return rehearsal
-    spoken = _spoken(settings, context, share, speaks=speaks)
+    spoken = _spoken_clips(settings, context, share, speaks=speaks)
     first = len(data.clips)
     drawn = tuple(range(first, first + len(spoken)))
     rehearsal = Rehearsal((*data.clips, *spoken), data.train, drawn, share)
@@ -92,13 +92,15 @@ def real_share(rehearsal: Rehearsal) -> float:
 def sentences(language: str, seed: int) -> list[str]:
     """Texts to speak, in random order: the beginning of each built-in sentence with the end of each
     other; none for a language without sentences."""
-    halves = [halved(text) for text in built_in(language)]
+    halves = [halve(text) for text in built_in_sentences(language)]
     texts = [half[0] + other[1] for half, other in itertools.permutations(halves, 2)]
     random.Random(f"rehearsal/{seed}/{language}").shuffle(texts)
     return texts
 
 
-def _spoken(settings: TrainSettings, context: RunContext, share: float, *, speaks: bool) -> tuple[Clip, ...]:
+def _spoken_clips(
+    settings: TrainSettings, context: RunContext, share: float, *, speaks: bool
+) -> tuple[Clip, ...]:
     folder = settings.output_dir / FOLDER
     tasks = list(_tasks(settings, context, share))
     if speaks and tasks:

@@ -21,10 +21,10 @@ def extended_tables(
         first_id: The first new id. Rows from there on were padding.
         sources: For each new id, the old ids whose mean initialises it; empty for the mean of all.
     """
-    return {name: _extended(state[name], first_id, sources) for name in TABLES}
+    return {name: _extend(state[name], first_id, sources) for name in TABLES}
 
 
-def _extended(table: Tensor, first_id: int, sources: Sequence[Sequence[int]]) -> Tensor:
+def _extend(table: Tensor, first_id: int, sources: Sequence[Sequence[int]]) -> Tensor:
     old = table[:first_id]
     rows = [_row(old[list(ids)] if ids else old) for ids in sources]
     return torch.cat((old, torch.stack(rows), table[first_id + len(rows) :]))

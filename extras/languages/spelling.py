@@ -28,7 +28,7 @@ class OldSpelling:
         self._by_sound: dict[tuple[str, str], str] = {}
         for letter in letters:
             if letter.isalpha():
-                self._by_sound.setdefault((_script(letter), romanised(letter)), letter)
+                self._by_sound.setdefault((_script(letter), romanise(letter)), letter)
 
     def ids(self, piece: str) -> list[int]:
         """The ids of the old tokens that spell a new one; empty for a sign without a sound."""
@@ -47,7 +47,7 @@ class OldSpelling:
             plainer = unicodedata.normalize("NFC", parts[:length])
             if plainer in self._ids:
                 return [plainer]
-        latin = romanised(character)
+        latin = romanise(character)
         if self._phones:
             return [phone for phone in letters_to_phones(latin) if phone in self._ids]
         script = _script(character)
@@ -58,7 +58,7 @@ class OldSpelling:
 
 
 @cache
-def romanised(text: str) -> str:
+def romanise(text: str) -> str:
     """A text in ASCII letters, in lower case; signs without letters are left out."""
     from anyascii import anyascii
 

@@ -57,7 +57,7 @@ def can_be_added(character: str) -> bool:
     return is_spoken(character) or unicodedata.category(character).startswith("P")
 
 
-def extended(
+def extend(
     content: Mapping[str, Any],
     language: str,
     texts: Sequence[str],
@@ -71,9 +71,9 @@ def extended(
     """
     from tokenizers import Tokenizer
 
-    made = deepcopy(dict(content))
+    extended_content = deepcopy(dict(content))
     old = Tokenizer.from_str(json.dumps(content)).get_vocab()
-    ids: dict[str, int] = made["model"]["vocab"]
+    ids: dict[str, int] = extended_content["model"]["vocab"]
     # Tags that are only in `added_tokens` would get other ids when the vocabulary grows.
     ids.update({token: id_ for token, id_ in old.items() if token not in ids})
     first = 1 + max(old.values())
@@ -85,17 +85,17 @@ def extended(
         if can_be_added(character)
     ]
     ids.update({token: first + place for place, token in enumerate((tag, *characters))})
-    made["added_tokens"] = [*(made.get("added_tokens") or []), _special(tag, first)]
+    extended_content["added_tokens"] = [*(extended_content.get("added_tokens") or []), _special(tag, first)]
 
-    split = _split(Tokenizer.from_str(json.dumps(made)), texts)
+    split = _split(Tokenizer.from_str(json.dumps(extended_content)), texts)
     merges = learned_merges(split, old, most_pieces, fewest_uses)
     pieces = ["".join(merge) for merge in merges]
     ids.update({piece: 1 + first + len(characters) + at for at, piece in enumerate(pieces)})
-    earlier = made["model"].get("merges") or []
+    earlier = extended_content["model"].get("merges") or []
     as_pairs = bool(earlier) and not isinstance(earlier[0], str)
     added = [list(merge) if as_pairs else " ".join(merge) for merge in merges]
-    made["model"]["merges"] = [*earlier, *added]
-    return ExtendedVocabulary(made, first, (tag, *characters, *pieces), len(characters))
+    extended_content["model"]["merges"] = [*earlier, *added]
+    return ExtendedVocabulary(extended_content, first, (tag, *characters, *pieces), len(characters))
 
 
 def _special(tag: str, id_: int) -> dict[str, object]:
@@ -154,14 +154,14 @@ def learned_merges(
         merges.append(best)
         for at in places.pop(best):
             count(at, -1)
-            split[at] = _merged(split[at], best)
+            split[at] = _merge(split[at], best)
             count(at, 1)
         places.pop(best, None)
         del uses[best]
     return merges
 
 
-def _merged(tokens: Sequence[str], pair: tuple[str, str]) -> list[str]:
+def _merge(tokens: Sequence[str], pair: tuple[str, str]) -> list[str]:
     merged = list[str]()
     at = 0
     while at < len(tokens):

@@ -71,7 +71,7 @@ _NOT_STATED = frozenset(("und", "mul", "zxx"))
 _NUMBERS = re.compile(r"\d+(\s+\d+)+")
 
 
-def judged(
+def judge(
     rows: Sequence[Sequence[str]], exists: Callable[[str], bool], language: str, source: str
 ) -> Columns:
     """The columns of rows without a header; all have the same number of fields.

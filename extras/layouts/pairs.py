@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from machine import commands
-from machine.text import counted, listed
+from machine.text import enumeration, quantity
 from train.dataset.entries import (
     DEFAULT_SPEAKER,
     LONGEST_CLIP_SECONDS,
@@ -24,7 +24,7 @@ from train.dataset.entries import (
     names_sound,
     read_text,
 )
-from train.dataset.metadata import corpus_speakers
+from train.dataset.rows import corpus_speakers
 
 # The number of headers to read before a folder counts as one of long recordings.
 _MOST_LOOKED_AT = 16
@@ -65,7 +65,7 @@ def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list
         together = f" (all {folders} folders together; if each is another person, cut them one by one)"
         others = _other_tables(tables) or _other_texts(folder)
         raise DatasetError(
-            f"{folder} holds {counted(len(recordings), 'recording')} and no transcript: neither "
+            f"{folder} holds {quantity(len(recordings), 'recording')} and no transcript: neither "
             "metadata.csv nor metadata_train.csv, nor a .txt file named like a recording. "
             f"{others}{'Otherwise cut' if others else 'Cut'} them into clips, which writes "
             "metadata.csv too: "
@@ -75,7 +75,7 @@ def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list
     some = list(texts)
     if all(_is_long(path) for path in some[:_MOST_LOOKED_AT]):
         raise DatasetError(
-            f"{folder} holds {counted(len(some), 'recording')} with text, longer than the "
+            f"{folder} holds {quantity(len(some), 'recording')} with text, longer than the "
             f"{LONGEST_CLIP_SECONDS:g} s of a clip. Cut {'it' if len(some) == 1 else 'each'} into "
             f"clips first: {cut_line(some[:1], folder, language, texts[some[0]])}"
         )
@@ -92,7 +92,7 @@ def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list
 def _other_tables(tables: Sequence[Path]) -> str:
     if not tables:
         return ""
-    names = listed([path.name for path in tables], _MOST_NAMED)
+    names = enumeration([path.name for path in tables], _MOST_NAMED)
     return (
         f"No column of {names} names these recordings: if it is their transcript, write a "
         "header line such as file_name|text, with the names of the files. "
@@ -109,7 +109,7 @@ def _other_texts(folder: Path) -> str:
     if not files:
         return ""
     return (
-        f"Not read: {listed(files, _MOST_NAMED)}. If the texts are in there, write them into "
+        f"Not read: {enumeration(files, _MOST_NAMED)}. If the texts are in there, write them into "
         "metadata.csv, with a row file|text or file|speaker|text for each clip. "
     )
 

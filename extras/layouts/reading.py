@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from extras.layouts.columns import judged
+from extras.layouts.columns import judge
 from extras.layouts.pairs import by_folder, cut_line, read_pairs
 from extras.layouts.transcripts import find_transcripts, table_of
 from train.dataset.entries import (
@@ -23,7 +23,8 @@ from train.dataset.entries import (
     short,
     unread_note,
 )
-from train.dataset.metadata import FILES, Transcript, add_styles, entries_of, folders_note, headed, no_folder
+from train.dataset.metadata import FILES, columns_by_header, no_folder
+from train.dataset.rows import Transcript, add_styles, entries_of, folders_note
 from train.dataset.tables import Columns, Table, is_label, most_common_width
 
 _MOST_AFTER_HEADER = 20
@@ -65,7 +66,7 @@ def _of_pairs(folder: Path, language: str, unread: Sequence[Path]) -> Transcript
 def _columns(tables: Sequence[Table], folder: Path, language: str) -> dict[Path, Columns]:
     """The columns of each file, from its header or, without one, from the rows of all files of that
     width, because a few validation clips show too little."""
-    columns = headed(tables)
+    columns = columns_by_header(tables)
     plain = [table for table in tables if table.rows and table.path not in columns]
     widths = {table.path: most_common_width(table.rows) for table in plain}
     for width in set(widths.values()):
@@ -74,7 +75,7 @@ def _columns(tables: Sequence[Table], folder: Path, language: str) -> dict[Path,
         if width > 1:
             usual = [row for table in alike for row in table.rows if len(row) == width]
             exists = partial(names_recording, folders=recording_folders(alike[0].path, folder))
-            of_width = judged(usual, exists, language, str(alike[0].path))
+            of_width = judge(usual, exists, language, str(alike[0].path))
             for table in alike:
                 _refuse_header(table, of_width, exists)
         columns |= dict.fromkeys((table.path for table in alike), of_width)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from machine.text import listed
+from machine.text import enumeration
 from train.dataset.entries import (
     ENDINGS,
     TRAIN_WORD,
@@ -30,7 +30,14 @@ from train.dataset.entries import (
     texts_beside,
     validation_of,
 )
-from train.dataset.tables import Table, most_common_width, named, of_objects, parsed_objects, read_table
+from train.dataset.tables import (
+    Table,
+    columns_of_header,
+    most_common_width,
+    of_objects,
+    parsed_objects,
+    read_table,
+)
 
 _LIBRISPEECH = ".trans.txt"
 _HELD_OUT_WORD = re.compile(r"(?<![a-z])(val|valid|validation|eval|dev|test)(?![a-z])", re.I)
@@ -66,16 +73,16 @@ def find_transcripts(folder: Path, names: Sequence[str] = ()) -> Transcripts:
             if path.stem.lower() == stem and (path.suffix.lower() in (".csv", ".tsv") or is_transcript(path)):
                 return _with_validation(folder, path, here)
     if transcripts := [path for path in here if is_transcript(path)]:
-        return _chosen(folder, transcripts, here)
+        return _choose(folder, transcripts, here)
     files = files_below(folder)
     if not any(texts_beside(files)):
         below = [path for path in candidates(files) if path.parent != folder]
         if transcripts := [path for path in below if is_transcript(path)]:
-            return _chosen(folder, transcripts, [*here, *transcripts])
+            return _choose(folder, transcripts, [*here, *transcripts])
     return Transcripts((), unread=_worth_naming(here))
 
 
-def _chosen(folder: Path, transcripts: Sequence[Path], among: Sequence[Path]) -> Transcripts:
+def _choose(folder: Path, transcripts: Sequence[Path], among: Sequence[Path]) -> Transcripts:
     """Chooses the transcript with the training clips by its name."""
     if all(path.name.lower().endswith(_LIBRISPEECH) for path in transcripts):
         return Transcripts(tuple(transcripts), unread=_worth_naming(set(among) - set(transcripts)))
@@ -90,7 +97,7 @@ def _chosen(folder: Path, transcripts: Sequence[Path], among: Sequence[Path]) ->
     else:
         advice = f"rename it to metadata{transcripts[0].suffix}"
     raise DatasetError(
-        f"{folder} holds {len(transcripts)} transcripts: {listed(list(names.values()))}. "
+        f"{folder} holds {len(transcripts)} transcripts: {enumeration(list(names.values()))}. "
         f"To train on one of them, {advice}. To train on all, write one metadata.csv with a row "
         "file|speaker|text for each clip."
     )
@@ -122,7 +129,7 @@ def is_transcript(path: Path) -> bool:
         return path.suffix.lower() in (".list", ".jsonl")
     if not table.rows:
         return False
-    if named(table.rows[0]):
+    if columns_of_header(table.rows[0]):
         return True
     rows, width = table.rows[:_MOST_ROWS_LOOKED_AT], most_common_width(table.rows)
     if width < 2:

@@ -84,7 +84,7 @@ def read(folder: Path) -> OnnxVoice:
     return voice
 
 
-def verified(folder: Path, kind: str | None = None) -> OnnxVoice:
+def verify(folder: Path, kind: str | None = None) -> OnnxVoice:
     """As `read`, but compares every file with its hash. kind: skips the GPT in other kinds, which
     are up to 1.5 GB. Raises OnnxError."""
     voice = read(folder)

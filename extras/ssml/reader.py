@@ -16,7 +16,7 @@ from html import unescape
 
 from extras.ssml.say_as import KINDS, say_as
 from xtts.text import markup
-from xtts.text.errors import TextError, shown
+from xtts.text.errors import TextError, excerpt
 from xtts.text.markup import PARAGRAPH_SECONDS, PAUSE, VOICE, MarkedText, MarkupReader, seconds_of
 from xtts.text.normalization.registry import LanguageRules
 
@@ -80,7 +80,7 @@ class Reader(MarkupReader):
         for part in parts if self.escaped else ():
             # From `&lt;break/&gt;` or an alias: text that looks like a tag must not be spoken.
             if match := _TAG.search(part.text) or _BEGUN.search(part.text):
-                raise TextError(f"The text contains {shown(match[0])}, a tag inside words; remove it.")
+                raise TextError(f"The text contains {excerpt(match[0])}, a tag inside words; remove it.")
         return parts
 
     @property
@@ -95,7 +95,7 @@ class Reader(MarkupReader):
     def words(self, text: str) -> None:
         if begun := _BEGUN.search(text):
             raise TextError(
-                f"The tag {shown(text[begun.start() : begun.start() + 30])} is malformed; "
+                f"The tag {excerpt(text[begun.start() : begun.start() + 30])} is malformed; "
                 f'write <{begun[1].lower()} name="value"> with its quotes and its >.'
             )
         if match := _IN_BRACKETS.search(text):
@@ -154,7 +154,7 @@ class Reader(MarkupReader):
         elif name == "sub":
             alias = attributes["alias"]
             if any(pattern.search(alias) for pattern in (PAUSE, VOICE, markup.MALFORMED, _IN_BRACKETS)):
-                raise TextError(f"The alias {shown(alias)} contains a tag; write words.")
+                raise TextError(f"The alias {excerpt(alias)} contains a tag; write words.")
             self.text = before + (unescape(alias) if self.escaped else alias)
         elif name == "p":
             self.wait(PARAGRAPH_SECONDS, paragraph=True)
@@ -166,10 +166,10 @@ def _break(attributes: dict[str, str]) -> float:
         match = _TIME.fullmatch(attributes["time"].strip())
         if match is None:
             raise TextError(
-                f'<break time={shown(attributes["time"])}> is not valid: write "500ms" or "1.5s".'
+                f'<break time={excerpt(attributes["time"])}> is not valid: write "500ms" or "1.5s".'
             )
         return seconds_of(match[1], match[2])
     strength = attributes.get("strength", "medium").lower()
     if strength not in STRENGTHS:
-        raise TextError(f"<break strength={shown(strength)}> is unknown; known are {', '.join(STRENGTHS)}.")
+        raise TextError(f"<break strength={excerpt(strength)}> is unknown; known are {', '.join(STRENGTHS)}.")
     return STRENGTHS[strength]

@@ -5,7 +5,7 @@ import re
 from datetime import date
 
 from xtts.text.cleaning import MOST_DIGITS
-from xtts.text.errors import TextError, shown
+from xtts.text.errors import TextError, excerpt
 from xtts.text.normalization.registry import LanguageRules, NoWordsError
 
 _MOST_CHARACTERS = 200
@@ -36,13 +36,13 @@ def say_as(kind: str, text: str, form: str, rules: LanguageRules | None) -> str:
         raise TextError("<say-as> is not supported in this language; write it in words.")
     if not text or len(text) > _MOST_CHARACTERS:
         raise TextError(f"<say-as> has {len(text)} characters; 1 to {_MOST_CHARACTERS} are allowed.")
-    spoken = _spoken(_CALLED[kind], text, form, rules)
+    spoken = _words_of(_CALLED[kind], text, form, rules)
     if not spoken:
-        raise TextError(f"<say-as>: {shown(text)} cannot be read as {_CALLED[kind]}.")
+        raise TextError(f"<say-as>: {excerpt(text)} cannot be read as {_CALLED[kind]}.")
     return spoken
 
 
-def _spoken(what: str, text: str, form: str, rules: LanguageRules) -> str:
+def _words_of(what: str, text: str, form: str, rules: LanguageRules) -> str:
     """The words, or "" if the text cannot be read in this way."""
     match what:
         case "characters":
@@ -75,7 +75,7 @@ def _cardinal(rules: LanguageRules, text: str) -> str:
 
 def _date(rules: LanguageRules, text: str, form: str) -> str:
     if form and form.lower() not in _ORDERS:
-        raise TextError(f"<say-as format={shown(form)}> is not a date order; allowed are dmy, mdy and ymd.")
+        raise TextError(f"<say-as format={excerpt(form)}> is not a date order; allowed are dmy, mdy and ymd.")
     order, figures = _ORDERS.get(form.lower(), ""), re.findall(r"[0-9]+", text)
     if not form or len(figures) != len(order):
         spoken = rules.read(text)

@@ -29,7 +29,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from machine import package_data
 from machine.errors import SotaqueError
 from machine.storage import locks
-from machine.storage.atomic import make_folder, refused, replace_file, write_json
+from machine.storage.atomic import make_folder, replace_file, write_json, writing_to
 
 State = Literal["queued", "checking", "running", "done", "failed", "cancelled", "interrupted"]
 # States of jobs that the trainer still has to work on; in the others the job has ended.
@@ -175,7 +175,7 @@ class JobFolder:
 
     def release(self) -> None:
         """Lets a trainer begin the job. Raises WriteError."""
-        with refused(self.held_file):
+        with writing_to(self.held_file):
             self.held_file.unlink(missing_ok=True)
 
     def cancel(self) -> None:
@@ -227,14 +227,14 @@ class TrainingQueue:
                 "one, or wait until one has ended."
             )
         # `jobs` ignores names that begin with a dot.
-        made = self.folder / f".new-{identity}"
-        make_folder(made)
+        new_folder = self.folder / f".new-{identity}"
+        make_folder(new_folder)
         try:
-            write_json(made / "job.json", asdict(job))
-            with refused(made):
-                made.rename(self.folder / identity)
+            write_json(new_folder / "job.json", asdict(job))
+            with writing_to(new_folder):
+                new_folder.rename(self.folder / identity)
         except BaseException:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(new_folder, ignore_errors=True)
             raise
         return job
 
@@ -251,7 +251,7 @@ class TrainingQueue:
 
     def has_trainer(self) -> bool | None:
         """Whether a trainer works on the queue; None on a file system without locks."""
-        return locks.held(self.lock_file)
+        return locks.is_held(self.lock_file)
 
     def open_job_of(self, run: str) -> JobFolder | None:
         """The open job of a run, or None."""
@@ -308,8 +308,8 @@ def dataset_folder(dataset: str, datasets_dir: Path, roots: Sequence[str]) -> Pa
         )
     path = Path(dataset)
     with contextlib.suppress(RuntimeError):  # an unknown "~user" stays as it is: not a folder
-        path = package_data.located(path.expanduser())
-    allowed = tuple(package_data.located(Path(root).expanduser()) for root in roots)
+        path = package_data.locate(path.expanduser())
+    allowed = tuple(package_data.locate(Path(root).expanduser()) for root in roots)
     if "\0" in dataset or not _is_within(path, allowed):
         raise JobRefused(
             f"The dataset {dataset[:200]!r} is not below a folder that jobs may read "

@@ -249,13 +249,13 @@ def progress_of(metrics: Path) -> TrainingProgress | None:
             if row["kind"] == "phase":
                 phase = phase or str(row["phase"])
             if row["kind"] == "train":
-                told = row["progress"]
+                progress = row["progress"]
                 return TrainingProgress(
                     epoch=row["epoch"],
-                    epochs=told["epochs"],
-                    step=told["epoch_step"],
-                    steps=told["epoch_steps"],
-                    seconds_left=told["seconds_left"],
+                    epochs=progress["epochs"],
+                    step=progress["epoch_step"],
+                    steps=progress["epoch_steps"],
+                    seconds_left=progress["seconds_left"],
                     loss=row["loss"],
                     phase=phase,
                 )

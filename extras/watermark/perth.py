@@ -40,11 +40,11 @@ def mark(samples: Samples) -> Samples:
     if len(samples) < LEAST_SAMPLES:
         return samples
     if isinstance(samples, np.ndarray):
-        return _marked(torch.from_numpy(samples)).numpy()
-    return _marked(samples)
+        return _mark(torch.from_numpy(samples)).numpy()
+    return _mark(samples)
 
 
-def _marked(samples: Tensor) -> Tensor:
+def _mark(samples: Tensor) -> Tensor:
     network = _network()
     with torch.inference_mode():
         spectrum = _spectrum(samples.float())

@@ -135,7 +135,7 @@ def fault(kind: str, text: str, code: int | None = None, free_bytes: int | None 
         return DeviceFault(Outcome.TRANSIENT, "memory", None, words)
     for pattern, outcome, part in _TEXTS:
         if re.search(pattern, lower):
-            return DeviceFault(_settled(outcome, free_bytes), part, None, words)
+            return DeviceFault(_outcome_by_memory(outcome, free_bytes), part, None, words)
     if kind == "AcceleratorError" or "cuda error" in lower:  # "invalid argument" and its like
         return DeviceFault(Outcome.BUILD, "kernels", code, words)
     return None
@@ -153,7 +153,7 @@ def free_bytes(device: str) -> int | None:
         return None
 
 
-def _settled(outcome: Outcome | str, free: int | None) -> Outcome:
+def _outcome_by_memory(outcome: Outcome | str, free: int | None) -> Outcome:
     if isinstance(outcome, Outcome):
         return outcome
     return Outcome.TRANSIENT if free is not None and free < LOW_BYTES else Outcome.BUILD

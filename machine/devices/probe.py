@@ -62,13 +62,13 @@ def probe(
     """
     child, folder = child or ProbeChild(), folder or cache_folder(os.environ)
     key = key_of(child.environ)
-    gpus = _cached(folder, key) if use_cache else None
+    gpus = _cached_health(folder, key) if use_cache else None
     if gpus is None:
         with _one_at_a_time(folder):
             # torchrun starts several processes on a node: one checks, the others read.
-            gpus = _cached(folder, key) if use_cache else None
+            gpus = _cached_health(folder, key) if use_cache else None
             if gpus is None:
-                gpus = _checked(child)
+                gpus = _check_child(child)
                 _keep(folder, "check", {"at": time.time(), "gpus": list(map(asdict, gpus))}, key)
     oldest = time.time() - DAY_SECONDS
     at, device, words = _facts(folder).get("surprise") or (0.0, "", "")
@@ -89,7 +89,7 @@ def report_surprise(device: str, words: str, folder: Path | None = None) -> None
 # --- one check
 
 
-def _checked(child: ProbeChild) -> tuple[GpuHealth, ...]:
+def _check_child(child: ProbeChild) -> tuple[GpuHealth, ...]:
     first, count = _check(child, 0)
     return (first, *(_check(child, index)[0] for index in range(1, count)))
 
@@ -161,20 +161,20 @@ def gpu_of(index: int, events: Sequence[JsonObject], ending: ProcessResult) -> t
 
 def of_operations(operations: Sequence[OperationVerdict]) -> tuple[Outcome, str]:
     """The overall outcome of all operations, and its reason."""
-    told = [operation for operation in operations if operation.reason]
-    if not told:
+    faulty = [operation for operation in operations if operation.reason]
+    if not faulty:
         return Outcome.OK, ""
-    reason = " ".join(operation.reason for operation in told[:_REPORTED_FAILURES])
-    if len(told) > _REPORTED_FAILURES:
-        reason += f" {len(told) - _REPORTED_FAILURES} more failed: " + (
-            ", ".join(operation.name for operation in told[_REPORTED_FAILURES:]) + "."
+    reason = " ".join(operation.reason for operation in faulty[:_REPORTED_FAILURES])
+    if len(faulty) > _REPORTED_FAILURES:
+        reason += f" {len(faulty) - _REPORTED_FAILURES} more failed: " + (
+            ", ".join(operation.name for operation in faulty[_REPORTED_FAILURES:]) + "."
         )
-    if dead := next((operation for operation in told if operation.outcome is Outcome.STICKY), None):
+    if dead := next((operation for operation in faulty if operation.outcome is Outcome.STICKY), None):
         return Outcome.STICKY, dead.reason
-    if all(operation.outcome is Outcome.TRANSIENT for operation in told):
+    if all(operation.outcome is Outcome.TRANSIENT for operation in faulty):
         return Outcome.TRANSIENT, reason
     nothing = not any(operation.ok for operation in operations)
-    return (told[0].outcome if nothing else Outcome.DEGRADED), reason
+    return (faulty[0].outcome if nothing else Outcome.DEGRADED), reason
 
 
 def of_ending(ending: ProcessResult, doing: str) -> tuple[Outcome, str]:
@@ -239,7 +239,7 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
         yield
 
 
-def _cached(folder: Path, key: str) -> tuple[GpuHealth, ...] | None:
+def _cached_health(folder: Path, key: str) -> tuple[GpuHealth, ...] | None:
     """The verdicts of the last check; None if its key differs or it is too old."""
     from pydantic import TypeAdapter
 

@@ -101,18 +101,18 @@ def device_facts(device: str) -> JsonObject:
 
 def verdict(name: str, parts: "Mapping[str, Part]", device: str) -> OperationVerdict:
     """The verdict on an operation; one that fails through cuDNN gets a second try without it."""
-    first = _compared(name, parts, device)
+    first = _compare(name, parts, device)
     if first.ok or first.outcome is Outcome.STICKY or name not in USES_CUDNN:
         return first
     with torch.backends.cudnn.flags(enabled=False):
-        again = _compared(name, parts, device)
+        again = _compare(name, parts, device)
     if not again.ok:
         return first
     reason = f"{first.reason} It passes without cuDNN, so Sotaque uses it that way."
     return replace(first, ok=True, reason=reason, cudnn=False)
 
 
-def _compared(name: str, parts: "Mapping[str, Part]", device: str) -> OperationVerdict:
+def _compare(name: str, parts: "Mapping[str, Part]", device: str) -> OperationVerdict:
     """Runs every part on `device` and on the CPU; stops at the first wrong one."""
     for part_name, part in parts.items():
         try:
@@ -162,8 +162,8 @@ class ProbePlace:
     def numbers(self, *shape: int, seed: int = 0, kind: torch.dtype = torch.float32) -> Tensor:
         """Normally distributed values that depend on shape and seed only, rounded to `kind`."""
         generator = torch.Generator().manual_seed(1_000_003 * self.seed + seed + sum(shape))
-        made = torch.randn(*shape, generator=generator).to(kind)
-        return made.float() if self.exact else made.to(self.device)
+        tensor = torch.randn(*shape, generator=generator).to(kind)
+        return tensor.float() if self.exact else tensor.to(self.device)
 
 
 Part = Callable[[ProbePlace], Tensor]

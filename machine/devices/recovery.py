@@ -29,7 +29,7 @@ def step_down(place: Place, why: str, fault: DeviceFault | None) -> Place:
     return Place("cpu", why, code="gpu_fault")
 
 
-def poisoned(device: str) -> str:
+def remaining_fault(device: str) -> str:
     """Whether `device` still computes after an error: "" if it does, else the new error's text."""
     if not device.startswith("cuda"):
         return ""

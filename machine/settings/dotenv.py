@@ -56,10 +56,10 @@ def read(path: Path, environ: Mapping[str, str], ours: Collection[str]) -> DotEn
         return DotEnv({}, (fault,))
     if "\0" in text:
         return DotEnv({}, (f"{path} is UTF-16 or not text; save it as UTF-8 text.",))
-    return _gathered(path, text, environ, ours)
+    return _gather(path, text, environ, ours)
 
 
-def _gathered(path: Path, text: str, environ: Mapping[str, str], ours: Collection[str]) -> DotEnv:
+def _gather(path: Path, text: str, environ: Mapping[str, str], ours: Collection[str]) -> DotEnv:
     given: dict[str, GivenSetting] = {}
     numbers: dict[str, int] = {}
     faults: list[str] = []
@@ -79,7 +79,7 @@ def _gathered(path: Path, text: str, environ: Mapping[str, str], ours: Collectio
             continue
         if not _single_quoted(binding):
             try:
-                value = _filled_in(value, given, environ)
+                value = _fill_in(value, given, environ)
             except ValueError as error:
                 if name in ours:
                     faults.append(f"{source}: {name} {error}")
@@ -91,7 +91,7 @@ def _gathered(path: Path, text: str, environ: Mapping[str, str], ours: Collectio
     return DotEnv(given, tuple(faults), tuple(notes))
 
 
-def _filled_in(value: str, above: Mapping[str, GivenSetting], environ: Mapping[str, str]) -> str:
+def _fill_in(value: str, above: Mapping[str, GivenSetting], environ: Mapping[str, str]) -> str:
     """Replaces `${NAME}` and `${NAME:-default}` from the environment, then from the lines above.
 
     Raises ValueError for a name that is not set, and for any other `$` that Compose would replace.

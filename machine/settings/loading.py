@@ -24,7 +24,7 @@ from machine.devices.selection import SpeakPrecision
 from machine.errors import SotaqueError
 from machine.settings import dotenv
 from machine.settings.dotenv import GivenSetting
-from machine.settings.names import NAMES, RETIRED, equivalent, meant
+from machine.settings.names import NAMES, RETIRED, equivalent, likely_names
 from machine.settings.types import (
     CONFIG,
     Address,
@@ -34,13 +34,13 @@ from machine.settings.types import (
     Means,
     PathOrWord,
     Switch,
+    display,
     fields,
     flag_of,
     means,
     purpose,
-    shown,
 )
-from machine.text import WIDTH, table, wrapped
+from machine.text import WIDTH, table, wrap
 
 S = TypeVar("S", bound="SharedSettings")
 
@@ -129,8 +129,8 @@ def whole(kind: type[S]) -> type[S]:
     ]
     if not added or kind.__module__ == __name__:
         return kind
-    made: Any = type(kind.__name__, (*added, kind), {"__doc__": kind.__doc__})
-    return cast(type[S], settings_class(frozen=True, kw_only=True, config=CONFIG)(made))
+    settings_kind: Any = type(kind.__name__, (*added, kind), {"__doc__": kind.__doc__})
+    return cast(type[S], settings_class(frozen=True, kw_only=True, config=CONFIG)(settings_kind))
 
 
 def _of_extras() -> list[type[SharedSettings]]:
@@ -181,7 +181,7 @@ def load(
     flags, faults = _flags(argv, ours)
     variables = {name: GivenSetting(value, "environment") for name, value in environ.items()}
     given = {name: setting for name, setting in {**file.given, **variables, **flags}.items() if name in ours}
-    settings, value_faults = _validated(kind, ours, given)
+    settings, value_faults = _validate(kind, ours, given)
     misspelt, unknown = _unknown(file, dotenv_path)
     faults += [*file.faults, *misspelt, *value_faults]
     if settings is None or faults:
@@ -196,12 +196,12 @@ def load(
 
 
 def _in_package(settings: S) -> tuple[S, list[str]]:
-    """Resolves folders by `package_data.located`. Returns the settings, and a note on folders of
+    """Resolves folders by `package_data.locate`. Returns the settings, and a note on folders of
     the package."""
     changed: dict[str, Any] = {}
     for name in fields(type(settings)):
         value = getattr(settings, name)
-        if isinstance(value, Path) and (path := package_data.located(value)) != value:
+        if isinstance(value, Path) and (path := package_data.locate(value)) != value:
             changed[name] = path
     if not changed:
         return settings, []
@@ -213,14 +213,14 @@ def _in_package(settings: S) -> tuple[S, list[str]]:
 def values_of(settings: SharedSettings) -> dict[str, str]:
     """Every setting by its name, as it is printed; secrets are masked."""
     return {
-        name.upper(): shown(info, getattr(settings, name)) for name, info in fields(type(settings)).items()
+        name.upper(): display(info, getattr(settings, name)) for name, info in fields(type(settings)).items()
     }
 
 
 def help_text(kind: type[object]) -> str:
     """The flags of one program, one per line: the program's, then the shared ones."""
     settings = {
-        f"{flag_of(name)} {shown(info, info.default)}".rstrip(): purpose(info).partition(". ")[0]
+        f"{flag_of(name)} {display(info, info.default)}".rstrip(): purpose(info).partition(". ")[0]
         for name, info in fields(kind).items()
     }
     width = max(map(len, settings))
@@ -229,7 +229,7 @@ def help_text(kind: type[object]) -> str:
         for flag, text in settings.items()
     ]
     more = "docs/settings.md describes every setting and its allowed values."
-    return "\n".join(["Settings, each with its default:", "", *lines, "", *wrapped(PRECEDENCE, ""), more])
+    return "\n".join(["Settings, each with its default:", "", *lines, "", *wrap(PRECEDENCE, ""), more])
 
 
 def _without_locale(environ: Mapping[str, str]) -> tuple[Mapping[str, str], list[str]]:
@@ -249,7 +249,7 @@ def _flags(argv: Sequence[str], ours: Mapping[str, FieldInfo]) -> tuple[dict[str
         flag, equals, value = rest.pop(0).partition("=")
         name = flag[2:].replace("-", "_").upper()
         if name not in ours or flag != flag_of(name):
-            close = meant(name, ours) or [setting for setting in [equivalent(name)] if setting in ours]
+            close = likely_names(name, ours) or [setting for setting in [equivalent(name)] if setting in ours]
             misspelt = flag.startswith("-") and close
             hint = f"; did you mean {flag_of(close[0])}?" if misspelt else "; --help lists them."
             gone = RETIRED.get(name) if flag == flag_of(name) else None
@@ -276,17 +276,17 @@ def _unknown(file: dotenv.DotEnv, path: Path | None) -> tuple[list[str], list[st
             continue
         if name in RETIRED:
             notes.append(f"{source} is no longer a setting; {RETIRED[name]}.")
-        elif close := meant(name, names):
+        elif close := likely_names(name, names):
             faults.append(f"{source} is not a setting; did you mean {' or '.join(close)}?")
         elif ours := equivalent(name):
             notes.append(f"{source} is not a setting; if it was meant for Sotaque, use {ours}.")
         else:
             rest.append(name)
-    told = f"{path}: not read by this program: {', '.join(sorted(rest))}."
-    return faults, [*notes, told] if rest else notes
+    note = f"{path}: not read by this program: {', '.join(sorted(rest))}."
+    return faults, [*notes, note] if rest else notes
 
 
-def _validated(
+def _validate(
     kind: type[S], ours: Mapping[str, FieldInfo], given: Mapping[str, GivenSetting]
 ) -> tuple[S | None, list[str]]:
     values: dict[str, Any] = {}

@@ -79,12 +79,12 @@ _COMMON_WORDS = {
 }
 
 
-def _turned(words: Mapping[str, str]) -> dict[str, str]:
+def _by_foreign_name(words: Mapping[str, str]) -> dict[str, str]:
     return {foreign: ours for ours, many in words.items() for foreign in many.split()}
 
 
-ELSEWHERE = _turned(_TRAINERS_WORDS)
-COMMON = _turned(_COMMON_WORDS)
+ELSEWHERE = _by_foreign_name(_TRAINERS_WORDS)
+COMMON = _by_foreign_name(_COMMON_WORDS)
 
 
 def _plain(name: str) -> str:
@@ -96,7 +96,7 @@ def equivalent(name: str) -> str:
     return COMMON.get(_plain(name), "")
 
 
-def meant(name: str, ours: Collection[str]) -> list[str]:
+def likely_names(name: str, ours: Collection[str]) -> list[str]:
     """The settings that a user may have meant by `name`; empty if it belongs to another program.
 
     It suggests another trainer's name (LR, BATCH_SIZE), a close spelling (NUM_EPOCH, num-epochs),

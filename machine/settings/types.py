@@ -52,7 +52,7 @@ def _folder(path: Path) -> Path:
     return folder
 
 
-def _separated(value: object) -> object:
+def _split(value: object) -> object:
     """Splits "a, b" into its parts and drops empty ones."""
     if not isinstance(value, str):
         return value
@@ -81,7 +81,7 @@ Switch = Annotated[bool, Means("on or off", words=True)]
 Positive = Annotated[int, Field(ge=1, lt=2**63)]
 Count = Annotated[Positive, Means("a whole number from 1")]
 AutoCount = Annotated[Positive | None, Means("a whole number from 1, or auto", none="auto")]
-Names = Annotated[tuple[str, ...], BeforeValidator(_separated)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Port = Annotated[int, Field(ge=1, le=65535), Means("a port from 1 to 65535")]
 
 
@@ -108,7 +108,7 @@ def purpose(info: FieldInfo) -> str:
     return " ".join((info.description or "").split())
 
 
-def shown(info: FieldInfo, value: object) -> str:
+def display(info: FieldInfo, value: object) -> str:
     """A value as a user would write it; a secret as asterisks."""
     if value is None:
         return means(info).none

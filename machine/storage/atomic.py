@@ -53,7 +53,7 @@ def replace_file(path: Path, writer: Callable[[BinaryIO], object]) -> Written:
         hashing = _HashingFile(file.fileno(), path)
         writer(cast(BinaryIO, hashing))
         if hashing.error is not None:
-            raise _explained(hashing.error, path, hashing.num_bytes) from hashing.error
+            raise _write_error(hashing.error, path, hashing.num_bytes) from hashing.error
         return Written(hashing.hash.hexdigest(), hashing.num_bytes)
 
 
@@ -64,15 +64,15 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     # Random, because two threads, or two containers with the same process ID, may write one path.
     part = path.with_name(f".{path.name}.{secrets.randbits(48)}.sotaque-part")
     try:
-        with refused(path), part.open("w+b") as file:
+        with writing_to(path), part.open("w+b") as file:
             crash_point("part opened", path)
             yield file
             file.flush()
             crash_point("half written", path)
-            with refused(path, os.fstat(file.fileno()).st_size):
+            with writing_to(path, os.fstat(file.fileno()).st_size):
                 os.fsync(file.fileno())
         crash_point("after fsync", path)
-        with refused(path):
+        with writing_to(path):
             os.replace(part, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -85,17 +85,17 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 def make_folder(folder: Path) -> None:
     """Creates a folder and its parents if missing. Raises DiskFull or WriteError."""
     above = next((path for path in folder.parents if path.exists()), folder.parent)
-    with refused(above / folder.name):
+    with writing_to(above / folder.name):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
-def refused(path: Path, needed_bytes: int = 0) -> Iterator[None]:
+def writing_to(path: Path, needed_bytes: int = 0) -> Iterator[None]:
     """Turns an OSError about `path` in its block into DiskFull or WriteError."""
     try:
         yield
     except OSError as error:
-        raise _explained(error, path, needed_bytes) from error
+        raise _write_error(error, path, needed_bytes) from error
 
 
 def write_json(path: Path, value: Mapping[str, object]) -> Written:
@@ -167,7 +167,7 @@ class _HashingFile:
         """Does nothing: the whole file is flushed once, at the end."""
 
 
-def _explained(error: OSError, path: Path, needed_bytes: int) -> WriteError:
+def _write_error(error: OSError, path: Path, needed_bytes: int) -> WriteError:
     if is_full(error):
         free = shutil.disk_usage(path.parent).free
         if error.errno == errno.EFBIG:

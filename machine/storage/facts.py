@@ -91,8 +91,8 @@ class Facts:
             with contextlib.closing(connection), connection:
                 work(connection)
         except (sqlite3.OperationalError, OSError) as error:
-            told = "%s cannot be used; its values are computed again. %s"
-            log.log(self._level, told, self.path, error)
+            warning = "%s cannot be used; its values are computed again. %s"
+            log.log(self._level, warning, self.path, error)
         except (sqlite3.DatabaseError, UnicodeError, TypeError) as error:
             log.log(self._level, "%s is damaged and will be rebuilt (%s).", self.path, error)
             with contextlib.suppress(OSError):

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from machine.storage.atomic import make_folder, refused, require_space, sync_folder
+from machine.storage.atomic import make_folder, require_space, sync_folder, writing_to
 
 
 @contextlib.contextmanager
@@ -17,12 +17,12 @@ def whole_folder(to: Path, num_bytes: int) -> Iterator[Path]:
     part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
     try:
         make_folder(to.parent)
-        with refused(to, num_bytes):
+        with writing_to(to, num_bytes):
             require_space(to.parent, num_bytes, to.name)
             _remove_parts(to)
             part.mkdir()
         yield part
-        with refused(to, num_bytes):
+        with writing_to(to, num_bytes):
             _give_name(part, to)
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -49,7 +49,7 @@ def sha256_of(path: Path, *, fresh: bool = False, kept_in: Path | None = None) -
     stamp = stamp_of(path)  # before reading, so that a change meanwhile is noticed
     digest = None if fresh else _hashed.get(stamp)
     if digest is None:
-        digest = _hashed[stamp] = _kept(path, kept_in) if kept_in else _digest(path)
+        digest = _hashed[stamp] = _stored_hash(path, kept_in) if kept_in else _digest(path)
     return digest
 
 
@@ -63,7 +63,7 @@ def forget_hashes() -> None:
     _hashed.clear()
 
 
-def _kept(path: Path, folder: Path) -> str:
+def _stored_hash(path: Path, folder: Path) -> str:
     """The hash of a file, kept in the facts of `folder` between starts.
 
     Other programs may have replaced the file since, so the key includes its inode and change time.

@@ -1,7 +1,7 @@
 """File locks, held by one process and released when it ends, even by kill -9.
 
 They use `filelock` (flock, closed in forked children). This module adds error messages, the
-behaviour on a file system without locks, and `held`, which reads without writing.
+behaviour on a file system without locks, and `is_held`, which reads without writing.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from machine.storage.atomic import WriteError
 log = logging.getLogger(__name__)
 
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-# `held` takes the lock for some microseconds, which must not refuse another process.
+# `is_held` takes the lock for some microseconds, which must not refuse another process.
 _ACQUIRE_SECONDS = 0.5
 
 
@@ -55,7 +55,7 @@ def exclusive(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def held(path: Path) -> bool | None:
+def is_held(path: Path) -> bool | None:
     """Whether a process holds the lock, in any container of this machine; None if the file system
     does not support locks. Does not write."""
     try:

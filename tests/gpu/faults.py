@@ -30,7 +30,7 @@ def provoked(name: str, device: str) -> dict[str, Any]:
         "fault": name,
         "exit_code": done.returncode,
         **found,
-        "we_still_compute": not recovery.poisoned(device),
+        "we_still_compute": not recovery.remaining_fault(device),
     }
 
 
@@ -127,7 +127,7 @@ def _told(error: Exception, device: str) -> dict[str, Any]:
         "code": getattr(error, "error_code", None),
         "text": (str(error).splitlines() or [""])[0],
         "outcome": found.outcome if found else "not known",
-        "poisoned": recovery.poisoned(device),
+        "poisoned": recovery.remaining_fault(device),
     }
 
 

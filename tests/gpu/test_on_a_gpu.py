@@ -13,7 +13,7 @@ import torch
 from benchmarks import gpu_parts, memory, synthetic
 from demo_voice.new_gpt import new_gpt
 from machine.devices.probe import probe
-from machine.devices.recovery import GpuLost, poisoned
+from machine.devices.recovery import GpuLost, remaining_fault
 from tests.gpu import faults
 from tests.installed import needs
 from tests.models import random_adapter, tiny_base
@@ -204,7 +204,7 @@ def test_one_rank_over_nccl_learns_what_one_process_does(device, monkeypatch):
     # A run of one process: `is_single_process` would skip DDP.
     monkeypatch.setattr(World, "is_single_process", property(lambda _: False))
     world = World(0, 1, 0, 1)
-    with distributed.joined(world, device):
+    with distributed.connect(world, device):
         learner = Learner(a_learner(dropout=0.0).gpt, a_learner().config, device, world)
         found = [train_step(learner, a_batch(seed)).loss for seed in range(3)]
     assert found == pytest.approx(wanted, rel=1e-4)
@@ -213,7 +213,7 @@ def test_one_rank_over_nccl_learns_what_one_process_does(device, monkeypatch):
 @pytest.mark.parametrize("what", ["assertion", "low memory"])
 def test_a_lost_gpu_ends_its_process_with_70_and_no_other(device, what):
     found = faults.provoked(what, device)
-    assert found["we_still_compute"] and not poisoned(device)
+    assert found["we_still_compute"] and not remaining_fault(device)
     sticky = what == "assertion"
     assert found["exit_code"] == (GpuLost.exit_code if sticky else 0)
     assert found["outcome"] == "sticky" if sticky else found["outcome"] in ("transient", "none")
@@ -257,7 +257,7 @@ def test_a_step_that_is_too_large_leaves_the_gpu_well(device):
     held = torch.cuda.memory_reserved()
     with card_of(0.5 + (held + (8 << 20)) / 1e9), pytest.raises(torch.OutOfMemoryError):
         torch.empty(8 << 30, dtype=torch.uint8, device=device)
-    assert train_step(learner, a_batch(0)).finite and not poisoned(device)
+    assert train_step(learner, a_batch(0)).finite and not remaining_fault(device)
 
 
 def test_a_promotion_on_a_full_card_is_refused_and_the_service_goes_on(device):

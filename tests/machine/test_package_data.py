@@ -29,4 +29,4 @@ def test_the_working_folder_comes_first(tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", ["clips", "train/data/mine", "/train/data", f"train/data/{'x' * 5000}"])
 def test_another_folder_is_never_the_packages(tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
-    assert package_data.located(Path(path)) == Path(path)
+    assert package_data.locate(Path(path)) == Path(path)

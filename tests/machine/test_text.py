@@ -5,7 +5,7 @@ import pickle
 import pytest
 import torch
 
-from machine.text import counted, first_line, load_error
+from machine.text import first_line, load_error, quantity
 
 
 class Other:
@@ -25,7 +25,7 @@ def test_torchs_advice_to_load_unsafely_is_not_passed_on(tmp_path):
 
 
 def test_one_has_no_plural():
-    counts = [counted(number, "clip") for number in (0, 1, 2, 2000)]
+    counts = [quantity(number, "clip") for number in (0, 1, 2, 2000)]
     assert counts == ["0 clips", "1 clip", "2 clips", "2,000 clips"]
 
 

@@ -40,7 +40,7 @@ def check(base_folder: Path, tmp_path: Path, monkeypatch, caplog, capsys) -> Che
 def gpu_says(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The answer of an absent GPU when asked whether it still computes; "" means it does."""
     says = [""]
-    monkeypatch.setattr(recovery, "poisoned", lambda _device: says[0])
+    monkeypatch.setattr(recovery, "remaining_fault", lambda _device: says[0])
     monkeypatch.setattr(recovery, "free_after_fault", lambda _device: None)
     return says
 

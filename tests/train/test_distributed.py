@@ -15,8 +15,8 @@ from machine.devices.recovery import GpuLost
 from machine.errors import SotaqueError
 from tests.train import together
 from tests.train.test_step import SHAPE, a_batch, a_learner, same, weights
-from train.dataset.batches import Batch, agreed
-from train.distributed import ALONE, Agreement, World, device_of, joined, world_of
+from train.dataset.batches import Batch, with_agreement
+from train.distributed import ALONE, Agreement, World, connect, device_of, world_of
 from train.epoch_end import mean_losses
 from train.step import Learner, StepResult, forward_backward, train_step
 from xtts.model.training import pack
@@ -130,7 +130,7 @@ def test_ranks_that_run_ahead_of_their_devices_learn_what_waiting_ones_learn(tmp
         read: list[int] = []
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(World, "all_reduce", lambda *_: read.append(1))  # no blocking reduction
-            batches = agreed(iter(made), world, lambda: False)
+            batches = with_agreement(iter(made), world, lambda: False)
             deferred = [train_step(ahead, batch, deferred=True) for batch in batches]
         return expected, ahead.read_deferred(deferred), same(weights(ahead), weights(waiting)), read
 
@@ -153,7 +153,7 @@ def test_every_rank_stops_behind_the_same_step(tmp_path):
     def work(world: World) -> int:
         seen: list[Batch] = []
         made = iter([a_part(world)] * 6)
-        for batch in agreed(made, world, lambda: len(seen) > 1 and world.is_main):
+        for batch in with_agreement(made, world, lambda: len(seen) > 1 and world.is_main):
             seen.append(batch)
             if batch.agreement.stop:
                 break
@@ -174,7 +174,7 @@ def test_alone_there_is_nobody_to_ask():
     ALONE.barrier()
     assert Agreement(ALONE, a_batch().rows).rank_weights == (1.0, 1.0)
     made = [a_batch(), a_batch()]
-    assert all(one is other for one, other in zip(agreed(iter(made), ALONE, bool), made))
+    assert all(one is other for one, other in zip(with_agreement(iter(made), ALONE, bool), made))
 
 
 TORCHRUN = {
@@ -225,7 +225,7 @@ def test_a_lost_gpu_leaves_the_others_without_a_word(monkeypatch, error, told):
     monkeypatch.setattr("torch.distributed.init_process_group", lambda *_, **__: None)
     monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: goodbyes.append(1))
     monkeypatch.setattr("train.distributed._store", lambda _: None)
-    with pytest.raises(type(error)) if error else nullcontext(), joined(World(0, 2), "cuda:0"):
+    with pytest.raises(type(error)) if error else nullcontext(), connect(World(0, 2), "cuda:0"):
         if error:
             raise error
     assert len(goodbyes) == told

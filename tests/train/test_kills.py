@@ -165,7 +165,7 @@ def test_killed_while_an_epoch_is_judged(ground, whole, point):
     assert run.evaluation_file.exists() is (point == "after evaluation")
     assert ground.run(name, **heard) == 0, ground.told()
     found = read_evaluation(run.evaluation_file)
-    assert {0, 1, 2} <= {one.epoch for one in found.candidates}
+    assert {0, 1, 2} <= {candidate.epoch for candidate in found.candidates}
     assert found.verdict and run.best_weights()
     assert_same_end(run, whole, EPOCHS)
 

@@ -83,7 +83,7 @@ def test_a_missing_folder_is_told_by_the_usage_and_before_anything_large_is_impo
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"{verb} needs --to ")
-    parser = program.opened(verb)[1]
+    parser = program.open_verb(verb)[1]
     assert " --to " in parser.format_usage().partition("[options]")[0]
 
 
@@ -95,5 +95,5 @@ def test_the_version_is_told(words, capsys):
 
 
 def test_the_usage_of_cut_begins_with_recordings_and_the_folder():
-    usage = program.opened("cut")[1].format_usage()
+    usage = program.open_verb("cut")[1].format_usage()
     assert usage.rstrip().endswith("train cut RECORDING... --to DIR [options] [settings]")

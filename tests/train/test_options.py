@@ -120,7 +120,7 @@ def test_a_run_that_is_no_longer_better_ends_early_and_says_so(workshop, monkeyp
     monkeypatch.setattr(epoch_end, "mean_losses", lambda *_: {"text_loss": 1.0, "audio_loss": next(epochs)})
     worse = {"EARLY_STOPPING": "2", "SAVE_EVERY": "10", "BATCH_SECONDS": "3.6"}
     run = workshop.run("early", 8, **worse)
-    validated = [one for one in losses(run) if one[0] == "validation"]
+    validated = [loss for loss in losses(run) if loss[0] == "validation"]
     assert len(validated) == 3
     assert run.epochs() == [3], "the last one is saved, whatever SAVE_EVERY says"
     assert "EARLY_STOPPING=2" in caplog.text

@@ -270,16 +270,18 @@ def test_sampling_changes_no_bit_of_training(workshop, heard):
 def test_every_epoch_is_judged_beside_the_base(heard):
     """The model says nothing, so the base is kept and the verdict says why."""
     found = read_evaluation(heard.evaluation_file)
-    assert [(one.kind, one.epoch) for one in found.candidates[:3]] == [
+    assert [(candidate.kind, candidate.epoch) for candidate in found.candidates[:3]] == [
         ("base", 0),
         ("epoch", 1),
         ("epoch", 2),
     ]
-    assert {len(one.sentences) for one in found.candidates} == {len(found.candidates[0].sentences)}
+    assert {len(candidate.sentences) for candidate in found.candidates} == {
+        len(found.candidates[0].sentences)
+    }
     best = json.loads(heard.best_file.read_text())
     assert best["schema"] == 2 and best["reason"] == found.verdict.reason
     assert (heard.samples / "best_output.wav").is_file()
-    kept = [one.wav for one in found.candidates[1].sentences if one.wav]
+    kept = [sentence.wav for sentence in found.candidates[1].sentences if sentence.wav]
     assert kept and all((heard.folder / wav).is_file() for wav in kept)
 
 

@@ -40,9 +40,9 @@ def straight(workshop) -> RunFolder:
 def test_two_ranks_write_one_run(straight, workshop):
     alone = workshop.run("alone", EPOCHS, **SETTINGS)
     records = losses(straight)
-    steps = [one for one in records if one[0] == "train"]
+    steps = [record for record in records if record[0] == "train"]
     assert [step for _, _, step, *_ in steps] == list(range(1, len(steps) + 1))
-    assert len(steps) < sum(one[0] == "train" for one in losses(alone))
+    assert len(steps) < sum(loss[0] == "train" for loss in losses(alone))
     assert sorted(p.name for p in straight.checkpoints.iterdir()) == sorted(
         p.name for p in alone.checkpoints.iterdir()
     )

@@ -20,7 +20,8 @@ from train.checkpointing.async_writer import CheckpointWriter
 from train.dataset.batches import Batch, Batches, OomBackoff
 from train.distributed import ALONE
 from train.epoch_end import EarlyStopping, EpochEnd
-from train.metrics.logs import DeferredMetrics, RemainingTime, TrainedStep
+from train.metrics.logs import DeferredMetrics, TrainedStep
+from train.metrics.remaining_time import RemainingTime
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
 from train.settings import TrainSettings
@@ -40,7 +41,7 @@ SHORT = "CUDA out of memory. Tried to allocate 2 GB"
 class Plan:
     """Batches of two clips, the same in each epoch; a halved one becomes two of one clip."""
 
-    halved = Batches.halved
+    halve = Batches.halve
 
     def __init__(self, count: int) -> None:
         self.clips = [SimpleNamespace(name=f"clip{i}", seconds=1.25) for i in range(2 * count)]
@@ -50,10 +51,10 @@ class Plan:
 
     def plan(self, epoch: int) -> list[tuple[int, ...]]:
         pairs = [(2 * number, 2 * number + 1) for number in range(self._count)]
-        for one in self.halvings:
-            if one.epoch == epoch:
-                alone = [(clip,) for pair in pairs[one.batch :] for clip in pair]
-                pairs = pairs[: one.batch] + alone
+        for halving in self.halvings:
+            if halving.epoch == epoch:
+                alone = [(clip,) for pair in pairs[halving.batch :] for clip in pair]
+                pairs = pairs[: halving.batch] + alone
         return pairs
 
     def epoch(self, epoch: int, done: int = 0) -> Iterator[Batch]:
@@ -306,7 +307,7 @@ def test_where_judging_ended_the_loss_decides_when_to_stop(judged, sentences, la
     def evaluation() -> Any:
         epochs = [one["epoch"] for one in ran.saved if one["epoch"] in judged]
         base = SimpleNamespace(kind="base", epoch=0, sentences=[None] * sentences)
-        found = [SimpleNamespace(kind="epoch", epoch=one) for one in epochs]
+        found = [SimpleNamespace(kind="epoch", epoch=epoch) for epoch in epochs]
         return SimpleNamespace(verdict=SimpleNamespace(epoch=1), candidates=[base, *found])
 
     evaluator.evaluation = evaluation

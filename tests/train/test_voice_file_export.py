@@ -27,7 +27,7 @@ from xtts.voices.evaluation_file import (
     read_evaluation,
     write_evaluation,
 )
-from xtts.voices.files.checking import opened
+from xtts.voices.files.checking import open_voice
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.verdict import Verdict
 from xtts.voices.voice_files import VoiceSpec, find_voice
@@ -139,7 +139,7 @@ def test_an_imported_voice_is_packed_again_and_speaks_by_the_command(workshop, r
         assert xtts_main(words) == 0
         sounds.append(soundfile.read(out, dtype="int16")[0])  # the header names the voice
     assert np.array_equal(*sounds)
-    with opened(file) as first, opened(again) as second:
+    with open_voice(file) as first, open_voice(again) as second:
         assert second.consent() == first.consent() is not None
 
 
@@ -163,7 +163,7 @@ def test_the_file_says_what_it_is(workshop, run, tmp_path, caplog):
     consent.write_text(json.dumps(words), encoding="utf-8")
     file = exported(run, tmp_path / "Anna.sotaque", "--adapter", "--consent", str(consent))
     assert "an adapter of" in caplog.text and "xtts import" in caplog.text
-    with opened(file) as voice:
+    with open_voice(file) as voice:
         made, card = voice.manifest, voice.read("README.md").decode()
         told, metadata = voice.consent(), voice.metadata
         preview = voice.read("preview.wav")
@@ -182,7 +182,7 @@ def test_the_file_says_what_it_is(workshop, run, tmp_path, caplog):
 
 def test_a_preview_can_be_spoken_again(workshop, run, tmp_path):
     file = exported(run, tmp_path / "anna.sotaque", "--adapter")
-    with opened(file) as voice:
+    with open_voice(file) as voice:
         preview = voice.manifest.preview
         heard = soundfile.read(voice.open("preview.wav"), dtype="int16")[0]
     loaded = xtts.load_voice(file, base=workshop.base)
@@ -203,7 +203,7 @@ def test_a_taken_name_gets_a_number_and_replace_replaces(workshop, run, tmp_path
     assert imported(file, workshop.base, "--name", "../x/.. y", "--json") == 0
     told = json.loads(capfd.readouterr().out.rpartition("\n{")[2].join(["{", ""]))
     assert told["name"] == "x .. y" and told["kind"] == "adapter"
-    found = {one.name for one in (voices / "imported").iterdir() if one.name != ".lock"}
+    found = {path.name for path in (voices / "imported").iterdir() if path.name != ".lock"}
     assert found == {"anna-3", "anna-4", "anna-5", "x .. y"}
 
 
@@ -220,7 +220,7 @@ def test_an_earlier_file_stays_and_options_that_need_a_file_say_so(run, tmp_path
     assert main([*words, str(to), "--force", "--adapter", "--consent", str(consent)]) == 2
     assert '"who": …, "when": …, "what": …' in capfd.readouterr().err
     assert to.read_bytes() == b"kept"
-    assert {one.name for one in tmp_path.iterdir() if one.name != ".lock"} == {
+    assert {path.name for path in tmp_path.iterdir() if path.name != ".lock"} == {
         "anna.sotaque",
         "consent.json",
         "elsewhere",

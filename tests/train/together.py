@@ -57,7 +57,7 @@ def _forked(rank: int, size: int, port: int, work: Callable[[], object]) -> int:
 
 def joined_to(work: Callable[[World], object]) -> None:
     world = distributed.world_of()
-    with distributed.joined(world, "cpu"):
+    with distributed.connect(world, "cpu"):
         work(world)
 
 

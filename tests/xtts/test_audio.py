@@ -138,11 +138,11 @@ def test_a_recording_is_measured_in_one_reading(tmp_path, monkeypatch):
     """Without a length in its header, it is decoded once to count the samples and to hear them."""
     path, opened = tmp_path / "a.flac", []
     path.write_bytes(pipe_audio.FILES["piped.flac"][0]())
-    original = sound_file.opened
+    original = sound_file.open_sound
     monkeypatch.setattr(
-        sound_file, "opened", lambda *given, **more: opened.append(1) or original(*given, **more)
+        sound_file, "open_sound", lambda *given, **more: opened.append(1) or original(*given, **more)
     )
-    mono, rate, seconds = audio.measured(path, 1.0)
+    mono, rate, seconds = audio.measure(path, 1.0)
     assert (len(mono), len(opened)) == (rate, 1)
     assert seconds == audio.facts(path).seconds
     assert np.array_equal(mono, audio.read(path, rate, max_seconds=1.0).numpy())

@@ -132,7 +132,7 @@ def test_what_is_no_frame_is_left_as_it_is(other):
 def test_aac_is_offered_only_where_it_can_be_made(monkeypatch, installed):
     monkeypatch.setattr(encoding, "av_is_installed", lambda: installed)
     aac = ["aac", "m4a"] if installed else []
-    assert encoding.offered() == ["wav", "pcm", "flac", "mp3", "opus", *aac]
+    assert encoding.offered_formats() == ["wav", "pcm", "flac", "mp3", "opus", *aac]
 
 
 @pytest.mark.parametrize("form", encoding.AAC_FORMATS)

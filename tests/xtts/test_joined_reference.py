@@ -12,7 +12,7 @@ from tests.datasets import a_sound
 from xtts.arguments import ArgumentError
 from xtts.inference import voice
 from xtts.inference.defaults import ConditioningParams
-from xtts.joined_reference import for_conditioning, joined, reference_of, turn_seconds, without_silent_ends
+from xtts.joined_reference import for_conditioning, join, reference_of, turn_seconds, without_silent_ends
 from xtts.model.config import ModelConfig
 from xtts.voices.base_models import DEMO
 
@@ -27,7 +27,7 @@ def level(value: float, seconds: float) -> np.ndarray:
 
 
 def test_recordings_take_turns_until_all_are_used():
-    sound = joined([level(10, 2.0), level(20, 0.5), level(30, 3.5)], RATE, 1.0, 60.0)
+    sound = join([level(10, 2.0), level(20, 0.5), level(30, 3.5)], RATE, 1.0, 60.0)
     assert len(sound) == 6_000
     whose = [int(round(float(np.median(sound[at : at + 400])), -1)) for at in range(50, 6_000, 500)]
     # The last remaining recording continues alone.
@@ -35,14 +35,14 @@ def test_recordings_take_turns_until_all_are_used():
 
 
 def test_a_joint_fades_but_nobody_is_faded_inside():
-    sound = joined([level(10, 1.0), level(20, 4.0)], RATE, 1.0, 60.0)
+    sound = join([level(10, 1.0), level(20, 4.0)], RATE, 1.0, 60.0)
     assert np.abs(sound[[999, 1_000]]).max() < 3 and np.abs(sound[[0, -1]]).max() < 3
     assert sound[1_010:4_990].min() > 19
     assert np.array_equal(sound[1_010:4_990], level(20, 4.0)[10:3_990])
 
 
 def test_it_ends_where_no_more_is_heard():
-    sound = joined([level(10, 9.0), level(20, 9.0)], RATE, 2.0, 5.0)
+    sound = join([level(10, 9.0), level(20, 9.0)], RATE, 2.0, 5.0)
     assert len(sound) == 5_000
     assert [float(np.median(sound[a : a + 900])) for a in (50, 2_050, 4_050)] == pytest.approx(
         [10, 20, 10], abs=0.5
@@ -51,7 +51,7 @@ def test_it_ends_where_no_more_is_heard():
 
 def test_one_recording_is_itself():
     alone = np.concatenate([np.zeros(2_000, np.float32), level(10, 1.0)])
-    assert joined([alone], RATE, 1.0, 0.1) is alone
+    assert join([alone], RATE, 1.0, 0.1) is alone
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_a_header_without_a_true_length_costs_no_second(tmp_path, name):
     samples = audio.read(path, RATE).numpy()
     assert len(samples) == facts(path).frames
     assert pipe_audio.correlation(samples) > 0.98
-    with sound_file.opened(path.read_bytes()) as sound:  # as the service reads an upload
+    with sound_file.open_sound(path.read_bytes()) as sound:  # as the service reads an upload
         assert sum(map(len, sound.blocks())) == len(samples)
     assert len(audio.read(path, RATE, max_seconds=1.0)) == RATE
     rest = audio.read(path, RATE, start_seconds=1.0, max_seconds=1.0).numpy()
@@ -137,7 +137,7 @@ def test_an_mp3_file_in_blocks_is_the_sound_of_the_whole_file():
     noise = np.random.default_rng(0).normal(0.0, 0.2, 7 * RATE).astype(np.float32)
     data = encoded(noise, "MP3", "MPEG_LAYER_III", RATE)
     whole, _ = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
-    with sound_file.opened(data) as sound:
+    with sound_file.open_sound(data) as sound:
         assert np.allclose(np.concatenate(list(sound.blocks())), whole, rtol=0, atol=1e-6)
 
 

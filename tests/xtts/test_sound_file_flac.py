@@ -33,7 +33,7 @@ def test_a_total_that_is_too_small(tmp_path, channels, rate, declared):
     path.write_bytes(with_total(flac(1.0, channels, rate), declared))
     assert facts(path).frames == rate
     assert len(audio.read(path, rate)) == rate
-    with sound_file.opened(path.read_bytes()) as sound:
+    with sound_file.open_sound(path.read_bytes()) as sound:
         assert sound.declared_frames is None and sum(map(len, sound.blocks())) == rate
 
 
@@ -55,11 +55,11 @@ def test_a_right_total_is_believed(channels):
 
 
 def declared(data: bytes) -> int | None:
-    with sound_file.opened(data) as sound:
+    with sound_file.open_sound(data) as sound:
         return sound.declared_frames
 
 
 @pytest.mark.parametrize("data", [b"", b"fLaC", b"RIFF" + bytes(100), b"fLaC" + b"1" * 200])
 def test_other_bytes(data):
-    with pytest.raises(sound_file.UNDECODABLE), sound_file.opened(data):
+    with pytest.raises(sound_file.UNDECODABLE), sound_file.open_sound(data):
         pass

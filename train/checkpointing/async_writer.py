@@ -65,7 +65,7 @@ class CheckpointWriter:
         """
         self.finish()
         if self._pool is None:
-            self._saved = self._timed(state, save)
+            self._saved = self._save_timed(state, save)
         else:
             copy, arrived = self._staging.copied(state)
             self._running = self._pool.submit(self._saving, copy, arrived, save)
@@ -82,7 +82,7 @@ class CheckpointWriter:
             self._saved = running.result()
         return self._saved
 
-    def _timed(self, state: State, save: Callable[[State], Verified]) -> Verified:
+    def _save_timed(self, state: State, save: Callable[[State], Verified]) -> Verified:
         began = time.monotonic()
         saved = save(state)
         self.seconds = time.monotonic() - began
@@ -93,7 +93,7 @@ class CheckpointWriter:
     ) -> Verified:
         try:
             arrived()
-            return self._timed(state, save)
+            return self._save_timed(state, save)
         except Exception as error:
             # Logged at once; `finish` raises it later.
             log.error("The checkpoint could not be written: %s", error)
@@ -137,7 +137,7 @@ class PinnedStaging:
             return buffer
         if stands_on_a_gpu(tensor) and tensor.nbytes <= self._room:
             try:
-                self._buffers[path] = pinned(tensor)
+                self._buffers[path] = pinned_like(tensor)
                 self._room -= tensor.nbytes
                 return self._buffers[path]
             except (RuntimeError, torch.AcceleratorError) as error:
@@ -154,7 +154,7 @@ def stands_on_a_gpu(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cuda"
 
 
-def pinned(like: torch.Tensor) -> torch.Tensor:
+def pinned_like(like: torch.Tensor) -> torch.Tensor:
     """Memory that a GPU writes into without the CPU."""
     return torch.empty(like.shape, dtype=like.dtype, device="cpu", pin_memory=True)
 

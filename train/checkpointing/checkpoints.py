@@ -22,11 +22,11 @@ from machine.storage.atomic import (
     Written,
     crash_point,
     make_folder,
-    refused,
     replace_file,
     require_space,
     sync_folder,
     write_json,
+    writing_to,
 )
 from machine.storage.checksums import Manifest, ManifestError, read_manifest, write_manifest
 from machine.storage.hashes import remember_hash
@@ -112,8 +112,8 @@ class Checkpoints:
             left = (path, run.state_path(epoch), run.adapter_path(epoch))
             remove(run, [file for file in left if file.exists()])
         _prepare(model_state, trainer_state, path)
-        provenance = self._recorded(epoch, step)
-        written = _save(path, {"model": _owned(model_state), "provenance": provenance})
+        provenance = self._provenance_of(epoch, step)
+        written = _save(path, {"model": _own_tensors(model_state), "provenance": provenance})
         files = {path.name: written}
         if trainer_state is not None:
             state = run.state_path(epoch)
@@ -139,7 +139,7 @@ class Checkpoints:
         trainer_state: TrainerState,
     ) -> Verified:
         """Saves the state inside `epoch` (from 1) after `batch` of its batches."""
-        provenance = self._recorded(epoch, step, batch)
+        provenance = self._provenance_of(epoch, step, batch)
         place = (self.run.interrupted, self.run.interrupted_manifest)
         return self._save_alone(*place, model_state, provenance, trainer_state)
 
@@ -180,7 +180,7 @@ class Checkpoints:
                     return
                 remove(self.run, [self.run.best_blend_manifest, self.run.best_blend])
 
-    def _recorded(self, epoch: int, step: int, batch: int | None = None) -> Provenance:
+    def _provenance_of(self, epoch: int, step: int, batch: int | None = None) -> Provenance:
         """The provenance that a checkpoint of this run records."""
         recorded: Provenance = {**self.provenance, "epoch": epoch, "step": step}
         if batch is not None:
@@ -202,7 +202,7 @@ class Checkpoints:
         # After a kill between the two writes, the old manifest would call the new file damaged.
         remove(self.run, [manifest_path])
         trainer = {"trainer": dict(trainer_state)} if trainer_state is not None else {}
-        written = _save(path, {"model": _owned(model_state), "provenance": dict(provenance), **trainer})
+        written = _save(path, {"model": _own_tensors(model_state), "provenance": dict(provenance), **trainer})
         manifest = _manifest({path.name: written}, provenance)
         write_manifest(manifest_path, manifest)
         return Verified(manifest.epoch, manifest.step, path, written.sha256, None, manifest)
@@ -248,7 +248,7 @@ def _prepare(model: Mapping[str, Tensor], trainer: TrainerState | None, path: Pa
     if not path.parent.is_dir():
         make_folder(path.parent)
         # The folder's entry must survive a power cut, or its files are lost.
-        with refused(path.parent):
+        with writing_to(path.parent):
             sync_folder(path.parent.parent)
             sync_folder(path.parent.parent.parent)
     require_space(path.parent, tensor_bytes(model) + tensor_bytes(trainer), path.name)
@@ -276,7 +276,7 @@ def _save_adapter(path: Path, tensors: Mapping[str, Tensor], alpha: int, base: M
     return written
 
 
-def _owned(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _own_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The detached tensors, copied out of larger storages, which `torch.save` would write whole."""
     detached = {name: tensor.detach() for name, tensor in state.items()}
     return {

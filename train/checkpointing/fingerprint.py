@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from machine.storage.hashes import sha256_of
-from machine.text import counted
+from machine.text import quantity
 from train.dataset.dataset import Dataset
 from train.settings import TrainSettings
 from xtts.model.shapes import GPTShape
@@ -101,14 +101,14 @@ def differences(saved: Provenance, now: Fingerprint) -> dict[str, str]:
     saved: fingerprint, base and data; each may be missing.
     """
     old = saved.get("fingerprint") or {}
-    told = {
+    sentences = {
         "base_sha256": _base_difference(saved.get("base") or {}, now.base),
         "data_sha256": _data_difference(saved.get("data") or DataRecord(), now.data),
         "vocabulary_sha256": "the vocabulary of the base model (vocab.json) has changed",
         "shape": _shape_difference(old.get("shape") or {}, now.shape),
         "schema": f"the format of the run was {old.get('schema')}, is {now.schema}",
     }
-    return {name: told[name] for name, value in now.as_dict().items() if old.get(name) != value}
+    return {name: sentences[name] for name, value in now.as_dict().items() if old.get(name) != value}
 
 
 def _base_difference(old: Mapping[str, str], new: Mapping[str, str]) -> str:
@@ -128,7 +128,7 @@ def _data_difference(old: DataRecord, new: DataRecord) -> str:
         for name, was in old["settings"].items()
         if was != (now := new["settings"].get(name))
     ]
-    was, now = [f"{counted(data['clips'], 'clip')}, {data['minutes']:g} minutes" for data in (old, new)]
+    was, now = [f"{quantity(data['clips'], 'clip')}, {data['minutes']:g} minutes" for data in (old, new)]
     if was != now:
         parts.append(f"the run trains on {was}, this start on {now} (DATASET_DIR)")
     elif not parts:

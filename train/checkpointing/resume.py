@@ -86,8 +86,8 @@ def require_same(run: RunFolder, now: Fingerprint) -> None:
     saved = run.made_from()
     if saved is None:
         return
-    made = {"fingerprint": saved.fingerprint, "base": saved.base, "data": saved.data}
-    if different := differences(cast("Provenance", made), now):
+    recorded = {"fingerprint": saved.fingerprint, "base": saved.base, "data": saved.data}
+    if different := differences(cast("Provenance", recorded), now):
         raise SotaqueError(
             f"The run in OUTPUT_DIR={run.folder} does not match this start: "
             f"{'; '.join(different.values())}. Undo the change, or set OUTPUT_DIR to another "
@@ -134,7 +134,7 @@ def _move_events(run: RunFolder, runs_dir: Path | None, target: Path) -> None:
 
 def _furthest(run: RunFolder) -> Resumed | None:
     epoch = _newest_verified(run)
-    inside = _interrupted(run)
+    inside = _interruption(run)
     if inside and (not epoch or (inside.epoch, inside.step) > (epoch.epoch, epoch.step)):
         return inside
     if epoch is None:
@@ -192,7 +192,7 @@ def _read(path: Path, trainer_state: TrainerState | None = None) -> Resumed:
     )
 
 
-def _interrupted(run: RunFolder) -> Resumed | None:
+def _interruption(run: RunFolder) -> Resumed | None:
     """The state of a stop inside an epoch, if there is one. Sets a damaged one aside."""
     if run.interrupted_manifest.exists():
         try:
@@ -217,7 +217,7 @@ def _from_path(run: RunFolder, path: Path, current: Resumed | None, now: Fingerp
             f"{current.epoch}, step {current.step}. Set OUTPUT_DIR to another folder, or leave "
             "RESUME=auto to resume that run."
         )
-    resumed = _fitting(_loaded(path), path, now)
+    resumed = _fitting(_load(path), path, now)
     origin = {"name": path.name, "sha256": sha256_of(path)}
     return replace(resumed, provenance={**resumed.provenance, "started_from": origin})
 
@@ -230,7 +230,7 @@ def _began_at(current: Resumed, path: Path) -> bool:
     return bool(origin) and origin.get("sha256") == sha256_of(path)
 
 
-def _loaded(path: Path) -> Resumed:
+def _load(path: Path) -> Resumed:
     epoch, folder = read_checkpoint(path).provenance["epoch"], RunFolder(path.parent.parent)
     same = folder.checkpoint_path(epoch) == path and folder.state_path(epoch).is_file()
     return _read(path, _trainer_state(folder, epoch) if same else None)

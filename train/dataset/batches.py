@@ -125,13 +125,13 @@ class Batches:
         # permanent thread would keep OpenMP threads, and those of a step would no longer spin: on
         # two cores a step of the embedded model took 112 ms instead of 77.
         threads = PassingThreads("prefetch")
-        begun = (threads.submit(self._made, epoch, group) for group in planned)
+        begun = (threads.submit(self._make, epoch, group) for group in planned)
         try:
             yield from (batch.result() for batch in lookahead(begun, 1))
         finally:
             threads.join()
 
-    def _made(self, epoch: int, group: Sequence[int]) -> Batch:
+    def _make(self, epoch: int, group: Sequence[int]) -> Batch:
         """Makes a batch. Retries do not change its content."""
         for number in range(1, MOST_TRIES + 1):
             try:
@@ -155,10 +155,10 @@ class Batches:
         draw = random.Random(f"order/{self.seed}/{0 if self.fixed else epoch}")
         seconds = [clip.seconds for clip in self.clips]
         budget = at_epoch(self.batch_seconds, self.halvings, epoch)
-        clips = (*self.indices, *self._drawn_in(epoch, seconds))
-        return recut(grouped(clips, seconds, budget, draw), seconds, self.halvings, epoch)
+        clips = (*self.indices, *self._draw_for(epoch, seconds))
+        return recut(group(clips, seconds, budget, draw), seconds, self.halvings, epoch)
 
-    def _drawn_in(self, epoch: int, seconds: Sequence[float]) -> list[int]:
+    def _draw_for(self, epoch: int, seconds: Sequence[float]) -> list[int]:
         """The clips that an epoch draws from `drawn`."""
         order = list(self.drawn)
         random.Random(f"drawn/{self.seed}/{epoch}").shuffle(order)
@@ -166,7 +166,7 @@ class Batches:
         before = itertools.accumulate((seconds[clip] for clip in order), initial=0.0)
         return [clip for clip, sum_before in zip(order, before, strict=False) if sum_before < room]
 
-    def halved(self, epoch: int, clips: Sequence[int]) -> float | None:
+    def halve(self, epoch: int, clips: Sequence[int]) -> float | None:
         """The smaller budget after out-of-memory with these clips; None for a single clip."""
         seconds = [clip.seconds for clip in self.clips]
         return halve_budget(clips, seconds, at_epoch(self.batch_seconds, self.halvings, epoch + 1))
@@ -220,7 +220,7 @@ class Batches:
         return torch.from_numpy(mel[:, first : first + frames].astype(np.float32)), first
 
 
-def agreed(batches: Iterator[Batch], world: World, stop: Callable[[], bool]) -> Iterator[Batch]:
+def with_agreement(batches: Iterator[Batch], world: World, stop: Callable[[], bool]) -> Iterator[Batch]:
     """The same batches; with several ranks, each with an `agreement` computed one step ahead.
 
     stop: whether this rank received a stop signal.
@@ -235,7 +235,7 @@ def agreed(batches: Iterator[Batch], world: World, stop: Callable[[], bool]) -> 
 # Grouping clips: pure functions
 
 
-def grouped(
+def group(
     clips: Sequence[int], seconds: Sequence[float], batch_seconds: float, draw: random.Random
 ) -> list[Group]:
     """Groups each of `clips` once: shuffles them, sorts them by length inside windows, cuts at the

@@ -32,7 +32,7 @@ from train.dataset.entries import (
 from train.dataset.metadata import read_transcript
 from train.progress import in_threads, with_progress
 from train.settings import TrainSettings
-from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, AudioError, declared_bytes, measured
+from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, AudioError, declared_bytes, measure
 from xtts.model.shapes import GPTShape
 from xtts.sound_endings import how_to_convert
 from xtts.text.errors import TextError
@@ -363,7 +363,7 @@ def decode_clip(entry: TranscriptEntry, facts: Facts, longest: float) -> tuple[f
     sound = facts.get(key)
     if sound is None:
         try:
-            sound = _decoded(entry.path)
+            sound = _decode(entry.path)
         except (AudioError, OSError) as error:
             # Not cached: the disk error may be temporary.
             return RejectedClip(entry.name, str(error), READABLE)
@@ -391,11 +391,11 @@ def _missing(path: Path) -> str:
     return f"no file {path}. The folder has {others[0].name}. Convert it: {how_to_convert(others[0])}"
 
 
-def _decoded(path: Path) -> tuple[float, str, str, str]:
+def _decode(path: Path) -> tuple[float, str, str, str]:
     """Decodes a file. Returns (seconds, SHA-256, fault, allowed value). Raises AudioError."""
     # A header may declare hours; decode no more than could be allowed.
     most = 2 * LONGEST_CLIP_SECONDS
-    mono, rate, length = measured(path, most)
+    mono, rate, length = measure(path, most)
     seconds, promised = len(mono) / rate, min(length, most)
     declared, size = declared_bytes(path), path.stat().st_size
     if seconds < LEAST_PRESENT * promised:
@@ -427,7 +427,7 @@ def check_clip(
     key = f"{reader}|{entry.language}|{entry.text}"
     text = facts.get(key)
     if text is None:
-        text = _tokenised(entry, tokenizer)
+        text = _tokenise(entry, tokenizer)
         facts.put(key, text)
     tokens, seen, allowed = text
     if seen:
@@ -435,7 +435,7 @@ def check_clip(
     return Clip(entry.name, entry.path, entry.text, entry.speaker, entry.language, *sound, tuple(tokens))
 
 
-def _tokenised(entry: TranscriptEntry, tokenizer: Tokenizer) -> tuple[list[int], str, str]:
+def _tokenise(entry: TranscriptEntry, tokenizer: Tokenizer) -> tuple[list[int], str, str]:
     """Returns (ids, fault, allowed value)."""
     if not entry.text.strip():
         return [], "an empty text", "the words spoken in the clip"

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from machine.errors import SotaqueError
 from machine.storage.reading import decoded_text
-from machine.text import listed
+from machine.text import enumeration
 from xtts.sound_endings import DECODED, FOREIGN, SOUND_ENDINGS, ending_of
 
 DEFAULT_SPEAKER = "speaker"
@@ -115,7 +115,7 @@ def validation_of(folder: Path, train: Path) -> Path | None:
 def unread_note(folder: Path, unread: Iterable[Path], read: Iterable[Path] = ()) -> str:
     """A line that lists the unread files that look like transcripts; "" if there are none."""
     names, those = (
-        listed([path.relative_to(folder).as_posix() for path in paths]) for paths in (unread, read)
+        enumeration([path.relative_to(folder).as_posix() for path in paths]) for paths in (unread, read)
     )
     if not names:
         return ""
@@ -190,12 +190,12 @@ def find_recording(folders: Sequence[Path], name: str) -> Path:
     for path in (expected, *(paths if ending in DECODED else ())):
         if path.is_file():
             return path
-    spelled = {_composed(f"{stem}{ending}") for ending in endings}
+    spelled = {_compose(f"{stem}{ending}") for ending in endings}
     near = list[list[Path]]()
     for folder, path in zip(folders, paths, strict=True):
         near.append([file for file in files_named_like(path) if names_sound(file.name)])
         for file in near[-1]:
-            if _composed(file.relative_to(folder).as_posix()) in spelled:
+            if _compose(file.relative_to(folder).as_posix()) in spelled:
                 return file
     for files in near:
         if len(files) == 1 or (files and files[0].suffix.lower() != files[1].suffix.lower()):
@@ -205,7 +205,7 @@ def find_recording(folders: Sequence[Path], name: str) -> Path:
     return next(filter(Path.is_file, (*paths, *converted)), expected)
 
 
-def located(name: str, folders: Sequence[Path]) -> tuple[str, Path]:
+def locate(name: str, folders: Sequence[Path]) -> tuple[str, Path]:
     """The name of a recording and its file. Tools write paths of the machine that made the
     transcript: if there is no such file, the folders are searched for the last parts of the path.
     A name without an ending is most likely in wavs/, as in LJSpeech.
@@ -233,7 +233,7 @@ def _recordings_first(folders: tuple[Path, ...]) -> tuple[Path, ...]:
 
 def names_recording(cell: str, folders: Sequence[Path]) -> bool:
     """Whether a field names a recording, by its ending or by an existing file."""
-    return names_sound(cell) or located(cell, folders)[1].is_file()
+    return names_sound(cell) or locate(cell, folders)[1].is_file()
 
 
 def recording_folders(transcript: Path, folder: Path) -> list[Path]:
@@ -267,7 +267,7 @@ def rowless_note(folder: Path, in_rows: Set[str]) -> str:
         if len(rowless) == 1
         else (f"{len(rowless)} recordings have no row and are")
     )
-    return f"{are} not used: {listed(sorted(rowless))}."
+    return f"{are} not used: {enumeration(sorted(rowless))}."
 
 
 def _without_ending(name: str) -> str:
@@ -277,7 +277,7 @@ def _without_ending(name: str) -> str:
 def files_named_like(path: Path) -> list[Path]:
     """Files with the name of a missing recording, except texts. The case of the name and of its
     folder and the ending may differ. Files with the same ending come first."""
-    stem = _folded(path.stem if names_sound(path.name) else path.name)
+    stem = _fold(path.stem if names_sound(path.name) else path.name)
     try:
         folder = _folder_without_case(path.parent)
         files = _names_of(folder, folder.stat().st_mtime_ns).get(stem, ()) if folder else ()
@@ -293,7 +293,7 @@ def _folder_without_case(path: Path) -> Path | None:
     parent = None if path == path.parent else _folder_without_case(path.parent)
     if parent is None:
         return None
-    alike = [sibling for sibling in parent.iterdir() if _folded(sibling.name) == _folded(path.name)]
+    alike = [sibling for sibling in parent.iterdir() if _fold(sibling.name) == _fold(path.name)]
     folders = [sibling for sibling in alike if sibling.is_dir()]
     return folders[0] if len(folders) == 1 else None
 
@@ -304,14 +304,14 @@ def _names_of(folder: Path, _changed_ns: int) -> dict[str, tuple[Path, ...]]:
     files: dict[str, tuple[Path, ...]] = {}
     for path in sorted(folder.iterdir(), key=lambda file: file.name):
         if path.suffix.lower() not in _TEXT_ENDINGS and not path.name.startswith("."):
-            stem = _folded(path.stem)
+            stem = _fold(path.stem)
             files[stem] = (*files.get(stem, ()), path)
     return files
 
 
-def _composed(name: str) -> str:
+def _compose(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def _folded(name: str) -> str:
-    return _composed(name).casefold()
+def _fold(name: str) -> str:
+    return _compose(name).casefold()

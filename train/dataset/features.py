@@ -39,7 +39,7 @@ from machine.errors import SotaqueError
 from machine.storage.atomic import replace_file, write_json
 from machine.storage.hashes import sha256_of
 from machine.storage.leftovers import STALE_SECONDS, remove_stale
-from machine.text import first_line, listed
+from machine.text import enumeration, first_line
 from train.dataset.dataset import Clip, Dataset, without_collection
 from train.distributed import ALONE, World
 from train.progress import in_threads, lookahead, with_progress
@@ -141,7 +141,7 @@ class FeatureCache:
         decoded."""
         return tuple(i for i in indices if self._clips[i].audio_sha256 in self.records)
 
-    def damaged(self) -> list[Clip]:
+    def damaged_clips(self) -> list[Clip]:
         """The clips whose record does not match its hash; `repair` computes them again."""
         there = [clip for clip in self._clips if clip.audio_sha256 in self.records]
         records = [self.records[clip.audio_sha256] for clip in there]
@@ -150,7 +150,7 @@ class FeatureCache:
 
     def repair(self) -> list[str]:
         """Computes all damaged records again and logs that. Returns the names of their clips."""
-        damaged = self.damaged()
+        damaged = self.damaged_clips()
         names = sorted(clip.name for clip in damaged)
         if damaged:
             log.warning(
@@ -158,7 +158,7 @@ class FeatureCache:
                 "computed again. Clips: %s.",
                 len(damaged),
                 self.folder,
-                listed(names),
+                enumeration(names),
             )
             self.compute(damaged)
             if missing := self.missing():  # the index of their shard is damaged, too

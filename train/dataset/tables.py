@@ -187,7 +187,7 @@ def read_table(path: Path) -> Table:
     return Table(path, tuple(rows.values()), tuple(rows), delimiter)
 
 
-def named(header: Sequence[str]) -> Columns | None:
+def columns_of_header(header: Sequence[str]) -> Columns | None:
     """The columns by a header line; None if the line is not a header."""
     names = [_SIGNS.sub("", cell.lower()) for cell in header]
     places = {
@@ -327,9 +327,9 @@ def _form(name: str) -> str:
 def parsed_objects(path: Path, text: str) -> dict[int, object]:
     """The objects of a file by their numbers, from 1: one on each line, or a list."""
     if text.lstrip().startswith("["):
-        return dict(enumerate(_parsed(path, 1, text), start=1))
+        return dict(enumerate(_parse(path, 1, text), start=1))
     lines = enumerate(io.StringIO(text, newline=None), start=1)
-    return {number: _parsed(path, number, line) for number, line in lines if line.strip()}
+    return {number: _parse(path, number, line) for number, line in lines if line.strip()}
 
 
 def of_objects(path: Path, objects: Mapping[int, object]) -> Table:
@@ -349,7 +349,7 @@ def of_objects(path: Path, objects: Mapping[int, object]) -> Table:
     return Table(path, (keys, *rows), (0, *objects), "")
 
 
-def _parsed(path: Path, number: int, text: str) -> Any:
+def _parse(path: Path, number: int, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:

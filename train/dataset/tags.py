@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import unescape
 
-from machine.text import listed
+from machine.text import enumeration
 from xtts.text.markup import PAUSE, VOICE
 
 # Words for sounds and manners of speech. A final * stands for any ending.
@@ -123,7 +123,7 @@ _SPACE_BEFORE = re.compile(r"\s+([,.;:!?…])")
 _MAY_HOLD = re.compile(r"[\[({<*♩♪♫♬🎵🎶［（【:：]|>>|^#")
 
 
-def decoded(text: str) -> tuple[str, list[str]]:
+def decode_entities(text: str) -> tuple[str, list[str]]:
     """A text with its HTML entities as characters, and the entities. Twice, because some tools
     encode what is already encoded: `&amp;#39;`."""
     entities_found = list[str]()
@@ -198,7 +198,7 @@ def without_speakers(texts: Sequence[str], *, captions: bool = False) -> tuple[l
     return plain, names
 
 
-def spoken(texts: Iterable[str], tags: list[str]) -> list[str]:
+def strip_tags(texts: Iterable[str], tags: list[str]) -> list[str]:
     """Texts without tags and names of speakers, which are appended to `tags`."""
     plain = list[str]()
     for text in texts:
@@ -215,7 +215,7 @@ def tags_note(where: str, tags: Iterable[str]) -> str:
     counts = Counter(tags)
     named = [f"{tag} ({count})" if count > 1 else tag for tag, count in counts.most_common()]
     are = "1 tag is" if counts.total() == 1 else f"{counts.total()} tags are"
-    return f"{where}: {are} not spoken and left out of the texts: {listed(named)}."
+    return f"{where}: {are} not spoken and left out of the texts: {enumeration(named)}."
 
 
 def _is_tag(match: re.Match[str], *, captions: bool) -> bool:

@@ -308,7 +308,7 @@ def learn_best_decoder(evaluator: Evaluator, verdict: Verdict, seconds: float) -
         count, evaluation = len(evaluator.plan.sentences), evaluator.evaluation()
         speak = partial(evaluator.spoken, count=count, evaluation=evaluation, fresh=True)
         before, after = speak(voice), speak(replace(voice, decoder=out))
-        return judged(learned, judges.differences(after, before))
+        return with_judgement(learned, judges.differences(after, before))
 
     states = [run.best_decoder_state]
     if verdict.kind == "base":
@@ -342,7 +342,7 @@ def _ask(evaluator: Evaluator, whose: str, request: LearnDecoderRequest) -> Deco
         return evaluator.sampler.ask(request, progress.reach)
 
 
-def judged(learned: LearnedDecoder, gaps: Mapping[str, MeanInterval]) -> LearnedDecoder:
+def with_judgement(learned: LearnedDecoder, gaps: Mapping[str, MeanInterval]) -> LearnedDecoder:
     """Adds the judges' results. gaps: figures with the decoder minus those without; "measurably"
     means that 0 is outside the interval, as in a verdict."""
     if (words := gaps.get(WORD_ERRORS)) is not None:
@@ -438,7 +438,7 @@ def _speaker(
 
         def judge(record: LearnedDecoder, out: Path) -> LearnedDecoder:
             learned[:] = speak(replace(voice, decoder=out))
-            return judged(record, judges.differences(learned, best))
+            return with_judgement(record, judges.differences(learned, best))
 
         learned_decoder.remove(tensors)
         if evaluator.plan.learns_decoder and len(clips) >= FEWEST_CLIPS:

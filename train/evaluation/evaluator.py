@@ -3,7 +3,7 @@
 A candidate is weights and a decoder, as it would be served: an epoch or a blend of it speaks with
 the epoch's decoder if there is one, and the base is judged without a learned decoder and with one.
 
-A candidate speaks the sentences and each sentence is measured (`_measured`: a row for each
+A candidate speaks the sentences and each sentence is measured (`_measure`: a row for each
 sentence, a column for each judge); then the verdict is decided again over all candidates
 (`judge_candidate`).
 
@@ -175,7 +175,7 @@ class Evaluator:
         """Judges an epoch, a blend or the base with a decoder, and writes evaluation.json with all
         candidates."""
         evaluation = self.with_base()
-        candidate, _ = self._measured(kind, epoch, share, evaluation, self.decoder_of(epoch))
+        candidate, _ = self._measure(kind, epoch, share, evaluation, self.decoder_of(epoch))
         others = [
             other
             for other in evaluation.candidates
@@ -187,7 +187,7 @@ class Evaluator:
                 and other.checkpoint_sha256 != candidate.checkpoint_sha256
             )
         ]
-        decided = self._decided(replace(evaluation, candidates=[*others, candidate]))
+        decided = self._decide(replace(evaluation, candidates=[*others, candidate]))
         crash_point("before evaluation")
         self.write(decided)
         crash_point("after evaluation")
@@ -197,7 +197,7 @@ class Evaluator:
         if self._on_evaluation:
             self._on_evaluation(decided, decided.candidates[-1])
 
-    def _measured(
+    def _measure(
         self,
         kind: CandidateKind,
         epoch: Verified | None,
@@ -256,9 +256,9 @@ class Evaluator:
             return len(evaluation.candidates[0].sentences)
         return self.plan.sentences_in_run if self.in_run else len(self.plan.sentences)
 
-    def _decided(self, evaluation: Evaluation) -> Evaluation:
+    def _decide(self, evaluation: Evaluation) -> Evaluation:
         """Adds the intervals against the base, and the verdict."""
-        candidates = judges.compared(evaluation.candidates)
+        candidates = judges.compare(evaluation.candidates)
         there, blend = set(self.run.epochs()), self.run.whole_blend()
         blended = blend.manifest.blend if blend else {}
         gone = {
@@ -320,7 +320,7 @@ class Evaluator:
         """The evaluation so far, or a new one of the base alone."""
         if (evaluation := self.evaluation()) is not None:
             return evaluation
-        base, measures = self._measured("base", None, 0.0, None)
+        base, measures = self._measure("base", None, 0.0, None)
         log.info("Base: judged on %d sentences in %.0f s.", len(base.sentences), base.seconds)
         plan, person = self.plan, self.person
         natural = judges.mean_interval(person.naturalness)
@@ -365,7 +365,7 @@ class Evaluator:
     def _has_decoder(self, candidate: Candidate) -> bool:
         """Whether a candidate's decoder is on disk."""
         paths = (self.run.decoder_path(candidate.epoch), self.run.best_decoder)
-        records = map(learned_decoder.recorded, paths) if candidate.decoder else ()
+        records = map(learned_decoder.record_of, paths) if candidate.decoder else ()
         return not candidate.decoder or any(each and each.digest == candidate.decoder for each in records)
 
     def is_new(self, kind: CandidateKind, epoch: Verified, share: float) -> bool:

@@ -4,7 +4,7 @@ All functions are pure. A candidate may not be worse than the base in what a lis
 overlook:
 
     finished     more sentences fail, or it babbles where the base never does (`_failures`,
-                 `_runs_on`); too few figures to be judged (`_unjudged`)
+                 `_runs_on`); too few figures to be judged (`_missing_figures`)
     words        it is harder to understand (`_loses_words`), or forgets the language that the base
                  knew before a language was added (`_forgets`)
     person       it sounds less like the person (`_less_alike`) or, with a learned decoder, less
@@ -58,30 +58,22 @@ LEAST_SPREAD, SPREAD_BEYOND_BASE = -20.0, 15.0
 UNLEARNED = "The base never learned the added language."
 
 
-def remarked(
+def with_floors(
     candidate: Candidate, base: Candidate, candidates: Sequence[Candidate], person_errors: float | None = None
 ) -> Candidate:
     """The candidate with the floors that it breaks, of which the first rules it out.
 
     person_errors: the word error rate of the person's clips; None without a recogniser.
     """
-    failed, unjudged = _failures(candidate, candidates), _unjudged(candidate, base, candidates)
+    failed, unjudged = _failures(candidate, candidates), _missing_figures(candidate, base, candidates)
+    faults = [failed, unjudged]
     # A few sentences are evidence neither for a candidate nor against it.
-    broken = (
-        () if unjudged else (_off(candidate, base, RATE_DRIFT), _loses_words(candidate, base, person_errors))
-    )
-    if not unjudged and not cannot_serve(base, candidates):
-        broken = (
-            _runs_on(candidate, base),
-            *broken,
-            _less_alike(candidate, base),
-            _less_like_reference(candidate, base),
-            _off(candidate, base, PITCH_DRIFT),
-            _monotone(candidate, base),
-            _less_natural(candidate, base),
-        )
-    unlearned = None if candidate.knows_language else UNLEARNED
-    faults = (failed, unjudged, *broken, _forgets(candidate, base), unlearned)
+    if not unjudged:
+        comparable = not cannot_serve(base, candidates)
+        faults += [_runs_on(candidate, base)] if comparable else []
+        faults += [_off(candidate, base, RATE_DRIFT), _loses_words(candidate, base, person_errors)]
+        faults += _losses_to_base(candidate, base) if comparable else []
+    faults += [_forgets(candidate, base), None if candidate.knows_language else UNLEARNED]
     remarks = [reason for reason in faults if reason]
     ruled_out = remarks[0] if remarks else None
     same = not candidate.is_base and unjudged is None and _indistinguishable(candidate, base)
@@ -95,19 +87,23 @@ def remarked(
 def fault_of_decoder(learned: Candidate, base: Candidate, person_errors: float | None = None) -> str | None:
     """The first floor that a learned decoder breaks on the base's weights; None if it breaks none,
     or if there are too few figures, or the base itself cannot be served. person_errors: as in
-    `remarked`."""
+    `with_floors`."""
     both = (base, learned)
-    if _unjudged(learned, base, both) or cannot_serve(base, both):
+    if _missing_figures(learned, base, both) or cannot_serve(base, both):
         return None
-    floors = (
-        _loses_words(learned, base, person_errors),
-        _less_alike(learned, base),
-        _less_like_reference(learned, base),
-        _off(learned, base, PITCH_DRIFT),
-        _monotone(learned, base),
-        _less_natural(learned, base),
-    )
-    return next(filter(None, floors), None)
+    faults = [_loses_words(learned, base, person_errors), *_losses_to_base(learned, base)]
+    return next(filter(None, faults), None)
+
+
+def _losses_to_base(candidate: Candidate, base: Candidate) -> list[str | None]:
+    """The floors of person and naturalness, which need a base that could be served."""
+    return [
+        _less_alike(candidate, base),
+        _less_like_reference(candidate, base),
+        _off(candidate, base, PITCH_DRIFT),
+        _monotone(candidate, base),
+        _less_natural(candidate, base),
+    ]
 
 
 def cannot_serve(base: Candidate, candidates: Sequence[Candidate]) -> bool:
@@ -136,7 +132,7 @@ def _runs_on(candidate: Candidate, base: Candidate) -> str | None:
     return f"It babbles, or does not end, in {runaway} of {count} sentences; the base never does."
 
 
-def _unjudged(candidate: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> str | None:
+def _missing_figures(candidate: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> str | None:
     """Why there are too few figures to compare a candidate with the base; None if there are enough.
 
     The only rule for missing figures: a candidate without them is never as good as the base. If the

@@ -247,7 +247,7 @@ def against(candidate: Candidate, other: Candidate, judge: str, *, old: bool = F
     return differences(sentences, others, (judge,)).get(judge) if len(sentences) == len(others) else None
 
 
-def compared(candidates: Sequence[Candidate]) -> list[Candidate]:
+def compare(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates with each figure's difference from the base, which is the first."""
     base, *others = candidates
     return [base] + [

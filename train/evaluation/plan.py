@@ -166,7 +166,7 @@ def plan_of(
         learns_added,
         naturalness_of(settings.evaluate_naturalness),
         speaker_judge.missing(),
-        defaults.advised(settings, config.training).learn_decoder != "off",
+        defaults.with_advice(settings, config.training).learn_decoder != "off",
         defaults.decoder_steps(config.training),
     )
 
@@ -175,7 +175,11 @@ def old_sentences(config: ModelConfig, seed: int) -> list[EvaluationSentence]:
     """Sentences in the first language of the base that has built-in ones, to check that the model
     still knows it; empty if there is none."""
     unlearned = {extension.language for extension in config.unlearned}
-    spoken = (language for language in config.languages if language not in unlearned and built_in(language))
+    spoken = (
+        language
+        for language in config.languages
+        if language not in unlearned and built_in_sentences(language)
+    )
     language = next(spoken, None)
     if language is None:
         return []
@@ -190,13 +194,13 @@ def naturalness_of(setting: str) -> str | None:
 # Sentences
 
 
-def built_in(language: str) -> list[str]:
+def built_in_sentences(language: str) -> list[str]:
     """The built-in sentences of a language, or an empty list."""
     path = SENTENCES_FOLDER / f"{short_code(language)}.txt"
     return _lines(path) if path.is_file() else []
 
 
-def halved(text: str) -> tuple[str, str]:
+def halve(text: str) -> tuple[str, str]:
     """Cuts a sentence in two, between words or, in a text without spaces, between characters."""
     space = " " if " " in text else ""
     words = text.split(space) if space else list(text)
@@ -216,7 +220,7 @@ def sentences_of(
     Raises:
         SotaqueError: EVALUATE_TEXTS cannot be used.
     """
-    texts = _lines(texts_file) if texts_file else built_in(language)
+    texts = _lines(texts_file) if texts_file else built_in_sentences(language)
     source = "own" if texts_file else "built_in"
     of_clips = list(dict.fromkeys(clip.text for clip in clips if clip.text not in texts))
     ordered: list[tuple[str, str]] = []

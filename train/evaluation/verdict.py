@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 
 from machine import commands
 from machine.text import table
-from train.evaluation.floors import FEWEST_FINISHED, remarked
+from train.evaluation.floors import FEWEST_FINISHED, with_floors
 from train.evaluation.judges import (
     NATURALNESS,
     NATURALNESS_MARGIN,
@@ -100,7 +100,7 @@ def decide(
     base = next((candidate for candidate in candidates if candidate.is_base), None)
     if base is None or len(candidates) < 2:
         return list(candidates), None
-    judged = [remarked(candidate, base, candidates, person_errors) for candidate in candidates]
+    judged = [with_floors(candidate, base, candidates, person_errors) for candidate in candidates]
     base = next(candidate for candidate in judged if candidate.is_base)
     left = [
         candidate
@@ -209,9 +209,9 @@ def _why(best: Candidate, base: Candidate, decoder: Candidate | None) -> str:
     sentences = [f"{name} is the best{ruled_out}."]
     if _chosen_by_loss([best], base):
         sentences.append("Its validation loss is the lowest.")
-    if nearer := [_told(judge, best, base) for judge in won if judge != NATURALNESS]:
+    if nearer := [_figures_and_way(judge, best, base) for judge in won if judge != NATURALNESS]:
         sentences.append(f"Nearer to the person than the untrained model: {', '.join(nearer)}.")
-    if better := [_told(judge, best, base) for judge in _NAMES if _also_better(judge, best, base)]:
+    if better := [_figures_and_way(judge, best, base) for judge in _NAMES if _also_better(judge, best, base)]:
         sentences.append(f"{'Also b' if nearer else 'B'}etter: {', '.join(better)}.")
     sentences += _sources(won, best, base, decoder)
     for judge in (WORD_ERRORS, WORDS):
@@ -249,17 +249,17 @@ def _also_better(judge: str, best: Candidate, base: Candidate) -> bool:
 def _worse(candidate: Candidate, base: Candidate) -> list[str]:
     """The judges that find it measurably worse than the base, with both figures."""
     return [
-        _told(judge, candidate, base)
+        _figures_and_way(judge, candidate, base)
         for judge in _NAMES
         if (gap := improvement(candidate, base, judge)) is not None and gap.high < 0
     ]
 
 
-def _told(judge: str, candidate: Candidate, base: Candidate) -> str:
+def _figures_and_way(judge: str, candidate: Candidate, base: Candidate) -> str:
     mean, usual = candidate.mean(judge), base.mean(judge)
-    told = _figures(judge, mean, usual)
+    figures = _figures(judge, mean, usual)
     way = _way(candidate, base) if judge == VOICE else None
-    return told if way is None else f"{told[:-1]}, {way:.0%} of the way to the person's own recordings)"
+    return figures if way is None else f"{figures[:-1]}, {way:.0%} of the way to the person's own recordings)"
 
 
 def _way(candidate: Candidate, base: Candidate) -> float | None:
@@ -359,7 +359,7 @@ def candidate_line(evaluation: Evaluation, candidate: Candidate) -> str:
 def evaluation_table(evaluation: Evaluation) -> str:
     """All candidates, the base first and the best marked, then the remarks and the verdict."""
     best = evaluation.best
-    rows = [_HEAD, *(_row(candidate, candidate is best) for candidate in _ordered(evaluation.candidates))]
+    rows = [_HEAD, *(_row(candidate, candidate is best) for candidate in _by_epoch(evaluation.candidates))]
     return "\n".join([*table(rows), *_remarks(evaluation)])
 
 
@@ -367,12 +367,12 @@ def evaluation_markdown(evaluation: Evaluation) -> str:
     """The same in Markdown, for TensorBoard's text page."""
     best = evaluation.best
     rows = [_HEAD, ("---",) * len(_HEAD)]
-    rows += [_row(candidate, candidate is best) for candidate in _ordered(evaluation.candidates)]
+    rows += [_row(candidate, candidate is best) for candidate in _by_epoch(evaluation.candidates)]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([*lines, "", *_remarks(evaluation)])
 
 
-def _ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _by_epoch(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda candidate: (candidate.epoch, -candidate.share))
 
 
@@ -401,7 +401,7 @@ def _mean(candidate: Candidate, judge: str) -> str:
 def _remarks(evaluation: Evaluation) -> list[str]:
     lines = [
         f"{candidate.name}: {remark}"
-        for candidate in _ordered(evaluation.candidates)
+        for candidate in _by_epoch(evaluation.candidates)
         for remark in candidate.remarks
     ]
     lines += [

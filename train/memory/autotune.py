@@ -51,7 +51,7 @@ def fit_batches(settings: TrainSettings, context: RunContext, learner: Learner, 
     """
     longest = longest_seconds(batches)
     if context.device.value.startswith("cuda"):
-        seconds, reason = _tried(context.device.value, learner, batches, longest)
+        seconds, reason = _try(context.device.value, learner, batches, longest)
     else:
         recomputed = learner.config.trainable.recompute
         held, activations = longest_clip_bytes(settings, context, learner.gpt, batches, recomputed=recomputed)
@@ -93,7 +93,7 @@ def room_bytes(context: RunContext) -> int:
     return int(context.machine.memory_bytes * CPU_SHARE)
 
 
-def _tried(device: str, learner: Learner, batches: Batches, longest: float) -> tuple[float, str]:
+def _try(device: str, learner: Learner, batches: Batches, longest: float) -> tuple[float, str]:
     """The seconds of a batch that fits on a GPU, and the reason."""
     # The free memory, and the memory that this process already holds.
     room = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from machine.storage.atomic import make_folder, refused, write_json
+from machine.storage.atomic import make_folder, write_json, writing_to
 from machine.storage.reading import read_json
 from xtts.audio import VOCODER_RATE
 from xtts.voices.run_folder import RunFolder
@@ -66,7 +66,7 @@ def _new_folder(run: RunFolder, runs_dir: Path) -> Path:
     make_folder(runs_dir)
     for number in itertools.count(1):
         folder = runs_dir / (name if number == 1 else f"{name}-{number}")
-        with refused(folder), contextlib.suppress(FileExistsError):
+        with writing_to(folder), contextlib.suppress(FileExistsError):
             folder.mkdir()
             return folder
     raise AssertionError
@@ -104,7 +104,7 @@ class TensorBoardWriter:
         self._writer: SummaryWriter | None = None
         self._faults = 0
         make_folder(folder)
-        with refused(folder / "events"):
+        with writing_to(folder / "events"):
             self._open(first_step + 1)
 
     def numbers(self, kind: str, values: Mapping[str, object], step: int) -> None:
@@ -113,7 +113,7 @@ class TensorBoardWriter:
             return
         for name, value in values.items():
             if isinstance(value, int | float) and name not in ("step", "epoch"):
-                self._asked(writer.add_scalar, f"{kind}/{name}", value, step)
+                self._ask(writer.add_scalar, f"{kind}/{name}", value, step)
 
     def sound(self, name: str, waveform: Tensor, step: int) -> None:
         """Writes `[samples]` at 24,000 Hz as audio and as a spectrogram. Raises OSError.
@@ -123,20 +123,20 @@ class TensorBoardWriter:
         """
         if not (writer := self._ready(step)):
             return
-        self._asked(writer.add_audio, name, waveform, step, VOCODER_RATE)
-        self._asked(writer.add_image, f"{name}_spectrogram", spectrogram(waveform), step)
-        self._asked(writer.flush)
+        self._ask(writer.add_audio, name, waveform, step, VOCODER_RATE)
+        self._ask(writer.add_image, f"{name}_spectrogram", spectrogram(waveform), step)
+        self._ask(writer.flush)
 
     def text(self, name: str, markdown: str, step: int) -> None:
         """Writes a text, which TensorBoard shows under Text. Raises OSError."""
         if writer := self._ready(step):
-            self._asked(writer.add_text, name, markdown, step)
-            self._asked(writer.flush)
+            self._ask(writer.add_text, name, markdown, step)
+            self._ask(writer.flush)
 
     def close(self) -> None:
         """Flushes and closes the writer. Raises OSError."""
         if self._writer is not None:
-            self._asked(self._writer.close)
+            self._ask(self._writer.close)
 
     def _open(self, step: int) -> None:
         # Imported here because it takes 0.4 s, which `check` need not spend; this path also avoids
@@ -153,7 +153,7 @@ class TensorBoardWriter:
             self._open(step)
         return self._writer
 
-    def _asked(self, write: Callable[..., object], *what: object) -> None:
+    def _ask(self, write: Callable[..., object], *what: object) -> None:
         try:
             write(*what)
         except OSError:

@@ -4,11 +4,8 @@ All three hold the same: metrics.jsonl contains every value of every curve, and 
 step appears twice.
 """
 
-import errno
-import json
 import logging
 import math
-import os
 import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,10 +17,11 @@ from typing import Literal
 import torch
 
 from machine import commands
-from machine.storage.atomic import make_folder, refused, replace_file
 from train.dataset.batches import Batch
 from train.evaluation.verdict import candidate_line, evaluation_markdown
 from train.metrics.curves import TensorBoardWriter
+from train.metrics.metrics_file import MetricsFile
+from train.metrics.remaining_time import RemainingTime
 from train.metrics.tensorboard_server import TensorBoard
 from train.progress import clock
 from train.sampling.samples import SampleSidecar, of_epoch
@@ -101,7 +99,7 @@ class Logs:
         with self._forgiving("The curves"):
             self._curves.text("settings", f"| | |\n|---|---|\n{rows}", self._first_step)
 
-    def planned(self, steps: int) -> None:
+    def plan_epoch(self, steps: int) -> None:
         """Notes the number of steps of the epoch that begins; each epoch has other batches."""
         self.steps_per_epoch = self.remaining.steps_per_epoch = steps
 
@@ -110,7 +108,7 @@ class Logs:
         epoch, number, step, batch = trained.epoch, trained.number, trained.step, trained.batch
         self.remaining.step(step_seconds)
         real_time = batch.audio_seconds / step_seconds
-        seconds_left = round(self.remaining.left(epoch, number), 1)
+        seconds_left = round(self.remaining.seconds_left(epoch, number), 1)
         record: dict[str, object] = {
             "epoch": epoch,
             "step": step,
@@ -151,7 +149,7 @@ class Logs:
                 self.num_epochs,
                 number,
                 self.steps_per_epoch,
-                _shown(result.losses),
+                _loss_text(result.losses),
                 result.learning_rate,
                 real_time,
                 clock(seconds_left),
@@ -166,7 +164,7 @@ class Logs:
         """Logs the end of an epoch."""
         if validation is None:
             return
-        log.info("epoch %d/%d  validation: %s", epoch, self.num_epochs, _shown(validation))
+        log.info("epoch %d/%d  validation: %s", epoch, self.num_epochs, _loss_text(validation))
         losses = {term: validation[term] for term in reversed(LOSS_TERMS)}
         self._record("validation", step, {"epoch": epoch, "step": step, **losses})
 
@@ -267,7 +265,7 @@ def figures_of(candidate: Candidate) -> dict[str, float]:
     return {**means, **counts}
 
 
-def _shown(losses: Mapping[str, float]) -> str:
+def _loss_text(losses: Mapping[str, float]) -> str:
     """The loss terms on the console, the last one first, which is the audio loss."""
     return "  ".join(f"{name.replace('_', ' ')} {losses[name]:.3f}" for name in reversed(LOSS_TERMS))
 
@@ -277,97 +275,3 @@ def memory_bytes() -> int:
     if torch.cuda.is_initialized():
         return int(torch.cuda.max_memory_allocated())
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-# metrics.jsonl: one JSON line for every step, whole or not at all
-
-
-class MetricsFile:
-    """The file of one run, opened for appending. Raises WriteError if it cannot be opened."""
-
-    def __init__(self, path: Path, step: int) -> None:
-        """Truncates the file after `step`, the last step before the run continues."""
-        make_folder(path.parent)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        with refused(path):
-            cut_back(path, step)
-            self._descriptor = os.open(path, flags, 0o666)
-
-    def write(self, record: dict[str, object]) -> None:
-        """Appends a record. Raises OSError, after removing a partial line."""
-        line = json.dumps(record).encode() + b"\n"
-        before = os.fstat(self._descriptor).st_size
-        written = os.write(self._descriptor, line)
-        if written != len(line):
-            os.ftruncate(self._descriptor, before)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def close(self) -> None:
-        """Closes the file."""
-        os.close(self._descriptor)
-
-
-def cut_back(path: Path, step: int) -> None:
-    """Removes what a killed run wrote after its last checkpoint, and a partial line."""
-    if not path.is_file():
-        return
-    lines = path.read_bytes().split(b"\n")
-    rest, steps = lines.pop(), [_step_of(line) for line in lines]
-    remaining = [line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step]
-    if (damaged := steps.count(None) + bool(rest)) > 0:
-        log.warning(
-            "%s: %d incomplete or damaged lines were removed. The run was killed while it wrote "
-            "them, or the disk was full.",
-            path,
-            damaged,
-        )
-    if len(remaining) != len(lines) or rest:
-        replace_file(path, lambda file: file.write(b"".join(line + b"\n" for line in remaining)))
-    last = max((at for at in steps if at is not None and at <= step), default=0)
-    if remaining and last < step:
-        log.warning(
-            "%s: steps %d to %d are missing from the file. The weights include them.", path, last + 1, step
-        )
-
-
-def _step_of(line: bytes) -> int | None:
-    """The step of a line; None if it is not a record."""
-    try:
-        return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-@dataclass
-class RemainingTime:
-    """Measures each kind of work separately, so that a slow kind does not distort the others.
-
-    Attributes:
-        conclusion_seconds: That the evaluation takes after the last epoch.
-    """
-
-    num_epochs: int
-    steps_per_epoch: int
-    conclusion_seconds: float = 0.0
-    _step_seconds: float = 0.0
-    _steps: int = 0
-    _end_seconds: float = 0.0
-    _ends: int = 0
-
-    def step(self, seconds: float) -> None:
-        """Counts a step of `seconds`, with its wait for data."""
-        self._step_seconds += seconds
-        self._steps += 1
-
-    def ended(self, seconds: float) -> None:
-        """Counts `seconds` after the last step of an epoch: validation, checkpoint, sample and
-        judging."""
-        self._end_seconds += seconds
-        self._ends += 1
-
-    def left(self, epoch: int, number: int) -> float:
-        """The remaining seconds after batch `number` of an epoch that has not ended."""
-        steps = (self.num_epochs - epoch + 1) * self.steps_per_epoch - number
-        each = self._step_seconds / max(1, self._steps)
-        end = self._end_seconds / max(1, self._ends)
-        return max(0, steps) * each + (self.num_epochs - epoch + 1) * end + self.conclusion_seconds

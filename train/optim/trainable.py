@@ -296,7 +296,7 @@ def checkpoint_activations(gpt: GPT) -> None:
     bit.
     """
     for block in gpt.gpt.h:
-        _recomputed(block)
+        _recompute(block)
 
 
 def recomputes(setting: str, needed_bytes: int, room_bytes: int) -> tuple[bool, str]:
@@ -308,7 +308,7 @@ def recomputes(setting: str, needed_bytes: int, room_bytes: int) -> tuple[bool, 
     return needed_bytes > LARGEST_SHARE * room_bytes, f"the longest clip takes about {sizes}"
 
 
-def _recomputed(block: nn.Module) -> None:
+def _recompute(block: nn.Module) -> None:
     forward: Callable[..., object] = block.forward
 
     def twice(*args: Any, **kwargs: Any) -> object:

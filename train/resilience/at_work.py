@@ -43,7 +43,7 @@ def trainings(cache_dir: Path, wish: str = "auto") -> list[str]:
     same device as one with DEVICE=wish; none on a file system without locks."""
     folders = []
     for path in sorted((cache_dir / _FOLDER).glob("*.lock")):
-        if locks.held(path):
+        if locks.is_held(path):
             device, _, output_dir = read_text(path).partition(" ")
             if wish == "auto" or device == ("cuda:0" if wish == "cuda" else wish):
                 folders.append(output_dir)

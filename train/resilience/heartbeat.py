@@ -61,7 +61,7 @@ class Heartbeat:
         faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
         read_end, self._beats = os.pipe()
         os.set_blocking(self._beats, False)
-        told, leave = os.pipe()
+        leaving, leave = os.pipe()
         words = (str(Path(watchdog.__file__)), str(os.getpid()), str(read_end), str(leave))
         self._child = subprocess.Popen(
             (sys.executable, "-I", "-S", *words),
@@ -71,7 +71,7 @@ class Heartbeat:
         )
         os.close(read_end)
         os.close(leave)
-        threading.Thread(target=_leave_when_told, args=(told,), daemon=True).start()
+        threading.Thread(target=_leave_with_watchdog, args=(leaving,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -120,9 +120,9 @@ class Heartbeat:
             self._beats = None
 
 
-def _leave_when_told(told: int) -> None:
+def _leave_with_watchdog(leaving: int) -> None:
     """Ends the process for the watchdog; ends alone with the watchdog. Needs the GIL: a process
     that stalls with it is killed instead."""
-    with open(told, "rb", buffering=0) as pipe:
+    with open(leaving, "rb", buffering=0) as pipe:
         if pipe.read(1):
             os._exit(EXIT_CODE)

@@ -27,7 +27,7 @@ def lost_gpu(device: str, report: Callable[[str, str], None] = report_surprise) 
     except SotaqueError:
         raise
     except Exception as error:
-        fault, poison = cuda_errors.classify(error), recovery.poisoned(device)
+        fault, poison = cuda_errors.classify(error), recovery.remaining_fault(device)
         words = fault.words if fault else poison
         dead, on_gpu = bool(poison) or (fault is not None and fault.sticky), device != "cpu"
         if not dead and (fault is None or fault.outcome is Outcome.DATA or not on_gpu):
@@ -36,10 +36,10 @@ def lost_gpu(device: str, report: Callable[[str, str], None] = report_surprise) 
             raise out_of_memory(device, words) from error
         if on_gpu:
             report(device, words)
-        raise gone(device, words) from error
+        raise lost_error(device, words) from error
 
 
-def gone(device: str, words: str) -> GpuLost:
+def lost_error(device: str, words: str) -> GpuLost:
     """The error for a device that no longer computes."""
     return GpuLost(
         f"{device} failed and cannot be used by this process any more: {words.rstrip('.')}. "

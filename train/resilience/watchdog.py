@@ -37,12 +37,12 @@ def main() -> None:
     # Ctrl-C and SIGTERM are for the trainer, which saves before it ends; the watchdog ends with it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    doing = waited(beats)
+    doing = wait(beats)
     if doing is not None and os.getppid() == parent:
         end(parent, beats, leave, doing)
 
 
-def waited(beats: int) -> str | None:
+def wait(beats: int) -> str | None:
     """Waits until the heartbeat stops and returns the message; None if the trainer has ended.
 
     Time is counted in polls, not read from a clock, so that the time in which both processes were

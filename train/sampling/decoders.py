@@ -9,7 +9,7 @@ the base's weights (`learn_for_base`) continues from the newest state.
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,11 +94,8 @@ def learn(
     Raises:
         WorkerFailed, GpuLost, DiskFull, WriteError
     """
-    # Nothing else reads these names, so nothing uses the decoder before it is judged.
-    out = tensors.with_stem(f"unjudged_{tensors.stem}")
-    state_out = state and state.with_stem(f"unjudged_{state.stem}")
-    try:
-        result = ask(replace(request, out=out, state_out=state_out))
+    with _drafts(tensors, state) as (draft, state_draft):
+        result = ask(replace(request, out=draft, state_out=state_draft))
         if request.budget_seconds is not None and not result.new_steps:
             return result, None
         learned = LearnedDecoder(
@@ -108,23 +105,40 @@ def learn(
             clips=result.clips,
             steps=result.steps,
         )
-        learned = judge(learned, out) if learned.better else learned
+        if learned.better:
+            learned = judge(learned, draft)
         crash_point("before decoder")
         learned_decoder.remove(tensors)
-        if state is not None and state_out is not None:
-            os.replace(state_out, state)
+        if state is not None and state_draft is not None:
+            os.replace(state_draft, state)
         crash_point("after decoder state")
         if learned.better:
-            os.replace(out, tensors)
-            written = Written(sha256_of(tensors), tensors.stat().st_size)
-            learned = replace(learned, file=written)
-        learned_decoder.write(tensors, learned)
-        log.info("%s%s", f"{whose}: " if whose else "", _sentence(learned, result.seconds))
-        return result, learned
+            learned = _used(learned, draft, tensors)
+    learned_decoder.write(tensors, learned)
+    log.info("%s%s", f"{whose}: " if whose else "", _sentence(learned, result.seconds))
+    return result, learned
+
+
+@contextlib.contextmanager
+def _drafts(tensors: Path, state: Path | None) -> Iterator[tuple[Path, Path | None]]:
+    """The files of a decoder and its state that are not judged yet. Nothing else reads their names,
+    and what remains of them is deleted."""
+    drafts = (
+        tensors.with_stem(f"unjudged_{tensors.stem}"),
+        state and state.with_stem(f"unjudged_{state.stem}"),
+    )
+    try:
+        yield drafts
     finally:
-        for path in filter(None, (out, state_out)):
+        for path in filter(None, drafts):
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
+
+
+def _used(learned: LearnedDecoder, draft: Path, tensors: Path) -> LearnedDecoder:
+    """Renames the draft to the decoder's file; returns the record that names this file."""
+    os.replace(draft, tensors)
+    return replace(learned, file=Written(sha256_of(tensors), tensors.stat().st_size))
 
 
 def newest_state(run: RunFolder, before: int | None = None) -> tuple[int, Path | None]:
@@ -154,10 +168,10 @@ def learn_for_base(
     record = learned_decoder.read(tensors)
     if record is not None and record.after_epoch == after:
         return record
-    some = clips_to_learn_from(clips)
-    minutes = minutes_of(some)
+    heard = clips_to_learn_from(clips)
+    minutes = minutes_of(heard)
     request = request_for(
-        some,
+        heard,
         voice,
         steps=steps_for(minutes, minute_steps),
         least_steps=steps_until(1, minutes, minute_steps),
@@ -238,11 +252,11 @@ def learn_for_epoch(
         if record is not None and record.weights == weights:
             return 0.0
         learned_decoder.remove(tensors)
-        some = clips_to_learn_from(clips)
+        heard = clips_to_learn_from(clips)
         request = request_for(
-            some,
+            heard,
             TunedVoice(reference, checkpoint),
-            steps=steps_until(epoch, minutes_of(some), minute_steps),
+            steps=steps_until(epoch, minutes_of(heard), minute_steps),
             state=newest_state(run, epoch)[1],
         )
         result, _ = learn(

@@ -43,7 +43,7 @@ def keep_speakers(run: RunFolder, context: RunContext, reference: SampleReferenc
     try:
         before = {row.name: row for row in speakers.rows(run.folder)}
         rows = [
-            _kept(run, before.get(name), f"{number}.wav", name, clips, partial(make, name))
+            _speaker_of(run, before.get(name), f"{number}.wav", name, clips, partial(make, name))
             for number, (name, clips) in enumerate(by_name.items(), start=1)
         ]
         speakers.write(run.folder, rows)
@@ -60,7 +60,7 @@ def clips_by_speaker(data: Dataset, first: str) -> dict[str, list[Clip]]:
     return {name: [clip for clip in clips if clip.speaker == name] for name in names}
 
 
-def _kept(
+def _speaker_of(
     run: RunFolder,
     row: Speaker | None,
     file: str,

@@ -166,7 +166,7 @@ class Sampler:
             return self.worker.ask(request, SPEAK_SECONDS, lambda: self.stopping, progress)
         except Exception as error:  # any error costs a sample, not the run
             here = self.plan.mode == "in_process"
-            return failure_of(error, recovery.poisoned(self.plan.device) if here else "")
+            return failure_of(error, recovery.remaining_fault(self.plan.device) if here else "")
 
     def lost(self, failure: WorkerFailed) -> bool:
         """Whether this process, and training with it, has lost its GPU."""
@@ -176,7 +176,7 @@ class Sampler:
     def raise_if_lost(self, failure: WorkerFailed) -> None:
         """Raises GpuLost if the failure took this process's GPU."""
         if self.lost(failure):
-            raise lost_gpu.gone(self.plan.device, failure.first_line)
+            raise lost_gpu.lost_error(self.plan.device, failure.first_line)
 
     @property
     def stopping(self) -> bool:

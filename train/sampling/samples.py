@@ -23,7 +23,7 @@ from xtts import audio, wav
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
 from xtts.voices import speakers
-from xtts.voices.learned_decoder import learned_for
+from xtts.voices.learned_decoder import decoder_for
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.verdict import Verdict
 from xtts.workers.failures import WorkerFailed
@@ -156,7 +156,7 @@ class Samples:
                 )
                 self.decoder_step_seconds = seconds or self.decoder_step_seconds
             files = of_epoch(self.run, epoch)
-            self._speak(epoch, checkpoint, sha256, files, self._learned(checkpoint))
+            self._speak(epoch, checkpoint, sha256, files, self._decoder_field(checkpoint))
             self._speak_as_others(epoch, checkpoint, epoch_seconds)
 
         self.sampler.finish()
@@ -165,7 +165,7 @@ class Samples:
     def speak_on_demand(self, epoch: int, checkpoint: Path, sha256: str, files: SampleFiles) -> None:
         """Speaks a sample of an epoch into other files, without training a decoder. Waits for
         it."""
-        learned = self._learned(checkpoint)
+        learned = self._decoder_field(checkpoint)
         self.sampler.submit(lambda: self._speak(epoch, checkpoint, sha256, files, learned))
         self.sampler.finish()
 
@@ -179,7 +179,7 @@ class Samples:
             "kind": best.kind,
             "share": best.share,
             "learned_decoder": "",
-            **self._learned(best.weights),
+            **self._decoder_field(best.weights),
             "reference": sha256_of(self.reference.path),
         }
         current = {"epoch": best.epoch, "checkpoint_sha256": best.sha256, **details}
@@ -188,9 +188,9 @@ class Samples:
             self.sampler.submit(lambda: self._speak(best.epoch, best.weights, best.sha256, files, details))
         self.sampler.finish()
 
-    def _learned(self, checkpoint: Path | None) -> dict[str, str]:
+    def _decoder_field(self, checkpoint: Path | None) -> dict[str, str]:
         """The field of a sidecar that names the decoder that learned for a checkpoint, if any."""
-        decoder = learned_for(self.run, checkpoint)
+        decoder = decoder_for(self.run, checkpoint)
         return {"learned_decoder": sha256_of(decoder)} if decoder else {}
 
     def _speak(
@@ -198,7 +198,7 @@ class Samples:
     ) -> None:
         """Speaks and writes the WAV, its reference and its sidecar, with `more` fields."""
         person, plan = self.reference, self.sampler.plan
-        decoder = learned_for(self.run, checkpoint)
+        decoder = decoder_for(self.run, checkpoint)
         text = SynthesisRequest(person.text, person.language, self.seed)
         request = SpeakRequest(text, TunedVoice(person.path, checkpoint, decoder=decoder), files.output)
         sidecar = SampleSidecar(epoch, sha256, person.text, plan.device, "skipped", plan.reason)
@@ -207,9 +207,9 @@ class Samples:
         if plan.mode != "skipped":
             answer = self.sampler.answer(request) if failure is None else failure
             if not isinstance(answer, WorkerFailed):
-                sidecar = self._spoken(sidecar, answer, files.output)
+                sidecar = self._spoken_sidecar(sidecar, answer, files.output)
             elif not self.sampler.stopping:
-                failure, sidecar = answer, self._failed(sidecar, answer)
+                failure, sidecar = answer, self._failed_sidecar(sidecar, answer)
         elif failure:
             log.warning("The recording %s cannot be copied: %s", person.path, failure)
         if self.sampler.stopping:
@@ -255,7 +255,7 @@ class Samples:
         if spoken:
             log.info("Samples as %s: %s", ", ".join(spoken), ", ".join(spoken.values()))
 
-    def _spoken(self, sidecar: SampleSidecar, answer: SpokenFile, out: Path) -> SampleSidecar:
+    def _spoken_sidecar(self, sidecar: SampleSidecar, answer: SpokenFile, out: Path) -> SampleSidecar:
         """The sidecar of a sample that was spoken."""
         self.failures_in_a_row, plan = 0, self.sampler.plan
         log.info(
@@ -289,7 +289,7 @@ class Samples:
             else [{"word": word, "start_time": start, "end_time": end} for word, start, end in answer.words],
         )
 
-    def _failed(self, nothing: SampleSidecar, failure: WorkerFailed) -> SampleSidecar:
+    def _failed_sidecar(self, nothing: SampleSidecar, failure: WorkerFailed) -> SampleSidecar:
         self.failures_in_a_row += 1
         code = failure.reason_code
         reason = f"{code}: {failure}"

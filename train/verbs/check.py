@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from machine import commands, extras
-from machine.text import listed, table
+from machine.text import enumeration, table
 from train.settings import TrainSettings
 
 if TYPE_CHECKING:
     from train.dataset.dataset import Dataset
     from train.dataset.entries import TranscriptEntry
-    from train.dataset.metadata import Transcript
+    from train.dataset.rows import Transcript
     from train.run_context import RunContext
 
 log = logging.getLogger("train")
@@ -70,9 +70,9 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
         repaired = features.build(
             context.data, context.base, context.config, settings.cache_dir, context.device.features
         ).repair()
-        log.info("Features: %d damaged records were computed again. %s", len(repaired), listed(repaired))
+        log.info("Features: %d damaged records were computed again. %s", len(repaired), enumeration(repaired))
     elif arguments.verify:
-        return _verified(settings, context)
+        return _verify(settings, context)
     else:
         likely = not arguments.no_likelihood
         suspects = [
@@ -148,11 +148,11 @@ def _show_texts(context: "RunContext") -> None:
     log.info("%d of %d clips are read exactly as written.", same, len(context.data.clips))
 
 
-def _verified(settings: TrainSettings, context: "RunContext") -> int:
+def _verify(settings: TrainSettings, context: "RunContext") -> int:
     from train.dataset import features
 
     cache = features.FeatureCache(context.data.clips, context.base, context.config, settings.cache_dir)
-    missing, damaged = cache.missing(), cache.damaged()
+    missing, damaged = cache.missing(), cache.damaged_clips()
     whole = len(context.data.clips) - len(missing) - len(damaged)
     log.info(
         "Features: %d records are intact, %d are missing and will be computed at the next start, "
@@ -163,6 +163,6 @@ def _verified(settings: TrainSettings, context: "RunContext") -> int:
     )
     if damaged:
         repair = commands.program("train check --repair")
-        names = listed([clip.name for clip in damaged])
+        names = enumeration([clip.name for clip in damaged])
         log.info("Damaged: %s. Repair them with: %s", names, repair)
     return 2 if damaged else 0

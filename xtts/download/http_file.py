@@ -22,7 +22,7 @@ from email.message import Message
 from pathlib import Path
 
 from machine.errors import SotaqueError
-from machine.storage.atomic import Written, crash_point, refused, require_space, sync_folder
+from machine.storage.atomic import Written, crash_point, require_space, sync_folder, writing_to
 from machine.storage.hashes import sha256_of
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ def fetch(url: str, target: Path, expected: Written) -> None:
     """
     part = part_of(target)
     try:
-        with refused(target, expected.bytes):
+        with writing_to(target, expected.bytes):
             if _size(part) > expected.bytes:  # of another file
                 part.unlink()
             require_space(target.parent, expected.bytes - _size(part), target.name)

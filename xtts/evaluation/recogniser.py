@@ -100,7 +100,7 @@ def check_folder(folder: Path) -> None:
 
 
 def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
-    """The recogniser for a language by EVALUATE_RECOGNISER, as in `opened`; or "" and the reason
+    """The recogniser for a language by EVALUATE_RECOGNISER, as in `open_recogniser`; or "" and the reason
     for none.
 
     Raises SotaqueError for a folder that holds no Whisper model.
@@ -126,7 +126,7 @@ def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
     return POCKETSPHINX, None
 
 
-def opened(name: str, language: str, threads: int) -> Recogniser:
+def open_recogniser(name: str, language: str, threads: int) -> Recogniser:
     """Opens a recogniser. name: `POCKETSPHINX`, or the folder of a Whisper model. Raises
     RecogniserError."""
     if name == POCKETSPHINX:
@@ -192,7 +192,7 @@ class Whisper(Recogniser):
     def __init__(self, folder: Path, language: str) -> None:
         transformers = importlib.import_module("transformers")
         local = {"local_files_only": True}
-        with _reported(folder):
+        with _report_faults(folder):
             self._processor = transformers.WhisperProcessor.from_pretrained(folder, **local)
             model = transformers.WhisperForConditionalGeneration.from_pretrained(folder, **local)
         self._model = model.eval()
@@ -221,7 +221,7 @@ class FasterWhisper(Recogniser):
 
     def __init__(self, folder: Path, language: str, threads: int) -> None:
         library = import_quietly("faster_whisper")
-        with _reported(folder):
+        with _report_faults(folder):
             # Computes in the type of the weights, which is int8 in most copies.
             self._model = library.WhisperModel(
                 str(folder), device="cpu", cpu_threads=threads, local_files_only=True
@@ -242,7 +242,7 @@ class FasterWhisper(Recogniser):
 
 
 @contextmanager
-def _reported(folder: Path) -> Iterator[None]:
+def _report_faults(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, TypeError, RuntimeError) as error:

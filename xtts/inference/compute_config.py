@@ -59,7 +59,7 @@ class ComputeConfig:
     @staticmethod
     def add_argument(parser: argparse.ArgumentParser) -> None:
         """Adds `--compute`, the argument of `command_line`."""
-        parser.add_argument("--compute", type=_parsed, default=ComputeConfig())
+        parser.add_argument("--compute", type=_parse, default=ComputeConfig())
 
     def apply(self) -> None:
         """Sets the watermark, torch's threads and cuDNN in this process. The sessions of ONNX
@@ -79,7 +79,7 @@ class ComputeConfig:
             torch.set_num_threads(self.threads)
 
 
-def _parsed(text: str) -> ComputeConfig:
+def _parse(text: str) -> ComputeConfig:
     values = json.loads(text)
     folder = values["latents_folder"]
     return ComputeConfig(**{**values, "latents_folder": Path(folder) if folder else None})

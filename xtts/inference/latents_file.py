@@ -39,27 +39,27 @@ def latents_of_recording(
         path = path_of(folder, weights, sha256_of(recording))
         if (cached := read(path, model)) is not None:
             return cached
-    made = voice.voice_from_reference(model, voice.read_reference(model.config, recording))
+    computed = voice.voice_from_reference(model, voice.read_reference(model.config, recording))
     if path is not None:
         try:
-            write(path, made)
+            write(path, computed)
         except WriteError as error:
             log.warning("The latents could not be cached: %s", error)
         # Whoever deletes a recording deletes its latents too, but perhaps before they were written.
         if isinstance(recording, Path) and not recording.is_file():
             shutil.rmtree(path.parent, ignore_errors=True)
-    return made
+    return computed
 
 
-def write(path: Path, made: "Voice") -> Written:
+def write(path: Path, voice_latents: "Voice") -> Written:
     """Writes latents. Raises DiskFull or WriteError."""
     from safetensors.torch import save
 
     make_folder(path.parent)
     data = save(
         {
-            "latents": made.latents.detach().float().cpu().contiguous(),
-            "speaker": made.speaker.detach().float().cpu().contiguous(),
+            "latents": voice_latents.latents.detach().float().cpu().contiguous(),
+            "speaker": voice_latents.speaker.detach().float().cpu().contiguous(),
         }
     )
     return replace_file(path, lambda file: file.write(data))

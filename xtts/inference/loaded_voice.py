@@ -117,7 +117,7 @@ class LoadedVoice(ABC):
             if (stored := facts.get(base)) is not None:
                 return tuple((layer, head) for layer, head in stored)
         try:
-            heads = alignment_heads.measured(self.backend(), self._speaker())
+            heads = alignment_heads.measure(self.backend(), self._speaker())
         except NotFinite as error:
             # The voice still opens; each request reports the fault.
             log.warning("The attention heads could not be measured: %s", error)
@@ -131,7 +131,7 @@ class LoadedVoice(ABC):
         """The guard of a speech; None if it is off, or if the request limits the codes."""
         if not self.guarded or request.max_codes is not None:
             return None
-        return Guard(self.heads, self.model.tokenizer.spoken, request.seed)
+        return Guard(self.heads, self.model.tokenizer.spoken_positions, request.seed)
 
     def prepare(self) -> None:
         """Computes now what would otherwise delay the first word."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from machine.devices.cuda_errors import NotFinite
 from machine.errors import SotaqueError
 from xtts.inference import watermark
-from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece, Random, SpokenPiece, Utterance, faded
+from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece, Random, SpokenPiece, Utterance, fade
 from xtts.inference.alignment.heads import Head
 from xtts.inference.defaults import FADE_SECONDS, SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -32,7 +32,7 @@ from xtts.model.streaming_vocoder import (
     StepVocoder,
     chunk_codes,
 )
-from xtts.text.errors import TextError, shown
+from xtts.text.errors import TextError, excerpt
 from xtts.text.tokenizer import Piece, Tokenizer
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ NOBODY_ELSE: Mapping[str, Voice] = {}
 def unknown_voice(name: str, voices: Iterable[str]) -> TextError:
     """The error for a text that changes to an unknown voice."""
     names = ", ".join(sorted(filter(None, voices))) or "no other voice"
-    return TextError(f"The text asks for the voice {shown(name)}; there is {names}.")
+    return TextError(f"The text asks for the voice {excerpt(name)}; there is {names}.")
 
 
 class SpokenModel(Protocol):
@@ -121,7 +121,7 @@ class Backend(Protocol):
     def chunks(self, voice: Voice, speed: float = 1.0) -> ChunkedVocoder:
         """The vocoder of one utterance."""
 
-    def checked(self, chunk: Samples) -> Samples:
+    def check(self, chunk: Samples) -> Samples:
         """A chunk as float32 on the CPU. Raises NotFinite."""
 
 
@@ -228,8 +228,8 @@ class Speech:
         sound += self._sound(utterance.latents[self._taken :])
         self._taken = len(utterance.latents)
         if utterance.done:
-            sound += self._ended(utterance)
-        return [watermark.marked(chunk) for chunk in sound if len(chunk)]
+            sound += self._end_piece(utterance)
+        return [watermark.mark(chunk) for chunk in sound if len(chunk)]
 
     def leave(self) -> None:
         """Ends the current utterance, if there is one."""
@@ -255,11 +255,11 @@ class Speech:
         for latent in latents:
             self._vocoder.add([latent])
             if self._vocoder.ready_codes() >= self._chunk_size:
-                sound += map(self._pushed, self._vocoder.speak())
+                sound += map(self._push, self._vocoder.speak())
                 self._chunk_size = next(self._sizes)
         return sound
 
-    def _ended(self, utterance: Utterance) -> list[Samples]:
+    def _end_piece(self, utterance: Utterance) -> list[Samples]:
         """The end of a piece's sound; nothing if the piece is spoken again."""
         self.leave()
         self.codes += len(utterance.codes)
@@ -282,10 +282,10 @@ class Speech:
 
     def _last_sound(self) -> list[Samples]:
         """The remaining sound of a finished utterance."""
-        return [self._pushed(chunk) for chunk in self._vocoder.rest()]
+        return [self._push(chunk) for chunk in self._vocoder.rest()]
 
-    def _pushed(self, chunk: Samples) -> Samples:
-        return self._fade.push(self._guarded.push(self._backend.checked(chunk)))
+    def _push(self, chunk: Samples) -> Samples:
+        return self._fade.push(self._guarded.push(self._backend.check(chunk)))
 
     def _silence(self, seconds: float) -> Samples:
         """A pause. Its length does not depend on the speed."""
@@ -318,16 +318,16 @@ class StreamFade:
             return self._held[:0]
         ready, self._held = self._held[: -self._length], self._held[-self._length :]
         if not self._begun:
-            ready = faded(ready, self._length, 0, self._arrays)
+            ready = fade(ready, self._length, 0, self._arrays)
             self._begun = True
         return ready
 
     def end(self) -> Samples:
         """The held end of the piece, faded out."""
         if self._begun:
-            return faded(self._held, 0, self._length, self._arrays)
+            return fade(self._held, 0, self._length, self._arrays)
         length = min(self._length, len(self._held) // 2)
-        return faded(self._held, length, length, self._arrays)
+        return fade(self._held, length, length, self._arrays)
 
 
 def synthesize(

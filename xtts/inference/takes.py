@@ -225,7 +225,7 @@ class TakeJudge:
         """Returns the similarity of a waveform to a speaker; None if nothing can compare them."""
         judge, recording = _speaker_judge(), self._recording(speaker)
         if judge is not None and recording is not None:
-            return functools.partial(_scaled, judge, _embedded(judge, self._voice, recording))
+            return functools.partial(_scaled_likeness, judge, _embed(judge, self._voice, recording))
         model = self._voice.model
         if getattr(model, "speaker_encoder", None) is not None:
             whose = self._voice.speaker(speaker) if speaker else _own_voice(self._voice)
@@ -254,7 +254,7 @@ class TakeJudge:
 
         def errors(take: Take) -> int:
             # Piece by piece, because Whisper hears at most 30 s.
-            heard = " ".join(ears.hear(_resampled(sound, recogniser.RATE)) for sound in take.sounds)
+            heard = " ".join(ears.hear(_resample(sound, recogniser.RATE)) for sound in take.sounds)
             return recogniser.num_errors(words, recogniser.heard_words(tokenizer, heard, language))
 
         try:
@@ -289,10 +289,10 @@ def _recogniser(name: str, language: str) -> "Recogniser":
 
     from xtts.evaluation import recogniser
 
-    return recogniser.opened(name, language, torch.get_num_threads())
+    return recogniser.open_recogniser(name, language, torch.get_num_threads())
 
 
-def _embedded(judge: "SpeakerJudge", voice: LoadedVoice, recording: "Reference") -> "Tensor":
+def _embed(judge: "SpeakerJudge", voice: LoadedVoice, recording: "Reference") -> "Tensor":
     from xtts import audio
     from xtts.evaluation.speaker_judge import RATE
     from xtts.inference.voice import read_reference
@@ -301,12 +301,12 @@ def _embedded(judge: "SpeakerJudge", voice: LoadedVoice, recording: "Reference")
     return judge.embedding(audio.resample(sound, audio.CODE_RATE, RATE))
 
 
-def _scaled(judge: "SpeakerJudge", person: "Tensor", waveform: Array) -> float:
+def _scaled_likeness(judge: "SpeakerJudge", person: "Tensor", waveform: Array) -> float:
     import torch
 
     from xtts.evaluation.speaker_judge import RATE
 
-    cosine = float(judge.embedding(torch.from_numpy(_resampled(waveform, RATE))) @ person)
+    cosine = float(judge.embedding(torch.from_numpy(_resample(waveform, RATE))) @ person)
     return (cosine - STRANGER) / (1 - STRANGER)
 
 
@@ -322,7 +322,7 @@ def _by_base(model: "Model", whose: Voice, waveform: Array) -> float | None:
         return voice.similarity(model, torch.from_numpy(waveform), VOCODER_RATE, whose)
 
 
-def _resampled(waveform: Array, rate: int) -> Array:
+def _resample(waveform: Array, rate: int) -> Array:
     import torch
 
     from xtts import audio

@@ -153,14 +153,14 @@ class DecodeStep:
         cached, layers = self._adapted
         if adapters != cached:
             layers = [
-                _adapted(layer, {row: adapter.matrices[number] for row, adapter in adapters.items()})
+                _with_adapters(layer, {row: adapter.matrices[number] for row, adapter in adapters.items()})
                 for number, layer in enumerate(self._layers)
             ]
             self._adapted = adapters, layers
         return layers
 
 
-def _adapted(layer: _Layer, rows: Mapping[int, Mapping[str, LowRank]]) -> _Layer:
+def _with_adapters(layer: _Layer, rows: Mapping[int, Mapping[str, LowRank]]) -> _Layer:
     pairs = {
         name: [(row, matrices[name]) for row, matrices in rows.items() if name in matrices]
         for name in MATRICES
@@ -259,7 +259,7 @@ class DecodingSlots:
             if utterance is not None and not utterance.done
         }
         if speaking:
-            latents, logits = self._computed(speaking)
+            latents, logits = self._compute(speaking)
             _choose(
                 list(speaking.values()),
                 [latents[slot] for slot in speaking],
@@ -267,7 +267,7 @@ class DecodingSlots:
             )
         return bool(speaking)
 
-    def _computed(self, speaking: dict[int, TorchUtterance]) -> tuple[Tensor, Tensor]:
+    def _compute(self, speaking: dict[int, TorchUtterance]) -> tuple[Tensor, Tensor]:
         """Latents and logits of all rows after the last code of each. Unused rows compute code 0 at
         position 0, and their results are discarded."""
         device = self._step.gpt.mel_head.weight.device
@@ -385,7 +385,7 @@ class TorchBackend:
         vocoder = self.model.vocoder if voice.vocoder is None else voice.vocoder
         return ChunkedVocoder(vocoder, voice.speaker, speed)
 
-    def checked(self, chunk: Tensor) -> Tensor:
+    def check(self, chunk: Tensor) -> Tensor:
         """As in `Backend`."""
         chunk = chunk.float().cpu()
         if not bool(torch.isfinite(chunk).all()):
@@ -464,7 +464,7 @@ def sample(
     """
     finite = torch.isfinite(logits).all(-1)
     # Drawing from NaN would trigger a device-side assert, which destroys the CUDA context.
-    penalised, chances = drawn_from(logits.nan_to_num(0.0, 0.0, 0.0), seen, rules)
+    penalised, chances = draw_codes(logits.nan_to_num(0.0, 0.0, 0.0), seen, rules)
     drawn = [torch.multinomial(row, 1, generator=generator) for row, generator in zip(chances, generators)]
     codes = torch.cat(drawn)
     if any(rule.greedy for rule in rules):
@@ -473,7 +473,7 @@ def sample(
     return torch.where(finite, codes, NO_CODE)
 
 
-def drawn_from(logits: Tensor, seen: Tensor, rules: Sequence[SamplingParams]) -> tuple[Tensor, Tensor]:
+def draw_codes(logits: Tensor, seen: Tensor, rules: Sequence[SamplingParams]) -> tuple[Tensor, Tensor]:
     """Logits `[rows, audio_ids]` after CTRL's repetition penalty, and sampling probabilities.
 
     The penalty makes used codes less likely (https://arxiv.org/abs/1909.05858). The probabilities

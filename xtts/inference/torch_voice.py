@@ -81,7 +81,7 @@ class LoadedTorchVoice(LoadedVoice):
         """
         if isinstance(recording, Path) and recording.is_dir():
             return self._voice_of_adapter(recording, cache)
-        heard = replace(self._heard(recording, cache), adapter=self.adapter)
+        heard = replace(self._hear(recording, cache), adapter=self.adapter)
         decoders = self.files.speaker_decoders
         if isinstance(recording, Path) and (tensors := decoders.get(recording)) is not None:
             if tensors not in self._vocoders:  # several speakers may share one
@@ -89,7 +89,7 @@ class LoadedTorchVoice(LoadedVoice):
             return replace(heard, vocoder=self._vocoders[tensors])
         return heard
 
-    def _heard(self, recording: Reference, cache: Path | None) -> Voice:
+    def _hear(self, recording: Reference, cache: Path | None) -> Voice:
         weights = "" if cache is None else self.weights
         return latents_file.latents_of_recording(self.model, weights, recording, cache)
 
@@ -104,9 +104,9 @@ class LoadedTorchVoice(LoadedVoice):
                 f"{self.weights[:12]}…. Load the base of the adapter."
             )
         if bundle.OWN_LATENTS in header.files:
-            heard = self._stored(folder / bundle.OWN_LATENTS)
+            heard = self._read_stored(folder / bundle.OWN_LATENTS)
         else:
-            heard = self._heard(folder / "reference.wav", cache)
+            heard = self._hear(folder / "reference.wav", cache)
         vocoder, adapter = None, None
         if bundle.DECODER in header.files:
             vocoder = self._new_vocoder(folder / bundle.DECODER)
@@ -114,7 +114,7 @@ class LoadedTorchVoice(LoadedVoice):
             adapter = read_adapter(self.model, folder / adapter_file.NAME)
         return replace(heard, vocoder=vocoder, adapter=adapter)
 
-    def _stored(self, path: Path) -> Voice:
+    def _read_stored(self, path: Path) -> Voice:
         """The latents in a file. Raises BundleError if they do not fit this model."""
         if (stored := latents_file.read(path, self.model)) is None:
             raise BundleError(f"{path} holds no latents of this model. Import the voice again.")
@@ -134,9 +134,9 @@ class LoadedTorchVoice(LoadedVoice):
 
     def _own_latents(self) -> Voice | None:
         if self.files.other_reference is None and self.files.latents is not None:
-            voice = self._stored(self.files.latents)
+            voice = self._read_stored(self.files.latents)
         elif (reference := self.files.other_reference or self.files.reference) is not None:
-            voice = self._heard(reference, self.latents_folder)
+            voice = self._hear(reference, self.latents_folder)
         else:
             return None
         return replace(voice, vocoder=self.decoder, adapter=self.adapter)

@@ -35,12 +35,12 @@ def read_reference(config: ModelConfig, reference: Reference) -> Tensor:
     params = config.conditioning
     seconds = max(params.total_seconds, params.speaker_seconds)
     if isinstance(reference, Path):
-        return _spoken(reference, seconds, "The reference")
-    recordings = [_spoken(path, seconds, f"The reference {path}").numpy() for path in reference]
+        return _speech_of(reference, seconds, "The reference")
+    recordings = [_speech_of(path, seconds, f"The reference {path}").numpy() for path in reference]
     return torch.from_numpy(joined_reference.for_conditioning(recordings, CODE_RATE, params))
 
 
-def _spoken(path: Path, seconds: float, what: str) -> Tensor:
+def _speech_of(path: Path, seconds: float, what: str) -> Tensor:
     """`seconds` of a recording from the start of its speech."""
     start = _speech_start_seconds(path)
     waveform = audio.read(path, CODE_RATE, max_seconds=seconds, start_seconds=start)

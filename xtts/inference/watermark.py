@@ -25,6 +25,6 @@ def use(kind: str) -> None:
     _used.append(module)
 
 
-def marked(chunk: Samples) -> Samples:
+def mark(chunk: Samples) -> Samples:
     """Sound `[samples]` at 24 kHz, a tensor on the CPU or an array, with the watermark in use."""
     return _used[0].mark(chunk) if _used else chunk

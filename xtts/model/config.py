@@ -146,7 +146,7 @@ class ModelConfig(_SotaqueConfig):
         """
         path = folder / "config.json"
         config = _read_json(path)
-        sotaque = _validated(_SotaqueConfig, config.get("sotaque") or {}, where := f'{path}, key "sotaque"')
+        sotaque = _validate(_SotaqueConfig, config.get("sotaque") or {}, where := f'{path}, key "sotaque"')
         gpt = _gpt_shape(config.get("model_args") or {}, folder)
         for layer, head in sotaque.alignment_heads or ():
             if not (0 <= layer < gpt.layers and 0 <= head < gpt.heads):
@@ -158,8 +158,8 @@ class ModelConfig(_SotaqueConfig):
         values: _Json = vars(sotaque) | {
             "gpt": gpt,
             "dvae": sotaque.dvae or DVAEShape(num_codes=gpt.audio_ids - 2),
-            "decoding": _picked(SamplingParams, config, path),
-            "conditioning": _picked(ConditioningParams, config, path),
+            "decoding": _pick(SamplingParams, config, path),
+            "conditioning": _pick(ConditioningParams, config, path),
             "languages": tuple(config.get("languages") or ("en",)),
             "piece_tokens": sotaque.piece_tokens or PIECE_TOKENS.get(sotaque.text_frontend),
             "normalizer": _normalizer(folder, sotaque.normalizer),
@@ -196,7 +196,7 @@ def _gpt_shape(args: _Json, folder: Path) -> GPTShape:
         )
     text_ids = max(count, int(args.get("gpt_number_text_tokens") or 0))
     ids = {"text_ids": text_ids, "text_start": start, "text_stop": stop}
-    return _picked(GPTShape, args, folder / "config.json", **ids)
+    return _pick(GPTShape, args, folder / "config.json", **ids)
 
 
 def _vocabulary_ids(path: Path) -> tuple[int, int, int]:
@@ -213,15 +213,15 @@ def _vocabulary_ids(path: Path) -> tuple[int, int, int]:
     return max(ids.values()) + 1, ids["[START]"], ids["[STOP]"]
 
 
-def _picked(kind: type[T], content: _Json, path: Path, **others: int) -> T:
+def _pick(kind: type[T], content: _Json, path: Path, **others: int) -> T:
     """A `kind` with the values that config.json has for it under Coqui's names."""
     names = getattr(kind, "__dataclass_fields__", {})
     values = {name: content.get(COQUIS_NAMES.get(name, name)) for name in names} | others
     given = {name: value for name, value in values.items() if value is not None}
-    return _validated(kind, given, str(path))
+    return _validate(kind, given, str(path))
 
 
-def _validated(kind: type[T], values: _Json, where: str) -> T:
+def _validate(kind: type[T], values: _Json, where: str) -> T:
     unknown = sorted(set(values) - set(getattr(kind, "__dataclass_fields__", {})))
     if unknown:
         raise ConfigError(f"{where}: unknown name {unknown[0]!r}; remove it.")

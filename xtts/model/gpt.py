@@ -334,7 +334,7 @@ class GPT(nn.Module):
 
 def to_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """`GPT.state_dict()` -> the names and orientation of Coqui's `model.pth`."""
-    return {PREFIX + name: _turned(name, tensor).contiguous() for name, tensor in state.items()}
+    return {PREFIX + name: _transpose(name, tensor).contiguous() for name, tensor in state.items()}
 
 
 def from_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -344,12 +344,12 @@ def from_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """
     left_out = (PREFIX + "gpt_inference.", PREFIX + "gpt.wte.", PREFIX + "gpt.wpe.")
     return {
-        name.removeprefix(PREFIX): _turned(name, tensor)
+        name.removeprefix(PREFIX): _transpose(name, tensor)
         for name, tensor in state.items()
         if name.startswith(PREFIX) and not name.startswith(left_out)
     }
 
 
-def _turned(name: str, tensor: Tensor) -> Tensor:
+def _transpose(name: str, tensor: Tensor) -> Tensor:
     turned = name.endswith(_TURNED) and ".h." in f".{name}"
     return tensor.t() if turned else tensor

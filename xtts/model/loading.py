@@ -216,9 +216,9 @@ def _pack(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFiles) -
 
     def packed(name: str) -> nn.Module:
         weight, bias = tensors.pop(f"gpt.{name}.weight"), tensors.pop(f"gpt.{name}.bias")
-        made = quantization.packed_linear(kind, weight, bias)
+        linear = quantization.packed_linear(kind, weight, bias)
         files.forget(weight.data_ptr(), weight.nbytes)
-        return made
+        return linear
 
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         for name, module in zip(names, pool.map(packed, names), strict=True):

@@ -6,7 +6,7 @@ above 1 kHz (docs/develop/log.md, "The base's vocoder"). Source and filter as in
 (https://arxiv.org/abs/2001.04643), blocks as in ConvNeXt (https://arxiv.org/abs/2201.03545).
 
 A sample depends on a limited part of the input, as in HiFi-GAN, except for the phase: that is the
-sum of all earlier pitches. So `excited` adds the phase to the steps of a whole utterance, and
+sum of all earlier pitches. So `excite` adds the phase to the steps of a whole utterance, and
 `forward` computes any window of them.
 """
 
@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from xtts.model.shapes import VOCODER_RATE, SourceFilterShape
 
-# Rows that `excited` adds to the steps: pitch in Hz, voicing, phase in cycles, place in the noise.
+# Rows that `excite` adds to the steps: pitch in Hz, voicing, phase in cycles, place in the noise.
 SOURCE_ROWS = 4
 LOWEST_HZ, HIGHEST_HZ = 40.0, 800.0
 # The pulses have all harmonics below this.
@@ -139,14 +139,14 @@ class SourceFilter(nn.Module):
         height, voicing = self.pitch(steps, speaker).unbind(2)
         return height + math.log2(_MIDDLE_HZ), voicing
 
-    def excited(self, steps: Tensor, speaker: Tensor | None) -> Tensor:
+    def excite(self, steps: Tensor, speaker: Tensor | None) -> Tensor:
         """Adds `SOURCE_ROWS` of the predicted pitch to the latents at all steps of an utterance
         `[batch, width, steps]`, spoken by a speaker `[batch, speaker_width, 1]`."""
         height, voicing = self.predicted_pitch(steps, speaker)
-        return self.excited_at(steps, (height, (voicing > 0).to(height.dtype)))
+        return self.excite_at(steps, (height, (voicing > 0).to(height.dtype)))
 
-    def excited_at(self, steps: Tensor, pitch: tuple[Tensor, Tensor]) -> Tensor:
-        """As `excited`, with given pitches: log2 of Hz and voicing from 0 to 1, each `[batch,
+    def excite_at(self, steps: Tensor, pitch: tuple[Tensor, Tensor]) -> Tensor:
+        """As `excite`, with given pitches: log2 of Hz and voicing from 0 to 1, each `[batch,
         steps]`."""
         height, voiced = pitch
         # Without gradients: through the pulses they would be those of each harmonic's phase.

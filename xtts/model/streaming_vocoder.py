@@ -51,7 +51,7 @@ class StepVocoder(Protocol):
         """The steps `[1, width, right - left]` of an utterance with these latents `[width]`; beyond
         its ends, the first and the last step are repeated."""
 
-    def spoken(self, steps: BackendArray, speaker: BackendArray) -> Samples:
+    def to_samples(self, steps: BackendArray, speaker: BackendArray) -> Samples:
         """Steps `[1, width, steps]` -> samples `[steps * hop]`."""
 
 
@@ -133,7 +133,7 @@ class ChunkedVocoder:
         first, last = spans[0][0], max(right for _, right, _ in spans)
         steps = vocoder.window(self._latents, first - edge, last - edge, self._speaker)
         for left, right, spoken in spans:
-            sound = vocoder.spoken(steps[:, :, left - first : right - first], self._speaker)
+            sound = vocoder.to_samples(steps[:, :, left - first : right - first], self._speaker)
             parts.append(sound[(at - left) * hop : (spoken - left) * hop])
             at = spoken
         return vocoder.arrays.concatenate(parts)

@@ -77,19 +77,19 @@ class PackedBatch:
 
     def to(self, device: torch.device | str) -> "PackedBatch":
         """The same rows on `device`; the copy is asynchronous."""
-        return self._moved(lambda tensor: tensor.to(device, non_blocking=True))
+        return self._map_tensors(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> "PackedBatch":
         """The same rows in pinned memory, from which a GPU can copy asynchronously."""
-        return self._moved(lambda tensor: tensor.pin_memory())
+        return self._map_tensors(lambda tensor: tensor.pin_memory())
 
-    def _moved(self, move: Callable[[Tensor], Tensor]) -> "PackedBatch":
+    def _map_tensors(self, move: Callable[[Tensor], Tensor]) -> "PackedBatch":
         moved: dict[str, Any] = {}
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
                 moved[name] = move(value)
             elif isinstance(value, VarlenLayout):
-                moved[name] = value.moved(move)
+                moved[name] = value.map_tensors(move)
         return replace(self, **moved)
 
     def without_targets(self) -> "PackedBatch":
@@ -191,7 +191,7 @@ def hidden(gpt: GPT, rows: PackedBatch, latents: Tensor | None = None) -> Tensor
     """The normed output `[length, width]` of every slot of the row. latents: of the conditioning,
     `[clips, 32, width]`; None computes them from its mel."""
     if latents is None:
-        latents = heard(gpt, rows.conditioning, rows.frames)
+        latents = latents_of_mels(gpt, rows.conditioning, rows.frames)
     text = gpt.text_embedding(rows.text) + gpt.text_pos_embedding(rows.text_positions)
     audio = gpt.mel_embedding(rows.audio) + gpt.mel_pos_embedding(rows.audio_positions)
     row = text.new_zeros(rows.length, gpt.shape.width)
@@ -203,7 +203,7 @@ def hidden(gpt: GPT, rows: PackedBatch, latents: Tensor | None = None) -> Tensor
     return normed
 
 
-def heard(gpt: GPT, mel: Tensor, clips: VarlenLayout) -> Tensor:
+def latents_of_mels(gpt: GPT, mel: Tensor, clips: VarlenLayout) -> Tensor:
     """The conditioning latents `[clips, 32, width]` of mels `[clips, 80, longest]`."""
     frames = mel.transpose(1, 2).flatten(0, 1)
     listening = (gpt.conditioning_encoder, gpt.conditioning_perceiver)
@@ -222,15 +222,15 @@ def cross_entropy(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tenso
     for where, aims in pieces:
         if len(pieces) > 1 and torch.is_grad_enabled():
             part = checkpoint(
-                _summed, head, hidden, where, aims, use_reentrant=False, preserve_rng_state=False
+                _loss_sum, head, hidden, where, aims, use_reentrant=False, preserve_rng_state=False
             )
         else:
-            part = _summed(head, hidden, where, aims)
+            part = _loss_sum(head, hidden, where, aims)
         total = total + part
     return total / max(1, len(targets))
 
 
-def _summed(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tensor) -> Tensor:
+def _loss_sum(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tensor) -> Tensor:
     logits = head(hidden.index_select(0, slots))
     return F.cross_entropy(logits.float(), targets, reduction="sum")
 
@@ -248,7 +248,7 @@ def packed_conditioning_latents(
     latents = perceiver.latents.expand(len(clips.lengths), -1, -1)
     for layer in perceiver.layers:
         resampling, feed_forward = cast(nn.ModuleList, layer)
-        latents = _resampled(cast(PerceiverAttention, resampling), latents, x, clips) + latents
+        latents = _resample(cast(PerceiverAttention, resampling), latents, x, clips) + latents
         latents = feed_forward(latents) + latents
     return perceiver.norm(latents)
 
@@ -265,12 +265,12 @@ def _pointwise(convolution: nn.Module, x: Tensor) -> Tensor:
 
 
 def _block(block: AttentionBlock, x: Tensor, clips: VarlenLayout, means: _Means) -> Tensor:
-    normed = _normed(block.norm, x, clips, means)
+    normed = _group_norm(block.norm, x, clips, means)
     split = _pointwise(block.qkv, normed).view(len(x), block.heads, 3, -1)
-    return normed + _pointwise(block.proj_out, _attended(split.transpose(1, 2), clips))
+    return normed + _pointwise(block.proj_out, _attend(split.transpose(1, 2), clips))
 
 
-def _normed(norm: TimeGroupNorm, x: Tensor, clips: VarlenLayout, means: _Means) -> Tensor:
+def _group_norm(norm: TimeGroupNorm, x: Tensor, clips: VarlenLayout, means: _Means) -> Tensor:
     """The group norm of packed clips: mean and variance of each group over the frames of its
     clip."""
     with torch.autocast(x.device.type, enabled=False):
@@ -318,18 +318,18 @@ def _normed_clip(norm: TimeGroupNorm, x: Tensor) -> Tensor:
     return F.group_norm(image, norm.num_groups, norm.weight, norm.bias, norm.eps)[0, :, :, 0].t()
 
 
-def _attended(packed: Tensor, clips: VarlenLayout) -> Tensor:
+def _attend(packed: Tensor, clips: VarlenLayout) -> Tensor:
     """Attention within each clip: [frames, 3, heads, head_width] -> [frames, width]."""
     if varlen.attends_per_clip(packed):
         queries, keys, values = (part.transpose(0, 1)[None] for part in packed.unbind(1))
         split = (part.split(clips.lengths, 2) for part in (queries, keys, values))
         mixed = torch.cat([_seen(*part) for part in zip(*split, strict=True)], 2)
         return mixed[0].transpose(0, 1).flatten(1)
-    seen = F.scaled_dot_product_attention(*clips.parted(packed), clips.mask(packed))
+    seen = F.scaled_dot_product_attention(*clips.split(packed), clips.mask(packed))
     return clips.out_of_grid(seen)
 
 
-def _resampled(module: PerceiverAttention, latents: Tensor, frames: Tensor, clips: VarlenLayout) -> Tensor:
+def _resample(module: PerceiverAttention, latents: Tensor, frames: Tensor, clips: VarlenLayout) -> Tensor:
     """The latents of each clip attend to themselves and to its frames: [clips, 32, width]."""
     queries = split_heads(module.to_q(latents))
     latent_parts = [split_heads(part) for part in module.to_kv(latents).chunk(2, dim=-1)]
@@ -345,7 +345,7 @@ def _resampled(module: PerceiverAttention, latents: Tensor, frames: Tensor, clip
             for clip, (keys, values) in enumerate(zip(*split, strict=True))
         ]
         return module.to_out(torch.cat(mixed).transpose(1, 2).flatten(2))
-    keys, values = (torch.cat((a, clips.padded(b)), 2) for a, b in zip(latent_parts, heard, strict=True))
+    keys, values = (torch.cat((a, clips.pad(b)), 2) for a, b in zip(latent_parts, heard, strict=True))
     mask = clips.mask(keys, NUM_LATENTS)
     seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
     return module.to_out(seen.transpose(1, 2).flatten(2))

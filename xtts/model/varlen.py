@@ -53,7 +53,7 @@ class VarlenLayout(AttentionLayout):
         sources[slots] = torch.arange(len(number))
         return VarlenLayout(tuple(lengths), number, slots, sources)
 
-    def moved(self, move: Callable[[Tensor], Tensor]) -> "VarlenLayout":
+    def map_tensors(self, move: Callable[[Tensor], Tensor]) -> "VarlenLayout":
         """A copy with `move` applied to each tensor."""
         return replace(self, number=move(self.number), slots=move(self.slots), sources=move(self.sources))
 
@@ -69,7 +69,7 @@ class VarlenLayout(AttentionLayout):
         one out of it; causal attention never reads the padding after a clip."""
         if attends_per_clip(packed):
             return None
-        queries, keys, values = self.parted(packed.view(packed.shape[1], 3, heads, -1))
+        queries, keys, values = self.split(packed.view(packed.shape[1], 3, heads, -1))
         mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
         return self.out_of_grid(mixed).unsqueeze(0)
 
@@ -86,7 +86,7 @@ class VarlenLayout(AttentionLayout):
         packed: Tensor = _OutOfGrid.apply(rows, self.slots)
         return packed
 
-    def parted(self, packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def split(self, packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """[sum, 3, heads, head_width] -> queries, keys and values in a grid, each
         [clips, heads, longest, head_width].
 
@@ -98,7 +98,7 @@ class VarlenLayout(AttentionLayout):
         )
         return parts
 
-    def padded(self, part: Tensor) -> Tensor:
+    def pad(self, part: Tensor) -> Tensor:
         """[1, heads, sum, head_width] -> [clips, heads, longest, head_width], padded with zeros."""
         _, heads, _, width = part.shape
         grid = part.new_zeros(len(self.lengths) * max(self.lengths), heads, width)
@@ -131,7 +131,7 @@ class Context(FunctionCtx):
 
 
 class _IntoGrid(torch.autograd.Function):
-    """`VarlenLayout.parted`: one copy forwards and two backwards. Autograd would add the gradient
+    """`VarlenLayout.split`: one copy forwards and two backwards. Autograd would add the gradient
     of the padding with atomic sums."""
 
     @staticmethod
@@ -237,17 +237,17 @@ class _Cast(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Context, kind: torch.dtype, *weights: Tensor) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
-        return _copied(weights, kind)
+        return _copy(weights, kind)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         present = [gradient for gradient in gradients if gradient is not None]
-        widened = iter(_copied(present, torch.float32) if present else ())
+        widened = iter(_copy(present, torch.float32) if present else ())
         return None, *(None if gradient is None else next(widened) for gradient in gradients)
 
 
-def _copied(tensors: Iterable[Tensor], kind: torch.dtype) -> tuple[Tensor, ...]:
+def _copy(tensors: Iterable[Tensor], kind: torch.dtype) -> tuple[Tensor, ...]:
     tensors = list(tensors)
     copies = [torch.empty_like(tensor, dtype=kind) for tensor in tensors]
     torch._foreach_copy_(copies, tensors)

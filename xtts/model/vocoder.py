@@ -76,7 +76,7 @@ class Vocoder(nn.Module):
         `SourceFilter`."""
         steps = self.latent_steps(latents)
         decoder = self.waveform_decoder
-        return decoder.excited(steps, speaker) if isinstance(decoder, SourceFilter) else steps
+        return decoder.excite(steps, speaker) if isinstance(decoder, SourceFilter) else steps
 
     @property
     def rows(self) -> int:
@@ -87,14 +87,14 @@ class Vocoder(nn.Module):
     def sound(self, steps: Tensor, speaker: Tensor) -> Tensor:
         """Steps `[batch, rows, steps]`, speaker `[batch, 512, 1]` -> `[batch, steps * hop]`."""
         replayed: Tensor | None = self.recorded(steps, speaker) if self.recorded else None
-        return self.computed(steps, speaker) if replayed is None else replayed
+        return self.compute(steps, speaker) if replayed is None else replayed
 
-    def computed(self, steps: Tensor, speaker: Tensor) -> Tensor:
+    def compute(self, steps: Tensor, speaker: Tensor) -> Tensor:
         """As `sound`, without a replay."""
         if self.laid_out_as is None:
             waveform: Tensor = self.waveform_decoder(steps, g=speaker)
             return waveform[:, 0]
-        steps, speaker = (widened(part, self.laid_out_as) for part in (steps, speaker))
+        steps, speaker = (widen(part, self.laid_out_as) for part in (steps, speaker))
         waveform = self.waveform_decoder(steps, g=speaker)
         return waveform[:, 0, 0].float()
 
@@ -107,7 +107,7 @@ class Vocoder(nn.Module):
         return steps[:, :, left + edge : right + edge]
 
     @torch.inference_mode()
-    def spoken(self, steps: Tensor, speaker: Tensor) -> Tensor:
+    def to_samples(self, steps: Tensor, speaker: Tensor) -> Tensor:
         """As in `StepVocoder`."""
         return self.sound(steps, speaker)[0]
 
@@ -256,7 +256,7 @@ def to_channels_last(module: nn.Module) -> None:
             to_channels_last(child)
 
 
-def widened(x: Tensor, dtype: torch.dtype) -> Tensor:
+def widen(x: Tensor, dtype: torch.dtype) -> Tensor:
     """[batch, channels, time] -> [batch, channels, 1, time] in channels-last order, in `dtype`."""
     return x[:, :, None].to(dtype, memory_format=torch.channels_last)
 

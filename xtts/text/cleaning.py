@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from xtts.text.errors import TextError, shown
+from xtts.text.errors import TextError, excerpt
 
 # The most digits of a number. 24 are enough for every account number; longer ones are typing errors
 # or attacks, and num2words fails beyond 10**306.
@@ -83,6 +83,6 @@ def check_numbers(text: str) -> None:
         digits = sum(character.isdigit() for character in match[0])
         if digits > MOST_DIGITS:
             raise TextError(
-                f"{shown(match[0])} is a number of {digits:,} digits; at most {MOST_DIGITS} are "
+                f"{excerpt(match[0])} is a number of {digits:,} digits; at most {MOST_DIGITS} are "
                 "allowed. Put spaces between its parts, or write it in words."
             )

@@ -59,7 +59,7 @@ _FULL_NAMES = {
 }
 
 
-def spoken(text: str) -> str:
+def read_formulas(text: str) -> str:
     """A text whose formulas are signs and words."""
     if "$" not in text and "\\" not in text:
         return text
@@ -74,11 +74,11 @@ def _of_match(match: re.Match[str]) -> str:
 def _plain(formula: str) -> str:
     formula = _TEXT.sub(r" \1 ", formula)
     for _ in range(3):  # fractions and roots inside each other
-        formula = _ROOT.sub(lambda root: f" √{_bracketed(root[1])} ", formula)
+        formula = _ROOT.sub(lambda root: f" √{_bracket(root[1])} ", formula)
         formula = _FRACTION.sub(lambda fraction: f" {_ratio(fraction[1], fraction[2])} ", formula)
     formula = _BOUNDS.sub(lambda bounds: f" {bounds[1] or bounds[2]}, {bounds[3] or bounds[4]} ", formula)
     formula = _LOWERED.sub(lambda index: f" {index[1] or index[2]} ", formula)
-    formula = _COMMAND.sub(_command, _POWER.sub(_raised, formula))
+    formula = _COMMAND.sub(_command, _POWER.sub(_power, formula))
     return " ".join(formula.translate(_LAYOUT).split())
 
 
@@ -89,11 +89,11 @@ def _ratio(top: str, bottom: str) -> str:
     return f"{top} ÷ {bottom}"
 
 
-def _bracketed(inside: str) -> str:
+def _bracket(inside: str) -> str:
     return inside.strip() if inside.strip().isalnum() else f"({inside})"
 
 
-def _raised(match: re.Match[str]) -> str:
+def _power(match: re.Match[str]) -> str:
     inside = match[1].strip()
     return f"^{inside}" if re.fullmatch(r"[-+]?\w{1,4}", inside) else f"^({inside})"
 

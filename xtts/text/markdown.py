@@ -78,7 +78,7 @@ _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]
 _NO_TAGS = str.maketrans("<>[]", "  ()")
 
 
-def spoken(text: str) -> str:
+def read_markdown(text: str) -> str:
     """The text of a request without Markdown, and with its HTML entities decoded.
 
     Tags in square and angle brackets stay. Returned unchanged: an SSML document, which decodes its
@@ -136,7 +136,7 @@ def _spoken_lines(text: str) -> Iterator[str]:
     """The lines of a request; headings, list items and table rows become paragraphs."""
     before = ""
     lines = list(prose_lines(text))
-    numbered = _numbered(lines)
+    numbered = _numbered_items(lines)
     for place, line in enumerate(lines):
         if place in numbered:
             yield from ("", numbered[place])
@@ -155,7 +155,7 @@ def _spoken_lines(text: str) -> Iterator[str]:
         before = line.strip()
 
 
-def _numbered(lines: list[str]) -> dict[int, str]:
+def _numbered_items(lines: list[str]) -> dict[int, str]:
     """The items of numbered lists by the places of their lines. One alone is none: "3. Platz"."""
     numbered = [(place, match) for place, line in enumerate(lines) if (match := _NUMBERED.match(line))]
     items = dict[int, str]()
@@ -191,7 +191,7 @@ def row_of(line: str) -> str:
 def without_marks(text: str, *, html: bool = True) -> str:
     """A text without inline Markdown. html: also removes HTML tags, and unescapes every escaped
     character instead of all but brackets."""
-    text = formulas.spoken(code_without_tags(text))
+    text = formulas.read_formulas(code_without_tags(text))
     for pattern, words in _LINKS:
         text = pattern.sub(words, text)
     if html:

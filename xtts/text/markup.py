@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from machine import extras
 from xtts.text.cleaning import speakable
-from xtts.text.errors import TextError, shown
+from xtts.text.errors import TextError, excerpt
 from xtts.text.normalization.registry import LanguageRules
 
 PARAGRAPH_SECONDS = 0.6
@@ -92,7 +92,7 @@ def marked_texts(text: str, rules: LanguageRules | None) -> list[MarkedText]:
         reader: MarkupReader = ssml.Reader(rules)
         return reader.read(text)
     if tag := _SSML.search(text):
-        raise TextError(f"The tag {shown(tag[0])} needs extras/ssml, which this copy of Sotaque lacks.")
+        raise TextError(f"The tag {excerpt(tag[0])} needs extras/ssml, which this copy of Sotaque lacks.")
     return MarkupReader(rules).read(text)
 
 
@@ -143,7 +143,7 @@ class MarkupReader:
         if match := MALFORMED.search(text):
             if match[1] is not None:
                 raise TextError(
-                    f"{shown(match[0])} is not a valid pause; write [pause:500ms] or [pause:1.5s]."
+                    f"{excerpt(match[0])} is not a valid pause; write [pause:500ms] or [pause:1.5s]."
                 )
             raise unknown(match[0], match[2] or match[3])
         for number, part in enumerate(self.paragraphs(text)):
@@ -185,7 +185,7 @@ class MarkupReader:
 
 def unknown(tag: str, name: str) -> TextError:
     """The error for a tag with an unknown name."""
-    return TextError(f"The tag {shown(tag)} is unknown ({name}); known are {KNOWN}.")
+    return TextError(f"The tag {excerpt(tag)} is unknown ({name}); known are {KNOWN}.")
 
 
 def seconds_of(number: str, unit: str) -> float:

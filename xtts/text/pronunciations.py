@@ -25,7 +25,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from machine.storage.reading import decoded_text
-from xtts.text.errors import TextError, shown
+from xtts.text.errors import TextError, excerpt
 
 
 def _table(text: str) -> dict[str, str]:
@@ -78,14 +78,14 @@ def is_known(word: str) -> bool:
 # Bounded, because callers choose the words.
 @lru_cache(1 << 16)
 def _word(word: str) -> str:
-    return _looked_up(word) or _inflected(word) or _compound(word) or _by_rules(word)
+    return _looked_up(word) or _inflection(word) or _compound(word) or _by_rules(word)
 
 
 def _looked_up(word: str) -> str:
     return _dictionary().get(word) or _dictionary().get(word.strip("'")) or ""
 
 
-def _inflected(word: str) -> str:
+def _inflection(word: str) -> str:
     """A known word with an ending: 's, -s, -ed, -ing, -er, -ly, -ness, -less, -ful."""
     word = word.rstrip("'")
     for ending in ("'s", "es", "s", "ed", "ing", "er", "est", "ly", "ness", "less", "ful"):
@@ -251,18 +251,18 @@ def check_entry(word: str, spoken: str) -> None:
     line = f"{word} = {spoken}"
     # As `read_list` does: `splitlines` knows more line ends than the line feed.
     if line.splitlines() != [line]:
-        raise TextError(f"names: {shown(line)} has a line break. Write it on one line.")
+        raise TextError(f"names: {excerpt(line)} has a line break. Write it on one line.")
     _entry(line, "names", with_phones=True)
 
 
 def _entry(line: str, where: str, with_phones: bool, with_signs: bool = False) -> Pronunciation:
     word, equals, spoken = (part.strip() for part in line.partition("="))
     if not equals or not word or not spoken:
-        raise TextError(f"{where}: {shown(line)} is not an entry; write WORD = PRONUNCIATION.")
+        raise TextError(f"{where}: {excerpt(line)} is not an entry; write WORD = PRONUNCIATION.")
     if max(len(word), len(spoken)) > MOST_CHARACTERS:
         raise TextError(f"{where}: at most {MOST_CHARACTERS} characters on each side of the =.")
     if not with_signs and not any(map(str.isalnum, word)):
-        raise TextError(f"{where}: {shown(word)} has neither letters nor digits.")
+        raise TextError(f"{where}: {excerpt(word)} has neither letters nor digits.")
     if not (spoken.startswith("/") and spoken.endswith("/") and len(spoken) > 2):
         return Pronunciation(word, spoken)
     if not with_phones:
@@ -279,7 +279,7 @@ def _phones(spoken: str, where: str) -> str:
         plain = "AX" if name == "AH0" else name.rstrip("012")
         if plain not in PHONES:
             raise TextError(
-                f"{where}: {shown(name)} is not a phone of the CMU dictionary; allowed are "
+                f"{where}: {excerpt(name)} is not a phone of the CMU dictionary; allowed are "
                 f"{' '.join(PHONES)}."
             )
         phones.append(PHONES[plain])

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from machine import commands
 from xtts.model.config import ModelConfig
 from xtts.text.cleaning import speakable
-from xtts.text.errors import TextError, shown
+from xtts.text.errors import TextError, excerpt
 from xtts.text.normalization.registry import COQUI, LANGUAGES, NoWordsError, in_digits, rules_of
 from xtts.text.pronunciations import PAUSES, Pronunciations, to_phones
 
@@ -85,7 +85,7 @@ class Reader:
         """(The text in words, the same in the characters of the vocabulary). spoken: applies the
         pronunciation lists, which training does not. Raises TextError."""
         try:
-            return self._normalised(text, short, spoken)
+            return self._normalise(text, short, spoken)
         except ImportError as error:
             raise TextError(
                 f"LANGUAGE={short} needs packages that are not installed "
@@ -98,20 +98,20 @@ class Reader:
             for word in text.split() if " " in text else ():
                 self.read(word, short, spoken=False)  # raises an error that names the word
             raise TextError(
-                f"{shown(text)} cannot be read in language {short} ({type(error).__name__}). "
+                f"{excerpt(text)} cannot be read in language {short} ({type(error).__name__}). "
                 "Write it in words."
             ) from error
 
-    def _normalised(self, text: str, short: str, spoken: bool) -> tuple[str, str]:
+    def _normalise(self, text: str, short: str, spoken: bool) -> tuple[str, str]:
         listed = spoken and bool(self._pronunciations.entries)
         if listed:
             text = self._pronunciations.replace(text, short)
         words = self._in_words(text, short, spoken)
         if short in LANGUAGES:
-            normal = self.coqui.preprocess_text(lowered(words, short), short)
+            normal = self.coqui.preprocess_text(lower(words, short), short)
             words = words if short in _ROMANISED else normal
         else:
-            words = normal = " ".join(lowered(words, short).translate(_QUOTES).split())
+            words = normal = " ".join(lower(words, short).translate(_QUOTES).split())
         if self.reads_phones(short):
             normal = to_phones(normal)
         if listed and self._phones:
@@ -158,7 +158,7 @@ def replacer(pairs: Iterable[tuple[str, str]]) -> Callable[[str], str]:
     return lambda text: pattern.sub(replaced, text)
 
 
-def lowered(text: str, short: str) -> str:
+def lower(text: str, short: str) -> str:
     """Lower case as in Coqui's training, which replaces the Turkish İ first. Coqui's inference does
     not, and gets an i with a combining dot, which the model has not learned."""
     if short in _DOTLESS:

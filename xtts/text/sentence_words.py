@@ -1,11 +1,12 @@
 """The words by which `xtts.text.sentences` knows the end of a sentence, by language.
 
 `*` is for all languages. Abbreviations that normalisation reads are in the tables of
-`xtts.text.normalization`, and are known too. Everything is compared in lower case.
+`xtts.text.normalization`, and count as well. Each of ours is in one of three tables. Everything is
+compared in lower case.
 """
 
 # Abbreviations that no sentence ends with: titles, and words before an example or a name.
-NEVER = {
+NEVER_LAST = {
     "*": "dr. prof. mr. mrs. ms. vs.",
     "en": """mr. mrs. ms. dr. messrs. prof. rev. gen. col. capt. lt. sgt. cpl. maj. hon. gov.
         sen. rep. pres. adm. cmdr. fr. mt. e.g. i.e. cf. viz. approx.""",
@@ -30,7 +31,7 @@ NEVER = {
     "hu": "pl. kb. ún. ill. prof. dr. ifj. id. özv. tel. sz. old. vö. ld.",
 }
 # Abbreviations that often end a sentence: a capital after them begins a new one.
-CLOSING = {
+OFTEN_LAST = {
     "en": """etc. a.m. p.m. jr. sr. inc. ltd. co. corp. llc. ph.d. m.d. b.c. a.d. min. sec. hr.
         hrs. mins. secs. wk. wks. mo. mos. yr. yrs. gal. in. ft. lb. lbs. oz. mi. yd. bn.""",
     "de": "usw. etc. jh. chr. mio. mrd. min. std. sek. tsd. u.ä. o.ä. gmbh. str.",
@@ -41,41 +42,36 @@ CLOSING = {
     "nl": "enz. etc. a.u.b. v.chr. n.chr. jl. e.d. e.a.",
     "pl": "itd. itp. n.e. p.n.e. r. w. godz. min. sek. tys. zł. etc. gr.",
     "cs": "atd. apod. n.l. hod. min. kč. mil. mld. tis. aj. s.r.o. a.s. etc.",
-    "ru": """д. п. др. пр. г. гг. в. вв. э. н.э. руб. коп. долл. тыс. млн. млрд. мин. сек. час.
-        т.д. т.п.""",
-    "tr": "vb. vs. yy. m.ö. m.s. a.ş.",
+    "ru": "п. др. г. гг. в. вв. э. н.э. руб. коп. долл. тыс. млн. млрд. мин. сек. час. т.д. т.п.",
+    "tr": "vb. yy. m.ö. m.s. a.ş.",
     "hu": "stb. kft. zrt. rt. bt. u. ft.",
 }
-# More abbreviations, which a sentence may end with.
-ALSO = {
-    "en": """st. ave. blvd. rd. no.# nos.# p.# pp.# vol.# vols.# fig.# figs.# ch.# sec.# art.#
-        ed. eds. jan. feb. mar. apr. jun. jul. aug. sept. sep. oct. nov. dec. mon. tue. tues.
-        wed. thu. thur. thurs. fri. sat. sun. dept. est. esp. incl. max. misc. op.# par.# al.
-        bros. univ. assn. ext.# tel. u.s. u.k. u.n. d.c.""",
-    "de": """jan. jän. feb. febr. mär. mrz. apr. jun. jul. aug. sep. sept. okt. nov. dez. mo. di.
-        mi. do. fr. sa. so. s.# max. min. geb. gest. verh. engl. franz. lat. allg. bspw. zzgl.
-        abzgl. jr. sen. st. str. hrsg. aufl. anm. bes. ders. ebd. f.# ff. usf. u.v.m. v.a. i.a.
-        i.v. a.d. g.""",
+# Abbreviations that a sentence may end with, if the next word begins one. `#`: a number follows.
+SOMETIMES_LAST = {
+    "en": """st. ave. blvd. rd. no.# nos.# p.# pp.# vol.# vols.# fig.# figs.# ch.# art.# ed.
+        eds. jan. feb. mar. apr. jun. jul. aug. sept. sep. oct. nov. dec. mon. tue. tues. wed.
+        thu. thur. thurs. fri. sat. sun. dept. est. esp. incl. max. misc. op.# par.# al. bros.
+        univ. assn. ext.# tel. u.s. u.k. u.n. d.c.""",
+    "de": """jan. jän. feb. febr. mär. mrz. apr. jun. jul. aug. sep. sept. okt. nov. dez. mo.
+        di. mi. do. sa. so. s.# max. geb. gest. verh. engl. franz. lat. allg. bspw. zzgl. abzgl.
+        jr. sen. hrsg. aufl. anm. bes. ders. ebd. f.# ff. usf. u.v.m. v.a. i.a. i.v. a.d. g.""",
     "fr": """janv. jan. févr. fév. avr. juil. juill. sept. oct. nov. déc. p.# pp.# vol.# fig.#
         chap.# art.# bd. boul. éd. trad. cie. ex. max. min. hab.""",
     "es": """ene. feb. febr. mar. abr. may. jun. jul. ago. sep. sept. oct. nov. dic. p.# pp.# vol.#
         fig.# cap.# ed. izq. dcha. dto. dpto. máx. mín. ee.""",
     "pt": """jan. fev. mar. abr. mai. jun. jul. ago. set. out. nov. dez. p.# pp.# vol.# fig.# ed.
         máx. mín. cia. sto. sta.""",
-    "it": """gen. genn. feb. febbr. mar. apr. mag. magg. giu. lug. lugl. ago. set. sett.
-        ott. nov. dic. p.# pp.# vol.#
-        fig.# n.# ed. cfr. c.so v. p.zza max. min. s.""",
+    "it": """gen. genn. feb. febbr. mar. apr. mag. magg. giu. lug. lugl. ago. set. sett. ott.
+        nov. dic. p.# pp.# vol.# fig.# n.# ed. cfr. c.so v. p.zza max. min.""",
     "nl": """jan. feb. febr. mrt. apr. jun. jul. aug. sep. sept. okt. nov. dec. p.# fig.# hfst.#
         max.
         min. jr. sr. resp. incl. excl. vgl. str.""",
-    "pl": """sty. stycz. lut. kwi. kwiec. cze. czerw. lip. sie. sierp. wrz. wrześ. paź. paźdz. lis.
-        listop. gru. grudz. s.# t.# rys.# tab.# rozdz.# ww.
-        pt. os. im. r. zob. por. m.""",
-    "cs": "obr.# tab.# kap.# s.# r.# stol. tř. vl. ev. resp. příp. r. nar. zejm. max. min.",
-    "ru": """янв. фев. февр. мар. апр. июн. июл. авг. сен. сент. окт. нояб. дек. рис.# гл.# с.#
-        т.# п.# г. обл. р-н. млн. др.""",
-    "tr": "s.# sf.# cilt.# st. alm. ing. fr. m.ö.",
-    "hu": "jan. febr. márc. ápr. jún. júl. aug. szept. okt. nov. dec. u. út. em. fej. i. e. sz.",
+    "pl": """sty. stycz. lut. kwi. kwiec. cze. czerw. lip. sie. sierp. wrz. wrześ. paź. paźdz.
+        lis. listop. gru. grudz. s.# t.# rys.# tab.# ww. pt. os. im. zob. m.""",
+    "cs": "obr.# tab.# kap.# s.# stol. tř. vl. ev. resp. příp. r. nar. zejm. max.",
+    "ru": "янв. фев. февр. мар. апр. июн. июл. авг. сен. сент. окт. нояб. дек. с.# т.# обл. р-н.",
+    "tr": "s.# sf.# cilt.# st. alm. ing. fr.",
+    "hu": "jan. febr. márc. ápr. jún. júl. aug. szept. okt. nov. dec. út. em. fej. i. e.",
     "hi": "डॉ. श्री. प्रो. पृ.# सं.# रु. कि.मी. ई.पू.",
     "ar": "د. أ. م. ص.#",
 }

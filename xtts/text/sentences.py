@@ -8,7 +8,7 @@ rule decides for going on when in doubt.
 import re
 from collections.abc import Iterable, Iterator
 
-from xtts.text.sentence_words import ALSO, CLOSING, NEVER, STARTERS
+from xtts.text.sentence_words import NEVER_LAST, OFTEN_LAST, SOMETIMES_LAST, STARTERS
 
 # Signs that end a sentence, with closing quotes and brackets. Chinese and Japanese signs need no
 # space; others do, because "3.5" is a number.
@@ -35,11 +35,11 @@ class SentenceEnds:
     def __init__(self, language: str, abbreviations: Iterable[str] = ()) -> None:
         self._nouns_have_capitals = language in ("de", "")
         self._ordinals = language in _ORDINAL_DOT or not language
-        every = {*map(str.casefold, abbreviations), *words_of(ALSO, language)}
+        every = {*map(str.casefold, abbreviations), *words_of(SOMETIMES_LAST, language)}
         numbered = {abbreviation for abbreviation in every if abbreviation.endswith("#")}
         self._before_number = {abbreviation[:-1] for abbreviation in numbered}
-        self._never = set(words_of(NEVER, language))
-        self._closing = set(words_of(CLOSING, language))
+        self._never = set(words_of(NEVER_LAST, language))
+        self._closing = set(words_of(OFTEN_LAST, language))
         plain = (every - numbered) | self._never | self._closing
         # Also the last word of "z. B." and "p. ex."
         self._abbreviations = plain | {abbreviation.split()[-1] for abbreviation in plain}

@@ -52,17 +52,17 @@ def cut(text: str, limits: Limits, level: int = 0) -> list[str]:
     if limits.fits(text):
         return [text]
     if level > _WORDS:
-        return _sliced(text, limits)
-    parts = _parted(text, limits, level)
+        return _slice(text, limits)
+    parts = _split(text, limits, level)
     costs = [limits.count(part) if limits.short(part) else limits.tokens + 1 for part in parts]
     even = level == _WORDS
     pieces: list[str] = []
     for group in _groups(parts, costs, limits, even):
-        pieces += _settled(group, limits, level)
+        pieces += _merge(group, limits, level)
     return pieces
 
 
-def _parted(text: str, limits: Limits, level: int) -> list[str]:
+def _split(text: str, limits: Limits, level: int) -> list[str]:
     if limits.sentences is None:
         breaks = _BREAKS[level]
     elif level == 0:
@@ -72,7 +72,7 @@ def _parted(text: str, limits: Limits, level: int) -> list[str]:
     return [part for part in breaks.split(text) if part]
 
 
-def _settled(parts: Sequence[str], limits: Limits, level: int) -> list[str]:
+def _merge(parts: Sequence[str], limits: Limits, level: int) -> list[str]:
     """Joins parts into one piece, or into several if they have more tokens together than apart
     ("$", "5")."""
     whole = "".join(parts)
@@ -81,7 +81,7 @@ def _settled(parts: Sequence[str], limits: Limits, level: int) -> list[str]:
     if limits.fits(whole):
         return [whole]
     half = len(parts) // 2
-    return _settled(parts[:half], limits, level) + _settled(parts[half:], limits, level)
+    return _merge(parts[:half], limits, level) + _merge(parts[half:], limits, level)
 
 
 def _groups(parts: Sequence[str], costs: Sequence[int], limits: Limits, even: bool) -> list[list[str]]:
@@ -105,7 +105,7 @@ def _groups(parts: Sequence[str], costs: Sequence[int], limits: Limits, even: bo
     return groups
 
 
-def _sliced(word: str, limits: Limits) -> list[str]:
+def _slice(word: str, limits: Limits) -> list[str]:
     """Cuts a word that is too long for a piece into slices of similar length."""
     if len(word) <= 1 or limits.fits(word):
         return [word]
@@ -122,7 +122,7 @@ def _sliced(word: str, limits: Limits) -> list[str]:
         places.append(len(word) // 2)
     ends = [*places[1:], len(word)]
     slices = [word[start:end] for start, end in zip(places, ends, strict=True)]
-    return [piece for part in slices for piece in _sliced(part, limits)]
+    return [piece for part in slices for piece in _slice(part, limits)]
 
 
 def _better(word: str, place: int, slack: int) -> int:

@@ -16,18 +16,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from machine.text import listed
+from machine.text import enumeration
 from xtts.model.config import ModelConfig
 from xtts.text import markdown
 from xtts.text.cleaning import check_numbers, clean_text, is_spoken, speakable
-from xtts.text.errors import TextError, shown
+from xtts.text.errors import TextError, excerpt
 from xtts.text.languages import short_code
 from xtts.text.markup import MarkedText, marked_texts
 from xtts.text.normalization.registry import rules_of, sentence_ends
 from xtts.text.pronunciations import Pronunciations
 from xtts.text.reading import Reader
 from xtts.text.splitting import Limits, cut
-from xtts.text.written_words import WordSpan, placed, read_words, spoken_spans, written_words
+from xtts.text.written_words import WordSpan, place, read_words, spoken_spans, written_words
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -61,7 +61,7 @@ class Piece:
         text: Normalised, in words or phones.
         ids: Without START and STOP.
         before, after: Seconds of silence around it.
-        words: The written words, as `xtts.text.written_words.placed` returns them.
+        words: The written words, as `xtts.text.written_words.place` returns them.
         voice: As in `xtts.text.markup.MarkedText`.
     """
 
@@ -153,7 +153,7 @@ class Tokenizer:
     def read(self, text: str, language: str, *, spoken: bool = False) -> Reading:
         """Reads a text of at most 1,000 characters. spoken: applies the pronunciation lists, which
         training does not. Raises TextError, also if only punctuation is left."""
-        short, cleaned = self._checked(language), clean_text(text)
+        short, cleaned = self._code_of(language), clean_text(text)
         if len(cleaned) > MOST_PIECE_CHARACTERS:
             raise TextError(
                 f"{len(cleaned):,} characters are too many to be read in one piece; at most "
@@ -162,8 +162,8 @@ class Tokenizer:
         check_numbers(cleaned)
         words, normal = self._reader.read(cleaned, short, spoken=spoken)
         if not self._reader.says(normal):
-            raise TextError(f"{shown(cleaned)} has nothing to speak in language {language}.")
-        return Reading(short, words, normal, *self._tokenised(normal, short))
+            raise TextError(f"{excerpt(cleaned)} has nothing to speak in language {language}.")
+        return Reading(short, words, normal, *self._tokenise(normal, short))
 
     def encode(self, text: str, language: str) -> list[int]:
         """The ids of `text`, without START and STOP."""
@@ -171,7 +171,7 @@ class Tokenizer:
 
     def encode_reading(self, normal: str, language: str) -> list[int]:
         """The ids of normalised text, such as a `Piece.text` or a part of it."""
-        return self._tokenised(normal, self._checked(language))[0]
+        return self._tokenise(normal, self._code_of(language))[0]
 
     def show(self, text: str, language: str, *, plain: bool = False) -> list[str]:
         """Shows how a text will be read: a line for each piece, in words (before phones or
@@ -217,7 +217,9 @@ class Tokenizer:
         """
         result: list[Piece] = []
         for marked, readings in self._readings(text, language, plain=plain):
-            pieces = [piece for part, reading in readings for piece in self._worded(part, reading, language)]
+            pieces = [
+                piece for part, reading in readings for piece in self._with_words(part, reading, language)
+            ]
             pieces[0] = replace(pieces[0], before=marked.before)
             pieces[-1] = replace(pieces[-1], after=marked.after)
             result += [replace(piece, voice=marked.voice) for piece in pieces]
@@ -226,15 +228,15 @@ class Tokenizer:
     def without_markup(self, text: str, language: str, *, plain: bool = False) -> str:
         """The words and the punctuation of a text that is spoken. plain: as for `split`. Raises
         TextError."""
-        marked = self._marked_texts(text, self._checked(language), plain=plain)
-        return " ".join(one.text for one in marked)
+        marked = self._marked_texts(text, self._code_of(language), plain=plain)
+        return " ".join(marked_text.text for marked_text in marked)
 
     def _readings(
         self, text: str, language: str, *, plain: bool = False
     ) -> Iterator[tuple[MarkedText, Iterator[tuple[str, Reading]]]]:
         """The marked texts of a text. Each comes with its parts, which are within the language's
         limit of characters, and their readings."""
-        short = self._checked(language)
+        short = self._code_of(language)
         for marked in self._marked_texts(text, short, plain=plain):
             whole = _REPEATED.sub(r"\1\1\1", self._without_signs(clean_text(marked.text)))
             check_numbers(whole)
@@ -258,7 +260,7 @@ class Tokenizer:
             clean_text(text)  # raises TextError
         if not _MARKED.search(text):
             return [MarkedText(text)]
-        result = marked_texts(text if plain else markdown.spoken(text), rules_of(short))
+        result = marked_texts(text if plain else markdown.read_markdown(text), rules_of(short))
         if not result:
             raise TextError("The text has only tags, and no words to speak.")
         if (longest := max(len(marked.text) for marked in result)) > MOST_CHARACTERS:
@@ -271,13 +273,13 @@ class Tokenizer:
         id_of = self._bpe.token_to_id
         return _SIGN.sub(lambda m: m[0] if id_of(m[0]) is None else f" {m[0][1:-1]} ", text)
 
-    def _worded(self, part: str, reading: Reading, language: str) -> list[Piece]:
+    def _with_words(self, part: str, reading: Reading, language: str) -> list[Piece]:
         """The pieces of a part, with their written words."""
         pieces = list(self._pieces(part, reading, language))
         ids = [piece.ids for piece in pieces]
         spans = spoken_spans(reading.words, ids, self._tokens, self._silent_ids)
         written = written_words(part, reading.short)
-        words = placed(written, spans, lambda word: self._count(word, language), len(pieces))
+        words = place(written, spans, lambda word: self._count(word, language), len(pieces))
         return [
             replace(piece, words=tuple(piece_words)) for piece, piece_words in zip(pieces, words, strict=True)
         ]
@@ -297,12 +299,12 @@ class Tokenizer:
 
         @cache
         def length(normal: str) -> int:
-            return len(self._encoded(normal, reading.short)[1].ids) - 1
+            return len(self._encode(normal, reading.short)[1].ids) - 1
 
         count: Callable[[str], int] = len if self._reader.reads_phones(reading.short) else length
         for normal in cut(reading.normal, Limits(MOST_PIECE_CHARACTERS, self.piece_tokens, count)):
             if self._reader.says(normal):
-                yield Piece(normal.strip(), self._tokenised(normal.strip(), reading.short)[0])
+                yield Piece(normal.strip(), self._tokenise(normal.strip(), reading.short)[0])
 
     # --- The vocabulary
 
@@ -313,7 +315,7 @@ class Tokenizer:
 
         return BpeTokenizer.from_str(self._vocabulary.decode())
 
-    def spoken(self, ids: Sequence[int]) -> list[bool]:
+    def spoken_positions(self, ids: Sequence[int]) -> list[bool]:
         """Whether each position of START, these ids and STOP is spoken. Spaces, symbols and the
         language token are not."""
         return [False, *(id_ not in self._silent_ids for id_ in ids), False]
@@ -338,10 +340,10 @@ class Tokenizer:
         signs = (id_ for id_, token in self._tokens.items() if not self._reader.says(token))
         return frozenset([*self._special_tokens, *signs])
 
-    def _tokenised(self, normal: str, short: str) -> tuple[list[int], list[str]]:
+    def _tokenise(self, normal: str, short: str) -> tuple[list[int], list[str]]:
         """The ids of normalised text, and its parts that are not in the vocabulary."""
-        prepared, encoding = self._encoded(normal, short)
-        left_out = self._left_out(short)
+        prepared, encoding = self._encode(normal, short)
+        left_out = self._ids_to_drop(short)
         lost, end = list[str](), 0
         for id_, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
             # A vocabulary without an unknown token drops unknown parts.
@@ -353,7 +355,7 @@ class Tokenizer:
         ids = [id_ for id_ in encoding.ids if id_ not in left_out]
         return ids, list(dict.fromkeys(lost + prepared[end:].split()))
 
-    def _encoded(self, normal: str, short: str) -> tuple[str, "Encoding"]:
+    def _encode(self, normal: str, short: str) -> tuple[str, "Encoding"]:
         """Normalised text as Coqui's `encode` passes it to the BPE, `[en]the[SPACE]text`, and its
         encoding."""
         marker = f"[{'zh-cn' if short == 'zh' else short}]"
@@ -365,7 +367,7 @@ class Tokenizer:
             raise self._unspeakable(text, language)
         return reading.ids
 
-    def _left_out(self, short: str) -> frozenset[int | None]:
+    def _ids_to_drop(self, short: str) -> frozenset[int | None]:
         """The ids that are removed from a text: the unknown token, and in other languages the signs
         of an added language, so that their texts keep their ids."""
         unknown = frozenset([self._bpe.token_to_id(UNKNOWN)])
@@ -388,21 +390,21 @@ class Tokenizer:
                 words.append(word)
                 # As they were before normalisation, which turns "½" into 1 and 2.
                 letters.update(dict.fromkeys(set("".join(lost)) & set(word.lower())))
-        named = listed(list(map(shown, words or [text])))
-        which = f" ({listed(list(map(shown, sorted(letters))))})" if letters else ""
+        named = enumeration(list(map(excerpt, words or [text])))
+        which = f" ({enumeration(list(map(excerpt, sorted(letters))))})" if letters else ""
         return TextError(
             f"This voice cannot say {named} in language {language}: letters or digits are missing "
             f"from its vocabulary{which}. Write it in letters that the voice knows, or use a voice "
             "that speaks that script."
         )
 
-    def _checked(self, language: str) -> str:
+    def _code_of(self, language: str) -> str:
         """The model's code for a language, without its region."""
         code = self._codes.get(language) or self._codes.get(short_code(language))
         if code is not None:
             return code
         raise TextError(
-            f"Language {shown(language)} is not one of this model's: {', '.join(self.languages)}."
+            f"Language {excerpt(language)} is not one of this model's: {', '.join(self.languages)}."
         )
 
 

@@ -93,7 +93,7 @@ def spoken_spans(
     return spans
 
 
-def placed(
+def place(
     written: Sequence[str], spans: Sequence[SpokenWord], count: Callable[[str], int], pieces: int
 ) -> list[list[WordSpan]]:
     """The written words in each piece, in order. "" continues the previous word; `last` is
@@ -111,7 +111,7 @@ def placed(
     positions = [(piece, place) for _, piece, places in spans for place in places]
     # The number of positions before each span.
     begins = list(accumulate((len(places) for _, _, places in spans), initial=0))
-    ends = _shared_out(written, [word for word, _, _ in spans], begins, count)
+    ends = _share_out(written, [word for word, _, _ in spans], begins, count)
     for word, start, end in zip(written, [0, *ends], ends, strict=False):
         if start >= end:
             # Not spoken: placed between the previous word and the next.
@@ -125,7 +125,7 @@ def placed(
     return piece_spans
 
 
-def _shared_out(
+def _share_out(
     written: Sequence[str], read: Sequence[str], begins: Sequence[int], count: Callable[[str], int]
 ) -> list[int]:
     """The end position (exclusive) of each written word. Every position belongs to a word: words

@@ -158,7 +158,7 @@ def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int
     if voice.message:
         print(voice.message)
     for ask, line in zip(read, lines, strict=True):
-        waveform, spoken, choice = _spoken(voice, ask, arguments.takes)
+        waveform, spoken, choice = _speak(voice, ask, arguments.takes)
         place = _write_sound(line.out, waveform, files.mark, sound)
         print(f"{place}: {len(waveform) / voice.sample_rate:.2f} s{choice}{_endings(spoken)}")
         if arguments.words is not None:
@@ -167,7 +167,7 @@ def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int
     return 0
 
 
-def _spoken(
+def _speak(
     voice: "LoadedVoice", ask: "SynthesisRequest", count: int
 ) -> "tuple[NDArray[np.float32], Sequence[SpokenPiece], str]":
     """The sound of a text, its pieces, and a note on which of `count` takes it is, or ""."""
@@ -237,7 +237,7 @@ def _write_sound(path: Path, waveform: "NDArray[np.float32]", mark: Mark, stream
 
 def _write_words(ask: "SynthesisRequest", spoken: "Sequence[SpokenPiece]", path: Path, text: str) -> None:
     from xtts.inference.alignment.guarded_piece import words_of_speech
-    from xtts.subtitles import written
+    from xtts.subtitles import render
 
     words = words_of_speech(ask.pieces or (), spoken, ask.speed)
     if words is None:
@@ -245,7 +245,7 @@ def _write_words(ask: "SynthesisRequest", spoken: "Sequence[SpokenPiece]", path:
             "This voice does not support word times: none of its attention heads follows the text. "
             f"The sound was written; {path} was not."
         )
-    path.write_text(written(words, path.suffix[1:], text), encoding="utf-8")
+    path.write_text(render(words, path.suffix[1:], text), encoding="utf-8")
 
 
 def _endings(pieces: "Sequence[SpokenPiece]") -> str:

@@ -73,7 +73,7 @@ def _provide(arguments: argparse.Namespace, settings: "SharedSettings") -> None:
             "xtts_v2 does not include a speaker. Add --reference FILE.wav, 3 to 30 s of clear speech."
         )
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    arguments.voice = published_voice.provided(arguments.voice, settings)
+    arguments.voice = published_voice.provide(arguments.voice, settings)
 
 
 def found_voice(arguments: argparse.Namespace) -> "VoiceFiles":

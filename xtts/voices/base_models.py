@@ -27,6 +27,10 @@ class BundleError(SotaqueError):
     """A voice or base model cannot be used; the message names file and reason."""
 
 
+class ConsentError(BundleError):
+    """The user has not agreed to XTTS-v2's licence."""
+
+
 def licence_in_brief(licence: str) -> str:
     """The name of a licence and, if known, the address of its terms. Leaves out the training data,
     which config.json and CARD.md name."""
@@ -50,7 +54,7 @@ def require_consent(
         provenance: The provenance of a checkpoint or an export; may be empty.
 
     Raises:
-        BundleError: The licence applies and tos_agreed is False.
+        ConsentError: The licence applies and tos_agreed is False.
     """
     if tos_agreed:
         return
@@ -64,7 +68,7 @@ def require_consent(
     with contextlib.suppress(ConfigError):
         licences.append(ModelConfig.read(folder).licence)
     if is_published or any(short_name(licence) == CPML for licence in licences):
-        raise BundleError(f"{subject} is Coqui's XTTS-v2 or was made from it. {_ASK}")
+        raise ConsentError(f"{subject} is Coqui's XTTS-v2 or was made from it. {_ASK}")
 
 
 def base_named(name: str, xtts_v2: Path) -> Path:

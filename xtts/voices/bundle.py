@@ -71,7 +71,7 @@ def verify(folder: Path) -> Bundle:
     if bundle.kind not in _NEEDED:
         kinds = " and ".join(_NEEDED)
         fault: str | None = f"{folder} is of kind {bundle.kind}; this version reads {kinds}."
-    elif names := _needed(bundle) - bundle.files.keys():
+    elif names := _needed_files(bundle) - bundle.files.keys():
         fault = f"{folder / 'bundle.json'} does not name {min(names)}. Export it again."
     else:
         fault = fault_of(bundle.files, folder)
@@ -80,7 +80,7 @@ def verify(folder: Path) -> Bundle:
     return bundle
 
 
-def _needed(bundle: Bundle) -> set[str]:
+def _needed_files(bundle: Bundle) -> set[str]:
     """The files without which it cannot speak. A voice of a base has its recording or latents."""
     recording = bundle.kind in OF_A_BASE and OWN_LATENTS not in bundle.files
     return _NEEDED[bundle.kind] | ({"reference.wav"} if recording else set())

@@ -86,7 +86,7 @@ class LearnedDecoder:
         return self.file.sha256 if self.file else ""
 
 
-def recorded(tensors: Path) -> LearnedDecoder | None:
+def record_of(tensors: Path) -> LearnedDecoder | None:
     """The record of these tensors, if they exist with the recorded size. Does not read them."""
     with contextlib.suppress(OSError, ValidationError):
         record = _record(tensors)
@@ -123,7 +123,7 @@ def _record(tensors: Path) -> LearnedDecoder:
     return TypeAdapter(LearnedDecoder).validate_json(manifest_beside(tensors).read_bytes())
 
 
-def learned_for(run: RunFolder, checkpoint: Path | None, of_speaker: Path | None = None) -> Path | None:
+def decoder_for(run: RunFolder, checkpoint: Path | None, of_speaker: Path | None = None) -> Path | None:
     """The tensors of the decoder that was trained for exactly this checkpoint of a run, or for its
     base (None); None if there is no such decoder. of_speaker: the tensors of one of several
     speakers."""
@@ -155,8 +155,8 @@ def _is_for(record: LearnedDecoder, run: RunFolder, checkpoint: Path | None) -> 
 
 
 def decoder_beside(checkpoint: Path) -> Path | None:
-    """As `learned_for`, for the run that contains the checkpoint."""
-    return learned_for(RunFolder(checkpoint.parent.parent), checkpoint)
+    """As `decoder_for`, for the run that contains the checkpoint."""
+    return decoder_for(RunFolder(checkpoint.parent.parent), checkpoint)
 
 
 def digest_beside(checkpoint: Path) -> str:
@@ -164,7 +164,7 @@ def digest_beside(checkpoint: Path) -> str:
     "" if there is no such decoder."""
     run = RunFolder(checkpoint.parent.parent)
     for tensors in _candidates(run, checkpoint):
-        record = recorded(tensors)
+        record = record_of(tensors)
         if record is not None and _is_for(record, run, checkpoint):
             return record.digest
     return ""

@@ -42,7 +42,7 @@ def read(folder: Path) -> Promotion | None:
     return None
 
 
-def kept(folder: Path, promotion: Promotion) -> Path | None:
+def stored_checkpoint(folder: Path, promotion: Promotion) -> Path | None:
     """The stored copy of its checkpoint; None if there is none."""
     path = weights_of(folder, promotion)
     return path if path.is_file() else None

@@ -7,7 +7,7 @@ from xtts.voices.base_models import require_consent
 NAME = "xtts_v2"
 
 
-def provided(voice: str, settings: SharedSettings) -> str:
+def provide(voice: str, settings: SharedSettings) -> str:
     """The voice as `VoiceSpec.name`: for xtts_v2 its folder, once every file is there and verified.
 
     Raises BundleError before the user has agreed to its licence, and the errors of

@@ -128,7 +128,7 @@ class RunFolder:
     def is_locked(self) -> bool | None:
         """Whether a trainer uses this folder, in any container of this machine; None if the file
         system does not support locks. Only reads."""
-        return locks.held(self.lock_file)
+        return locks.is_held(self.lock_file)
 
     def checkpoint_path(self, epoch: int) -> Path:
         return self.checkpoints / f"checkpoint_epoch_{epoch}.pt"
@@ -217,7 +217,7 @@ class RunFolder:
         """
         verdict = verdict or self.verdict()
         if verdict is None:
-            return self._unjudged()
+            return self._best_unjudged()
         if verdict.kind == "base":
             return BestWeights("base", 0, 0.0, None, "", verdict.summary)
         result = self.look_at_best(verdict)
@@ -225,7 +225,7 @@ class RunFolder:
             return _best_weights(result, verdict.summary)
         epoch = self.verified(verdict.epoch)
         same = epoch is not None and epoch.sha256 == verdict.checkpoint_sha256
-        best = _best_weights(epoch, verdict.summary) if epoch and same else self._unjudged()
+        best = _best_weights(epoch, verdict.summary) if epoch and same else self._best_unjudged()
         if best is None or best.weights is None:
             return best
         if verdict.kind == "blend" and self.is_locked():
@@ -266,7 +266,7 @@ class RunFolder:
                 return read_manifest(path)
         return None
 
-    def _unjudged(self) -> BestWeights | None:
+    def _best_unjudged(self) -> BestWeights | None:
         """The complete epoch with the lowest validation loss; without validation, the newest;
         without an epoch, best.pt."""
         for find, reason in (

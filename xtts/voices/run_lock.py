@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def locked(run: RunFolder) -> Iterator[None]:
+def lock(run: RunFolder) -> Iterator[None]:
     """Locks the run for this trainer, and removes temporary files of killed writers.
 
     Raises:

@@ -31,7 +31,7 @@ def served_voice(settings: ServedVoiceSettings) -> tuple[str, str]:
     (`api.runs.following`): the promoted epoch, else VOICE, else the best or the newest of
     OUTPUT_DIR, else the demo."""
     promotion = promoted.read(settings.voices_dir)
-    if promotion and (weights := promoted.kept(settings.voices_dir, promotion)):
+    if promotion and (weights := promoted.stored_checkpoint(settings.voices_dir, promotion)):
         return str(weights), f"{promotion.name} was promoted"
     voice = settings.voice
     if voice is not None and voice not in ("latest", "best"):

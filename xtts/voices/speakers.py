@@ -86,12 +86,14 @@ def write_all(
     if not speakers:
         return {}
     (to / FOLDER).mkdir()
-    made = [
+    written_speakers = [
         Speaker(name, (file := f"{number}{suffix}"), make(path, to / FOLDER / file))
         for number, (name, path) in enumerate(speakers.items(), start=1)
     ]
-    listed = write(to, made)
-    return {f"{FOLDER}/{speaker.file}": speaker.written for speaker in made} | {f"{FOLDER}/{FILE}": listed}
+    listed = write(to, written_speakers)
+    return {f"{FOLDER}/{speaker.file}": speaker.written for speaker in written_speakers} | {
+        f"{FOLDER}/{FILE}": listed
+    }
 
 
 def find(name: str, own_name: str, names: Iterable[str]) -> str | None:

@@ -15,7 +15,7 @@ from xtts.download import xtts_v2 as published
 from xtts.joined_reference import Reference, reference_of
 from xtts.marks import Mark
 from xtts.model.config import ModelConfig
-from xtts.text.errors import shown
+from xtts.text.errors import excerpt
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.text.tokenizer import TokenizerSpec
 from xtts.voices import adapter_file, bundle, formats, learned_decoder, speakers
@@ -171,7 +171,7 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
     Raises BundleError, FilesError or RunError.
     """
     if is_voice_file(spec.path) and spec.path.is_file():
-        spec = replace(spec, name=str(unpacking.cached(spec.path)))
+        spec = replace(spec, name=str(unpacking.cached_folder(spec.path)))
     files = _find(spec)
     own_latents = None if spec.reference else files.latents
     files = replace(files, other_reference=spec.reference, latents=spec.latents or own_latents)
@@ -216,7 +216,7 @@ def _with_speakers(files: VoiceFiles, spec: VoiceSpec) -> VoiceFiles:
         return files
     if name is None:
         names = ", ".join(named) or "no named speaker"
-        raise BundleError(f"{spec.name} lacks the speaker {shown(spec.speaker)}; it has {names}.")
+        raise BundleError(f"{spec.name} lacks the speaker {excerpt(spec.speaker)}; it has {names}.")
     path = named[name]
     if path.suffix == ".safetensors":
         return replace(files, latents=path, own_name=name)
@@ -233,9 +233,9 @@ def _speaker_decoders(folder: Path, files: VoiceFiles, named: "Mapping[str, Path
     first, *others = recordings
     if (folder / "checkpoints").is_dir():
         run, checkpoint = RunFolder(folder), files.weights if files.state is not None else None
-        own_decoder = learned_decoder.learned_for(run, checkpoint)
+        own_decoder = learned_decoder.decoder_for(run, checkpoint)
         learned = {
-            path: learned_decoder.learned_for(run, checkpoint, speakers.decoder_of(path)) for path in others
+            path: learned_decoder.decoder_for(run, checkpoint, speakers.decoder_of(path)) for path in others
         }
         return {path: tensors for path, tensors in {first: own_decoder, **learned}.items() if tensors}
     base = _existing(folder / speakers.FOLDER / speakers.BASE_DECODER)
@@ -264,20 +264,20 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
         newest_reference(run),
         None,
         pronunciations=_pronunciation_lists(spec, run.folder),
-        decoder=learned_decoder.learned_for(run, None) if of_run and spec.base_decoder else None,
+        decoder=learned_decoder.decoder_for(run, None) if of_run and spec.base_decoder else None,
         provenance=provenance,
     )
 
 
 def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
-    other, made = formats.format_of(folder), dict[str, object]()
+    other, provenance = formats.format_of(folder), dict[str, object]()
     header = bundle.read(folder) if other is None and (folder / "bundle.json").is_file() else None
     if header is not None:
-        made = {"base": header.base, "licence": header.licence}
+        provenance = {"base": header.base, "licence": header.licence}
     elif other is not None:
-        made = {"licence": other.licence_of(folder)}
+        provenance = {"licence": other.licence_of(folder)}
     # Consent is required before the files are read to compare their hashes.
-    require_consent(f"The voice {folder}", folder, made, tos_agreed=spec.tos_agreed)
+    require_consent(f"The voice {folder}", folder, provenance, tos_agreed=spec.tos_agreed)
     if header is not None:
         bundle.verify(folder)
         if header.kind in bundle.OF_A_BASE:

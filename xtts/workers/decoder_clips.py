@@ -64,7 +64,7 @@ class SpokenClip:
         """The whole clip."""
         return Row(self._latents(), self.sound.pitches, self.sound.waveform)
 
-    def drawn(self, draw: random.Random) -> Row:
+    def draw_row(self, draw: random.Random) -> Row:
         """A row of `ROW_CODES` codes at a random place."""
         from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, VOCODER_RATE
 
@@ -84,7 +84,7 @@ class ClipCache:
         self._latents: dict[tuple[TranscribedClip, tuple[int, ...]], Tensor] = {}
         self._digest = ""
 
-    def spoken(
+    def spoken_clips(
         self,
         model: "Model",
         whose: "Voice",
@@ -106,7 +106,7 @@ class ClipCache:
                 sounds[clip] = self._sounds[clip]
             else:
                 dvae = dvae or new_dvae()
-                sounds[clip] = heard(model, dvae, clip)
+                sounds[clip] = hear(model, dvae, clip)
             ids = tuple(model.tokenizer.encode(clip.text, clip.language))
             if (sound := sounds[clip]) is not None and len(ids) <= model.tokenizer.max_tokens:
                 spoken.append(SpokenClip(sound, self._reader(model, whose, clip, ids, sound)))
@@ -129,7 +129,7 @@ class ClipCache:
         return latents
 
 
-def heard(model: "Model", dvae: "nn.Module", clip: TranscribedClip) -> ClipSound | None:
+def hear(model: "Model", dvae: "nn.Module", clip: TranscribedClip) -> ClipSound | None:
     """The sound of a clip; None if it is too short, or longer than the model was trained on. Raises
     AudioError."""
     import torch

@@ -90,10 +90,10 @@ class DecoderLearner:
         """One step, from rows that depend on the seed and the number of the step only. While the
         discriminators learn alone, the vocoder stays."""
         draw = random.Random(f"{self.seed} {self.alone + self.step}")
-        rows = [draw.choice(clips).drawn(draw) for _ in range(BATCH)]
+        rows = [draw.choice(clips).draw_row(draw) for _ in range(BATCH)]
         first = self.alone < self.warm_up
         with torch.set_grad_enabled(not first):
-            sound, recording, off = self._spoken(self.vocoder, rows)
+            sound, recording, off = self._sound_of(self.vocoder, rows)
         with self._low_precision(on_cpu=False):
             doubt = discriminator_loss(self.discriminators, recording, sound.detach())
         _descend(self._theirs, self.discriminators, doubt)
@@ -116,7 +116,7 @@ class DecoderLearner:
         """The mean distance of whole clips, with the predicted pitch's error in octaves."""
         distances = []
         for clip in clips:
-            sound, recording, off = self._spoken(vocoder, [clip.whole])
+            sound, recording, off = self._sound_of(vocoder, [clip.whole])
             distances.append(float(spectral_distance(sound, recording)) + float(off))
         return fmean(distances)
 
@@ -136,14 +136,14 @@ class DecoderLearner:
         """Whether held-out clips have stopped to come closer."""
         return self.farther >= PATIENCE
 
-    def _spoken(self, vocoder: Vocoder, rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
+    def _sound_of(self, vocoder: Vocoder, rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
         """The sound and the recordings `[rows, samples]` without their context, on `fft_device`;
         and the error of the predicted pitch. Weights and losses stay float32."""
         latents = torch.cat([row.latents for row in rows]).to(self.device)
         pitches = torch.stack([row.pitches for row in rows]).to(self.device)
         speaker = self.speaker.expand(len(rows), -1, -1)
         with self._low_precision(on_cpu=vocoder_type() == torch.bfloat16):
-            sound, off = vocoded(vocoder, latents, pitches, speaker)
+            sound, off = vocode(vocoder, latents, pitches, speaker)
         # A clip ends inside its last code, and a code is not a whole number of samples.
         length = min(sound.shape[1], *(len(row.waveform) for row in rows))
         aside = round(CONTEXT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
@@ -183,8 +183,8 @@ class DecoderLearner:
         for name in ("seed", "step", "alone", "warm_up", "closest", "farther"):
             setattr(self, name, state[name])
         if state["channels"] != self.discriminators.channels:
-            made = _random(self.seed, state["channels"])
-            self.discriminators = made.to(self.device).train()
+            discriminators = _random(self.seed, state["channels"])
+            self.discriminators = discriminators.to(self.device).train()
             self._theirs = type(self._theirs)(
                 self.discriminators.parameters(), lr=DISCRIMINATOR_RATE, betas=BETAS
             )
@@ -206,7 +206,7 @@ class DecoderLearner:
                 }
 
 
-def vocoded(vocoder: Vocoder, latents: Tensor, pitches: Tensor, speaker: Tensor) -> tuple[Tensor, Tensor]:
+def vocode(vocoder: Vocoder, latents: Tensor, pitches: Tensor, speaker: Tensor) -> tuple[Tensor, Tensor]:
     """The waveform `[rows, samples]` with the recordings' pitches if these are certain, and the L1
     of the predicted ones in octaves; 0 without an oscillator."""
     decoder = vocoder.waveform_decoder
@@ -217,7 +217,7 @@ def vocoded(vocoder: Vocoder, latents: Tensor, pitches: Tensor, speaker: Tensor)
     measured, sure = pitch_at_steps(pitches, steps.shape[2])
     used = torch.where(sure > 0, measured, height)
     voiced = (voicing.detach() > 0).float()
-    waveform = vocoder.computed(decoder.excited_at(steps, (used, voiced)), speaker)
+    waveform = vocoder.compute(decoder.excite_at(steps, (used, voiced)), speaker)
     off = ((height - measured).abs() * sure).sum() / sure.sum().clamp(min=1)
     return waveform.float(), off
 

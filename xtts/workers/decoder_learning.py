@@ -63,9 +63,9 @@ def learn(
     model, whose = tuned.speaking(tuned.reading(request.voice), request.voice)
     with torch.random.fork_rng(devices=[]):  # modules draw initial weights
         new_dvae = partial(loading.load_dvae, tuned.base, model.config)
-        spoken = tuned.clips.spoken(model, whose, new_dvae, request.clips, progress)
+        spoken = tuned.clips.spoken_clips(model, whose, new_dvae, request.clips, progress)
         discriminators = read_discriminators(tuned.base)
-    held_out, learned_from = divided(spoken)
+    held_out, learned_from = divide(spoken)
     if len(learned_from) < FEWEST_CLIPS:
         raise DecoderLearningError(
             f"Training a decoder needs at least {FEWEST_CLIPS} clips of a suitable length; "
@@ -100,7 +100,7 @@ def learn(
     )
 
 
-def divided(clips: Sequence[SpokenClip]) -> tuple[list[SpokenClip], list[SpokenClip]]:
+def divide(clips: Sequence[SpokenClip]) -> tuple[list[SpokenClip], list[SpokenClip]]:
     """The held-out clips, and those to learn from."""
     every = max(HELD_OUT_EVERY, math.ceil(len(clips) / MOST_HELD_OUT))
     return list(clips[::every]), [clip for number, clip in enumerate(clips) if number % every]

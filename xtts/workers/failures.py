@@ -59,7 +59,7 @@ def answer_of(error: Exception, device: str) -> JsonObject | None:
     If the device is unusable, the answer reports that instead of the error.
     """
     fault = cuda_errors.classify(error, cuda_errors.free_bytes(device))
-    if poison := recovery.poisoned(device):
+    if poison := recovery.remaining_fault(device):
         number = fault.code if fault and fault.sticky else None
         fault = DeviceFault(Outcome.STICKY, "context", number, poison)
     elif isinstance(error, SotaqueError):

@@ -124,7 +124,7 @@ class Worker:
         try:
             if message is not None:
                 self._child.send(message)
-            answer = self._received(doing, timeout_seconds, interrupted, progress)
+            answer = self._receive(doing, timeout_seconds, interrupted, progress)
         except EOFError as error:
             code, last = self._child.wait(_EXIT_SECONDS), self._child.errors.last_line()
             self.close()
@@ -135,7 +135,7 @@ class Worker:
             raise worker_failed(answer)
         return answer
 
-    def _received(
+    def _receive(
         self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool], progress: ReportProgress
     ) -> JsonObject:
         """The child's next answer. Raises EOFError if the child ended."""

@@ -165,7 +165,7 @@ class EvaluateRequest(Request[SpokenSet]):
     Attributes:
         sentences: In the order in which they are spoken.
         rate: Limits the length of a sentence that does not end.
-        recogniser: As in `xtts.evaluation.recogniser.opened`; "" for none.
+        recogniser: As in `xtts.evaluation.recogniser.open_recogniser`; "" for none.
         speaker_judge: Whether `xtts.evaluation.speaker_judge` embeds the voices, and not the base.
     """
 

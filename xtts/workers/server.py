@@ -208,7 +208,7 @@ class SpeechServer:
         name, began = message["id"], time.perf_counter()
         if voice is None:
             reason = "This voice comes without a recording. Choose an uploaded voice."
-            yield _failed(name, "no_reference", reason)
+            yield _failure(name, "no_reference", reason)
             return
         try:
             request = SynthesisRequest(**message["ask"])
@@ -228,7 +228,7 @@ class SpeechServer:
         if answer is None:
             reason = f"This request caused an internal error ({place_of(error)})."
             answer = {"reason_code": "internal", "reason": reason}
-        yield _failed(name, answer["reason_code"], answer["reason"])
+        yield _failure(name, answer["reason_code"], answer["reason"])
 
     def _output_frames(self, output: StepOutput) -> Iterator[Frame]:
         name, speech, words = output.name, output.speech, self._words[output.name]
@@ -236,10 +236,10 @@ class SpeechServer:
             self._forget(name)
             yield from self._refused(name, output.error)
             return
-        words.sounded(sum(map(len, output.chunks)) / VOCODER_RATE)
+        words.add_sound(sum(map(len, output.chunks)) / VOCODER_RATE)
         ended = (speech.done or speech.paused) and speech.pieces
         # Words precede the sound of the step, so that they are known when it is sent.
-        if ended and (timed := words.ended(ended[-1])):
+        if ended and (timed := words.end_piece(ended[-1])):
             rows = [[word.word, word.start_time, word.end_time] for word in timed]
             yield _frame("words", name, words=rows)
         for chunk in output.chunks:
@@ -276,7 +276,7 @@ class SpeechServer:
                 continue
             if refusal["reason_code"] == "out_of_memory":
                 recovery.free_after_fault(self.device)
-            yield _failed(
+            yield _failure(
                 message.get("id", ""), refusal["reason_code"], refusal["reason"], key=message["key"]
             )
 
@@ -316,5 +316,5 @@ def _frame(say: str, name: str, **more: object) -> Frame:
     return {"say": say, "id": name, **more}, b""
 
 
-def _failed(name: str, code: str, reason: str, **more: str) -> Frame:
+def _failure(name: str, code: str, reason: str, **more: str) -> Frame:
     return _frame("failed", name, reason_code=code, reason=reason, **more)

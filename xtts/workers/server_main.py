@@ -181,10 +181,10 @@ def _serve(server: "SpeechServer", inbox: Inbox, say: Say, slots: int) -> None:
     """Takes messages between steps, until the end of the inbox."""
     reported_at, turns = 0.0, Turns(slots)
     while True:
-        for message in _arrived(inbox, _patience(server)):
+        for message in _messages(inbox, _patience(server)):
             if message is None:
                 return
-            _tell(_taken(message, server, turns), turns, say)
+            _tell(_take(message, server, turns), turns, say)
         _begin_turns(server, turns, say)
         _tell(server.step(), turns, say)
         _begin_turns(server, turns, say)  # slots that the step freed: the next wait may be long
@@ -193,7 +193,7 @@ def _serve(server: "SpeechServer", inbox: Inbox, say: Say, slots: int) -> None:
             reported_at = time.monotonic()
 
 
-def _taken(message: Message, server: "SpeechServer", turns: Turns) -> "Iterable[Frame]":
+def _take(message: Message, server: "SpeechServer", turns: Turns) -> "Iterable[Frame]":
     """Handles a message: in the queue if it concerns only that, else in the server."""
     do, name = message["do"], message.get("id", "")
     if do == "cancel" and turns.drop(name):
@@ -234,7 +234,7 @@ def _patience(server: "SpeechServer") -> float:
     return _LOOK_SECONDS if server.waiting else ALIVE_SECONDS
 
 
-def _arrived(inbox: Inbox, patience: float) -> Iterator[Message | None]:
+def _messages(inbox: Inbox, patience: float) -> Iterator[Message | None]:
     """The available messages; waits up to `patience` seconds for the first."""
     try:
         yield inbox.get(block=patience > 0, timeout=patience or None)

@@ -184,9 +184,9 @@ def evaluate(
     with torch.inference_mode(), BackgroundHearing(recogniser, reading[0].tokenizer) as hearing:
         model, whose = tuned.speaking(reading, request.voice)
         for first in range(0, len(tasks), SLOTS):
-            for sentence in _decoded(model, whose, request.rate, tasks[first : first + SLOTS]):
-                sound = _vocoded(model, whose, sentence) if sentence.task.sounded else None
-                measured = _measured(model, sentence, sound, natural, speaker, tuned.mark(request.voice))
+            for sentence in _decode(model, whose, request.rate, tasks[first : first + SLOTS]):
+                sound = _vocode(model, whose, sentence) if sentence.task.sounded else None
+                measured = _measure(model, sentence, sound, natural, speaker, tuned.mark(request.voice))
                 hearing.begin(len(facts), sound, measured)
                 facts.append(measured)
                 spoken.append(sentence)
@@ -210,7 +210,7 @@ def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
     recogniser = tuned.recogniser(request.recogniser, request.language) if request.texts else None
     for number, path in enumerate(request.recordings):
         waveform = audio.read(path, audio.VOCODER_RATE)
-        embedding, hertz, spread = _heard(tuned.model, waveform, speaker)
+        embedding, hertz, spread = _hear(tuned.model, waveform, speaker)
         score = _natural(natural if number < request.natural else None, waveform)
         errors = None
         if recogniser is not None and number < len(request.texts):
@@ -219,7 +219,7 @@ def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
         seconds = len(waveform) / audio.VOCODER_RATE
         recordings.append(RecordingFacts(seconds, embedding, hertz, spread, score, errors))
     # Coqui's `speakers_xtts.pth`: {name: {speaker_embedding: [1, 512, 1], …}}.
-    voices = [_rounded(embedding) for embedding in read_speakers(tuned.base).values()]
+    voices = [_round(embedding) for embedding in read_speakers(tuned.base).values()]
     return HeardRecordings(recordings, voices)
 
 
@@ -240,7 +240,7 @@ def read_speakers(folder: Path) -> "dict[str, Tensor]":
         raise ConfigError(f"{path} cannot be read as XTTS-v2's speakers ({load_error(error)}).") from error
 
 
-def _measured(
+def _measure(
     model: "Model",
     sentence: DecodedSentence,
     waveform: "Tensor | None",
@@ -257,8 +257,8 @@ def _measured(
     if waveform is not None:
         if (out := sentence.task.out) is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
-            wav.write(out, watermark.marked(waveform.cpu().float()), mark=mark)
-        embedding, hertz, spread = _heard(model, waveform, speaker)
+            wav.write(out, watermark.mark(waveform.cpu().float()), mark=mark)
+        embedding, hertz, spread = _hear(model, waveform, speaker)
         score = _natural(natural if sentence.task.natural and finished else None, waveform)
     return SpokenFacts(
         codes=codes,
@@ -294,7 +294,7 @@ def evidence(model: "Model", latents: "Tensor", sentence: DecodedSentence) -> li
     ]
 
 
-def _decoded(
+def _decode(
     model: "Model", whose: "Voice", rate: SpeakingRate, tasks: Sequence[SentenceTask]
 ) -> list[DecodedSentence]:
     import torch
@@ -313,7 +313,7 @@ def _decoded(
     return sentences
 
 
-def _vocoded(model: "Model", whose: "Voice", sentence: DecodedSentence) -> "Tensor":
+def _vocode(model: "Model", whose: "Voice", sentence: DecodedSentence) -> "Tensor":
     """The sound `[samples]` of all pieces, float32 on the CPU, without speed, guard or fades."""
     import torch
 
@@ -325,14 +325,14 @@ def _vocoded(model: "Model", whose: "Voice", sentence: DecodedSentence) -> "Tens
         chunks = backend.chunks(whose)
         chunks.add(piece.latents)
         parts += chunks.rest()
-    return backend.checked(torch.cat(parts))
+    return backend.check(torch.cat(parts))
 
 
 def _most_codes(rate: SpeakingRate, tokens: int) -> int:
     return math.ceil(RUNAWAY * rate.codes(tokens)) + RUNAWAY_CODES
 
 
-def _heard(
+def _hear(
     model: "Model", waveform: "Tensor", judge: "SpeakerJudge | None"
 ) -> tuple[list[float], float | None, float | None]:
     """The speaker embedding, by the judge or else the base, the median F0 and its spread."""
@@ -350,8 +350,8 @@ def _heard(
         embedding = judge.embedding(audio.resample(waveform.float(), rate, RATE))
     pitches = pitch(waveform, rate)
     if pitches is None:
-        return _rounded(embedding), None, None
-    return _rounded(embedding), round(pitches.median_hz, 1), round(pitches.spread_semitones, 3)
+        return _round(embedding), None, None
+    return _round(embedding), round(pitches.median_hz, 1), round(pitches.spread_semitones, 3)
 
 
 def _natural(judge: "NaturalnessJudge | None", waveform: "Tensor") -> float | None:
@@ -365,7 +365,7 @@ def _natural(judge: "NaturalnessJudge | None", waveform: "Tensor") -> float | No
     return round(judge.mos(audio.resample(waveform.float(), audio.VOCODER_RATE, RATE)), 4)
 
 
-def _rounded(embedding: "Tensor") -> list[float]:
+def _round(embedding: "Tensor") -> list[float]:
     return [round(float(value), 5) for value in embedding.flatten()]
 
 

@@ -121,8 +121,8 @@ class TunedModel:
                 self._heads = ()
             elif self._heads is None:
                 # Fine-tuning does not move them, so they are measured once.
-                self._heads = heads.measured(TorchBackend(self.model), whose)
-        return Guard(self._heads, self.model.tokenizer.spoken, seed)
+                self._heads = heads.measure(TorchBackend(self.model), whose)
+        return Guard(self._heads, self.model.tokenizer.spoken_positions, seed)
 
     def recogniser(self, name: str, language: str) -> "Recogniser | None":
         """The recogniser for a language, opened once. None without a name or a language."""
@@ -134,7 +134,7 @@ class TunedModel:
             return None
         key = (name, language)
         if self._recogniser is None or self._recogniser[0] != key:
-            self._recogniser = (key, recogniser.opened(*key, torch.get_num_threads()))
+            self._recogniser = (key, recogniser.open_recogniser(*key, torch.get_num_threads()))
         return self._recogniser[1]
 
     @cached_property

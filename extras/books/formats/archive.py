@@ -33,7 +33,7 @@ class Archive:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._read = 0
-        self._zip = None if path.is_dir() else _opened(path)
+        self._zip = None if path.is_dir() else _open(path)
         self._parts = _folder_parts(path) if self._zip is None else _zip_parts(self._zip)
         if (count := len(self._parts)) > MOST_PARTS:
             self.close()
@@ -111,7 +111,7 @@ class Archive:
         raise BookError(f"{self.path}: the part {name!r} is refused, because {reason}.")
 
 
-def _opened(path: Path) -> zipfile.ZipFile:
+def _open(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 from extras.books.book import MOST_CHAPTERS, MOST_TITLE, Book, BookError, Chapter, Kind, Paragraph
 from extras.books.formats.epub import read_epub
 from extras.books.formats.headings import chapter_level
-from extras.books.formats.html_text import decoded, formula_notes, page_of, unicode_of, without_licence
+from extras.books.formats.html_text import decode, formula_notes, page_of, unicode_of, without_licence
 from extras.books.formats.plain import chapters_of, read_markdown, read_text
 from xtts.text.languages import code_of
 
@@ -78,7 +78,7 @@ def _of_text(path: Path, suffix: str, title: str) -> Book:
         return read_text(title, _text(content, path))
     if suffix in (".md", ".markdown"):
         return read_markdown(title, _text(content, path))
-    page = page_of(decoded(content, str(path)), str(path))
+    page = page_of(decode(content, str(path)), str(path))
     title = page.title or title
     blocks = without_licence(page.blocks)
     headings = [(block.level, block.text) for block in blocks if block.level and not block.left_out]

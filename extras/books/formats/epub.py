@@ -15,13 +15,13 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag
 from xml.etree.ElementTree import Element
 
-from extras.books.book import Book, BookError, Chapter, Kind, Paragraph, left_out
+from extras.books.book import Book, BookError, Chapter, Kind, Paragraph, reason_to_skip
 from extras.books.formats.archive import DRM_REMEDY, Archive
 from extras.books.formats.headings import holds_chapters, is_chapter, is_part, joined_titles
 from extras.books.formats.html_text import (
     Block,
     Page,
-    decoded,
+    decode,
     formula_notes,
     page_of,
     visible,
@@ -136,7 +136,7 @@ def _package(archive: Archive) -> Package:
     rootfiles = within(parse(archive.read(container), container), "rootfile")
     if not rootfiles or not rootfiles[0].get("full-path"):
         raise BookError(f"{archive.path} is not an EPUB: {container} names no package. {_OTHER_FILE}")
-    path = _resolved(archive, container[: -len(_CONTAINER)], rootfiles[0].get("full-path", ""))
+    path = _resolve(archive, container[: -len(_CONTAINER)], rootfiles[0].get("full-path", ""))
     if archive.find(path) is None:
         raise BookError(
             f"{archive.path} is not complete: {container} names {path}, which is missing. {_OTHER_FILE}"
@@ -144,7 +144,7 @@ def _package(archive: Archive) -> Package:
     root = parse(archive.read(path), path)
     items = {
         item.get("id", ""): Item(
-            _resolved(archive, path, item.get("href", "")),
+            _resolve(archive, path, item.get("href", "")),
             item.get("media-type", "").lower(),
             frozenset(item.get("properties", "").split()),
         )
@@ -164,14 +164,14 @@ def _package(archive: Archive) -> Package:
         raise BookError(f"{archive.path} has {len(spine):,} documents; at most {MOST_DOCUMENTS:,}.")
     # Links to an anchor are skipped, because they do not describe the whole document.
     guide = {
-        _resolved(archive, path, href): reference.get("type", "")
+        _resolve(archive, path, href): reference.get("type", "")
         for reference in within(root, "reference")
         if not _fragment(href := reference.get("href", ""))
     }
     return Package(root, items, spine, guide)
 
 
-def _resolved(archive: Archive, base: str, href: str) -> str:
+def _resolve(archive: Archive, base: str, href: str) -> str:
     """The name in the archive of a document's link; the path if there is no such part."""
     place = posixpath.dirname(base)
     plain = urldefrag(href.replace("\\", "/"))[0]
@@ -185,12 +185,12 @@ def _contents(archive: Archive, package: Package, notes: list[str]) -> list[Entr
     nav = next((item for item in package.items.values() if "nav" in item.properties), None)
     try:
         if nav is not None and (entries := _of_nav(archive, nav.path)):
-            return _unwrapped(entries)
+            return _unwrap(entries)
         ncx = _ncx(package)
         if ncx is not None:
             root = parse(archive.read(ncx.path), ncx.path)
             maps = within(root, "navMap")
-            return _unwrapped(list(_of_ncx(archive, maps[0], ncx.path)) if maps else [])
+            return _unwrap(list(_of_ncx(archive, maps[0], ncx.path)) if maps else [])
     except BookError as error:
         if "entit" in str(error) or "unpack" in str(error):
             raise
@@ -214,16 +214,16 @@ def _of_ncx(archive: Archive, nav_map: Element, path: str) -> Iterator[Entry]:
         labels, contents = children(point, "navLabel"), children(point, "content")
         if labels and contents:
             title, href = visible("".join(labels[0].itertext())), contents[0].get("src", "")
-            yield Entry(title, _resolved(archive, path, href), _fragment(href), depth)
+            yield Entry(title, _resolve(archive, path, href), _fragment(href), depth)
 
 
 def _of_nav(archive: Archive, path: str) -> list[Entry]:
     """The list of a navigation document, which is HTML: `nav epub:type="toc"`."""
     reader = _NavReader()
-    reader.feed(decoded(archive.read(path), path))
+    reader.feed(decode(archive.read(path), path))
     reader.close()
     return [
-        Entry(visible(title), _resolved(archive, path, href), _fragment(href), depth)
+        Entry(visible(title), _resolve(archive, path, href), _fragment(href), depth)
         for title, href, depth in reader.links
         if visible(title)
     ]
@@ -268,7 +268,7 @@ def _fragment(href: str) -> str:
     return unquote(urldefrag(href)[1])
 
 
-def _unwrapped(entries: list[Entry]) -> list[Entry]:
+def _unwrap(entries: list[Entry]) -> list[Entry]:
     """Removes a single top-level line, which is the title of the book."""
     outermost = [entry for entry in entries if entry.depth == 0]
     if len(outermost) == 1 and len(entries) > 2:
@@ -308,19 +308,19 @@ def _page(archive: Archive, item: Item, notes: list[str]) -> Page | None:
     if archive.find(item.path) is None:
         notes.append(f"The book lists {item.path}, which is missing.")
         return None
-    return page_of(decoded(archive.read(item.path), item.path), item.path)
+    return page_of(decode(archive.read(item.path), item.path), item.path)
 
 
 def _add_document(parts: list[_Part], path: str, page: Page, entries: Sequence[Entry]) -> None:
     """Adds a document's paragraphs to the chapters, and begins the chapters of the contents."""
     starts = _starts(page, entries)
-    reason = left_out(*page.types)
+    reason = reason_to_skip(*page.types)
     readable = [block for block in page.blocks if not block.left_out]
-    heading, current = _first_heading(readable), _continued(parts)
+    heading, current = _first_heading(readable), _chapter_before(parts)
     if 0 not in starts and readable and (current is None or heading or reason):
         # An unlisted document with a heading or epub:types is a chapter.
         title = heading or ("" if parts and current else page.title)
-        current = _begun(parts, title, reason)
+        current = _begin(parts, title, reason)
     waiting = ""
     for number, block in enumerate(page.blocks):
         paragraph = Paragraph(block.text, block.kind, path)
@@ -329,21 +329,21 @@ def _add_document(parts: list[_Part], path: str, page: Page, entries: Sequence[E
             _add_aside(parts, title, block, paragraph)
             waiting = title or waiting
             continue
-        if number not in starts and not left_out(waiting):
+        if number not in starts and not reason_to_skip(waiting):
             title = waiting
         if title or number in starts or current is None:
-            current = _begun(parts, title, reason)
+            current = _begin(parts, title, reason)
         waiting = ""
         current.paragraphs.append(paragraph)
 
 
-def _begun(parts: list[_Part], title: str, reason: str) -> _Part:
+def _begin(parts: list[_Part], title: str, reason: str) -> _Part:
     """Begins a chapter. reason: why its document is not read aloud, or ""."""
-    parts.append(_Part(title, left_out(title) or reason, continues=not reason))
+    parts.append(_Part(title, reason_to_skip(title) or reason, continues=not reason))
     return parts[-1]
 
 
-def _continued(parts: Sequence[_Part]) -> _Part | None:
+def _chapter_before(parts: Sequence[_Part]) -> _Part | None:
     """The chapter that a document without a title continues."""
     return next((part for part in reversed(parts) if part.continues), None)
 

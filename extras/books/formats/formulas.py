@@ -6,7 +6,7 @@ Others, such as sums and matrices, have no words here: they are left out, and co
 import re
 from dataclasses import dataclass, field
 
-from extras.books.formats.raised import lowered, raised, with_meaning
+from extras.books.formats.raised import subscript, superscript, with_meaning
 
 _TOKENS = frozenset(("mi", "mn", "mo", "mtext", "ms"))
 _ROWS = frozenset(("math", "mrow", "mstyle", "mpadded", "merror"))
@@ -71,10 +71,10 @@ class Formula:
 
 
 def _row(node: _Node, depth: int) -> str:
-    return " ".join(filter(None, (_said(child, depth + 1) for child in node.children)))
+    return " ".join(filter(None, (_read(child, depth + 1) for child in node.children)))
 
 
-def _said(node: _Node, depth: int) -> str:
+def _read(node: _Node, depth: int) -> str:
     if depth > _MOST_DEPTH:
         raise _Complex
     if node.tag == "semantics":  # the formula, then other forms of it
@@ -85,10 +85,10 @@ def _said(node: _Node, depth: int) -> str:
         return ""
     if node.tag in _ROWS:
         return _row(node, depth)
-    return _built(node.tag, [_said(child, depth + 1) for child in node.children])
+    return _build(node.tag, [_read(child, depth + 1) for child in node.children])
 
 
-def _built(tag: str, parts: list[str]) -> str:
+def _build(tag: str, parts: list[str]) -> str:
     """A power, an index, a fraction or brackets. parts: as text."""
     match tag, parts:
         case "mfenced", _:
@@ -104,20 +104,20 @@ def _built(tag: str, parts: list[str]) -> str:
             return f"√{root}" if root.isalnum() else f"√({root})"
         case "mfrac", [top, bottom] if _is_short(top) and _is_short(bottom):
             if top.isdigit() and bottom.isdigit():
-                return with_meaning(f"{raised(top)}/{lowered(bottom)}")
+                return with_meaning(f"{superscript(top)}/{subscript(bottom)}")
             return f"{top}/{bottom}"
     raise _Complex
 
 
 def _power(exponent: str) -> str:
     plain = exponent.replace(" ", "")
-    if (mark := raised(plain)) == plain:
+    if (mark := superscript(plain)) == plain:
         raise _Complex
     return mark
 
 
 def _index(index: str) -> str:
-    mark = lowered(index)
+    mark = subscript(index)
     return mark if mark != index else f" {index}"  # such as "x i"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from extras.books.book import left_out
+from extras.books.book import reason_to_skip
 from xtts.text.pronunciations import is_known
 
 # Names without hyphens and underscores, in lower case.
@@ -43,7 +43,7 @@ _NOTE_ID = re.compile(
     r"|(?:note|fn|ftn|edn)[-_.:]?\d{1,4}(?:[-_]\d{1,4})*",
     re.I,
 )
-# By class or id; for `epub:type` and `role` see `extras.books.book.left_out`.
+# By class or id; for `epub:type` and `role` see `extras.books.book.reason_to_skip`.
 _LEFT_OUT = {
     "titlepage": "title page",
     "halftitlepage": "title page",
@@ -117,7 +117,7 @@ def furniture_of(tag: str, attributes: Mapping[str, str]) -> Furniture:
     reason = "" if tag in _HEADINGS else _first(_LEFT_OUT.get(name, "") for name in given)
     if "index" in classes and tag not in _HEADINGS:
         reason = reason or "index"
-    reason = reason or _first(left_out(name) for name in types)
+    reason = reason or _first(reason_to_skip(name) for name in types)
     navigation = tag == "nav" and not reason
     shift = _SHIFT.search(attributes.get("style", ""))
     shifted = shift[1].lower() if shift else ""
@@ -247,10 +247,10 @@ def is_letter(text: str) -> bool:
 
 def with_drop_caps(text: str) -> str:
     """Joins marked drop caps to their words."""
-    return _MARKED.sub(lambda match: joined(match[1], match[3]) if match[3] else match[0], text)
+    return _MARKED.sub(lambda match: join(match[1], match[3]) if match[3] else match[0], text)
 
 
-def joined(letter: str, rest: str) -> str:
+def join(letter: str, rest: str) -> str:
     """Joins a first letter to the text after it, with a space only if the letter is a word."""
     word = re.match(r"[\w’']*", rest)
     begun = word[0].casefold() if word else ""

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 
-from extras.books.book import BookError, Kind, left_out
+from extras.books.book import BookError, Kind, reason_to_skip
 from extras.books.formats import furniture
 from extras.books.formats.formulas import Formula
 from extras.books.formats.furniture import DROP_CAP_MARK, NOTHING, Furniture, PageNumber, furniture_of
-from extras.books.formats.raised import lowered, raised, with_meaning
+from extras.books.formats.raised import subscript, superscript, with_meaning
 
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _BLOCKS = {
@@ -127,7 +127,7 @@ class Page:
     num_unread_formulas: int = 0
 
 
-def decoded(content: bytes, where: str) -> str:
+def decode(content: bytes, where: str) -> str:
     """Decodes a document by its byte order mark, its declaration, or as UTF-8.
 
     Raises BookError for bytes that are not text in that encoding.
@@ -175,7 +175,7 @@ def _under_headings(blocks: list[Block]) -> list[Block]:
         # An index and notes may have subheadings; deeper headings after contents may be chapters.
         inner = reason in ("index", "notes", "bibliography") and block.level > level
         if block.kind is Kind.HEADING and not inner:
-            reason, level = left_out(block.text), block.level
+            reason, level = reason_to_skip(block.text), block.level
         if reason == "notes" and marked:
             block = replace(block, kind=Kind.FOOTNOTE, level=0)
         elif reason:
@@ -428,7 +428,7 @@ class _Reader(HTMLParser):
         elif element.role.drop_cap and furniture.is_letter(text):
             self._parts.append(DROP_CAP_MARK)
         elif element.tag in ("sup", "sub") or element.role.raised or element.role.lowered:
-            shifted = lowered if element.tag == "sub" or element.role.lowered else raised
+            shifted = subscript if element.tag == "sub" or element.role.lowered else superscript
             if (mark := shifted(text)) != text:
                 self._parts[element.parts :] = [mark]
 
@@ -461,7 +461,7 @@ class _Reader(HTMLParser):
         elif tag in ("body", "section") and len(self.page.blocks) == 0:
             types = f"{attributes.get('epub:type', '')} {attributes.get('role', '')}".split()
             # Sections of notes also make the document a chapter of notes.
-            self.page.types += [name for name in types if tag == "body" or left_out(name) == "notes"]
+            self.page.types += [name for name in types if tag == "body" or reason_to_skip(name) == "notes"]
 
     def _boundary(self) -> None:
         """Ends a paragraph, or adds a space within a table row."""
@@ -507,7 +507,7 @@ class _Reader(HTMLParser):
     def _add(self, text: str, kind: Kind) -> None:
         letter = self._letter
         if letter and kind is Kind.TEXT and furniture.continues(text, letter.named, letter.picture):
-            self._letter, text = None, furniture.joined(letter.text, text)
+            self._letter, text = None, furniture.join(letter.text, text)
         self._emit_letter()
         if self._is_note or (self._open and self._open[-1].note):
             kind = Kind.FOOTNOTE

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from extras.books.book import Book, Chapter, Kind, Paragraph, left_out
+from extras.books.book import Book, Chapter, Kind, Paragraph, reason_to_skip
 from extras.books.formats import furniture
 from extras.books.formats.headings import NUMBER, NUMBERED, chapter_level, is_part, joined_titles
 from extras.books.formats.html_text import visible
@@ -131,14 +131,14 @@ def _text_paragraphs(text: str, language: str) -> Iterator[str]:
     held: list[str] = []
     for line in lines:
         if held and (alone or not line.strip()):
-            yield from _said(joined(held))
+            yield from _read(joined(held))
             held = []
         if line.strip():
             held.append(line)
-    yield from _said(joined(held))
+    yield from _read(joined(held))
 
 
-def _said(paragraph: str) -> Iterator[str]:
+def _read(paragraph: str) -> Iterator[str]:
     if text := visible(furniture.without_page_marks(with_meaning(paragraph))):
         yield text
 
@@ -226,4 +226,4 @@ def chapters_of(paragraphs: Iterable[Paragraph], title: str) -> list[Chapter]:
         elif new or not chapters:
             chapters.append((paragraph.text if new else title, []))
         chapters[-1][1].append(paragraph)
-    return [Chapter(name, held, left_out(name)) for name, held in chapters]
+    return [Chapter(name, held, reason_to_skip(name)) for name, held in chapters]

@@ -60,7 +60,7 @@ _NEAR = 80
 _ELEMENT = re.compile(r"[A-Z][a-z]?\b")
 
 
-def raised(text: str) -> str:
+def superscript(text: str) -> str:
     """A superscript as characters, if it is a number or a power; else the text itself."""
     if _NUMBER.fullmatch(text):
         return text.translate(_UP)
@@ -71,7 +71,7 @@ def raised(text: str) -> str:
     return f"^{text}" if text in _LETTER_POWERS else text
 
 
-def lowered(text: str) -> str:
+def subscript(text: str) -> str:
     """A subscript as characters if it is a number, as a separate word if it is an index; else the
     text itself."""
     if _NUMBER.fullmatch(text):
@@ -87,7 +87,7 @@ def with_meaning(text: str) -> str:
     pieces, place, before = list[str](), 0, ""
     for match in _RAISED.finditer(text):
         before = (before + text[place : match.start()])[-_NEAR:]
-        spoken = _said(before, match[0], text[match.end() : match.end() + _NEAR])
+        spoken = _replacement(before, match[0], text[match.end() : match.end() + _NEAR])
         pieces += (text[place : match.start()], spoken)
         before, place = before + spoken, match.end()
     return "".join([*pieces, text[place:]]).strip()
@@ -103,7 +103,7 @@ def _fraction(match: re.Match[str]) -> str:
     return f"{whole} {top}/{bottom}" if whole else f"{top}/{bottom}"
 
 
-def _said(before: str, marks: str, after: str) -> str:
+def _replacement(before: str, marks: str, after: str) -> str:
     """What stands for a superscript: itself if it is a power, or nothing if it numbers a note or a
     verse."""
     base, marks, spaced = before.rstrip(), marks.strip(), marks[0].isspace()

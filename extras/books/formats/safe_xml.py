@@ -47,11 +47,13 @@ class _Reader:
                 f"{self.where} has more than {MOST_ELEMENTS:,} elements, or more than "
                 f"{MOST_DEPTH} levels of nesting. It is refused."
             )
-        self.builder.start(_named(name), {_named(key): value for key, value in attributes.items()})
+        self.builder.start(
+            _qualified_name(name), {_qualified_name(key): value for key, value in attributes.items()}
+        )
 
     def end(self, name: str) -> None:
         self._depth -= 1
-        self.builder.end(_named(name))
+        self.builder.end(_qualified_name(name))
 
     def entity(self, name: str, *_: object) -> None:
         raise BookError(
@@ -63,7 +65,7 @@ class _Reader:
         raise BookError(f"{self.where} refers to an external file. It is refused.")
 
 
-def _named(name: str) -> str:
+def _qualified_name(name: str) -> str:
     return "{" + name if "}" in name else name
 
 

@@ -153,12 +153,12 @@ class Narration:
         """The best take of a sentence; None if a take must still be spoken, or if the sentence
         cannot be read."""
         read = self._read(sentence)
-        return self._settled(_Line(chapter, sentence, read=read)) if read.pieces else None
+        return self._settle(_Line(chapter, sentence, read=read)) if read.pieces else None
 
     def _read(self, sentence: Sentence) -> ReadSentence:
         return read_sentence(self.tokenizer, sentence.text, self.settings.language)
 
-    def _settled(self, line: _Line) -> Chosen | None:
+    def _settle(self, line: _Line) -> Chosen | None:
         """As `chosen`. If it returns None, `line.number` is the next take to speak."""
         assert line.read is not None
         takes: list[Chosen] = []
@@ -167,7 +167,7 @@ class Narration:
             key = self.key(line.sentence, line.chapter, number, line.read)
             if key in self.settings.rejected:
                 rejected += 1
-            elif (chosen := self._found(line.sentence, key)) is None:
+            elif (chosen := self._stored_choice(line.sentence, key)) is None:
                 line.number = number
                 return None
             else:
@@ -178,7 +178,7 @@ class Narration:
         # The first of the best.
         return min(takes, key=lambda chosen: chosen.rank)
 
-    def _found(self, sentence: Sentence, key: str) -> Chosen | None:
+    def _stored_choice(self, sentence: Sentence, key: str) -> Chosen | None:
         take = self.takes.find(key)
         if take is None:
             return None
@@ -212,7 +212,7 @@ class Narration:
             while (line := again.popleft() if again else _line(next(lines, None))) is not None:
                 if line.read is None:
                     line.read = self._read(line.sentence)
-                chosen = self._settled(line) if line.read.pieces else None
+                chosen = self._settle(line) if line.read.pieces else None
                 if chosen is not None or not line.read.pieces:
                     settled(line.chapter, line.sentence, chosen)
                     continue
@@ -231,7 +231,7 @@ class Narration:
             while again:  # sentences that are settled now do not need a slot
                 line = again[0]
                 assert line.read is not None
-                if (chosen := self._settled(line)) is None:
+                if (chosen := self._settle(line)) is None:
                     break
                 again.popleft()
                 settled(line.chapter, line.sentence, chosen)

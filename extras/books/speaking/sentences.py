@@ -48,7 +48,7 @@ def sentences_of(chapter: Chapter, language: str, *, footnotes: bool = False) ->
         if paragraph.kind is Kind.FOOTNOTE and not footnotes:
             continue
         text = with_brackets_as_words(paragraph.text)
-        parts = _joined([sentence for sentence in divided(text, ends) if speakable(_TAG.sub(" ", sentence))])
+        parts = _join([sentence for sentence in divide(text, ends) if speakable(_TAG.sub(" ", sentence))])
         heading = paragraph.kind is Kind.HEADING
         for place, part in enumerate(parts):
             last = place == len(parts) - 1
@@ -59,7 +59,7 @@ def sentences_of(chapter: Chapter, language: str, *, footnotes: bool = False) ->
             voice = voice_at_end(text, voice)
 
 
-def divided(text: str, ends: SentenceEnds | None = None) -> list[str]:
+def divide(text: str, ends: SentenceEnds | None = None) -> list[str]:
     """The sentences of a paragraph; joined by spaces, they equal its text."""
     ends = ends or sentence_ends("en")
     tags = [tag.span() for tag in _TAG.finditer(text)] if "[" in text else []
@@ -77,7 +77,7 @@ def divided(text: str, ends: SentenceEnds | None = None) -> list[str]:
     ]
 
 
-def _joined(parts: list[str]) -> list[str]:
+def _join(parts: list[str]) -> list[str]:
     """Joins a short sentence to the previous one, or the first one to the next."""
     joined: list[str] = []
     for part in parts:

@@ -9,13 +9,13 @@ import numpy as np
 
 from extras.books.speaking.narration import Chosen
 from extras.books.speaking.take_folder import TakeFolder
-from extras.books.writing.loudness import as_pcm, gain_of, limited
+from extras.books.writing.loudness import as_pcm, gain_of, limit
 from machine.storage.atomic import replace_file, replacing
 from xtts.encoding import Encoder, wav_header
 from xtts.inference.alignment.guarded_piece import TimedWord
 from xtts.marks import Mark
 from xtts.model.shapes import VOCODER_RATE
-from xtts.subtitles import written
+from xtts.subtitles import render
 
 # ACX requires half a second to one of silence before a chapter, and one to five after it.
 BEFORE_SECONDS, AFTER_SECONDS = 0.75, 1.5
@@ -76,7 +76,7 @@ class BoundChapter:
         gain = gain_of(self._sounds, self._before + sum(self._pauses))
         yield bytes(2 * self._before)
         for sound, pause in zip(self._sounds(), self._pauses, strict=True):
-            yield as_pcm(limited(sound, gain)).tobytes()
+            yield as_pcm(limit(sound, gain)).tobytes()
             yield bytes(2 * pause)
 
     def _sounds(self) -> Iterator[np.ndarray]:
@@ -117,7 +117,7 @@ class BoundChapter:
     def write_words(self, path: Path) -> None:
         """Writes the words as `.srt`, `.vtt` or `.json`. Raises DiskFull, WriteError."""
         text = " ".join(chosen.take.text for chosen in self.sentences)
-        content = written(self.words(), path.suffix[1:], text).encode()
+        content = render(self.words(), path.suffix[1:], text).encode()
         replace_file(path, lambda file: file.write(content))
 
 

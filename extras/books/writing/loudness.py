@@ -32,7 +32,7 @@ def gain_of(sounds: Callable[[], Iterator[np.ndarray]], silent_samples: int) -> 
     for _ in range(_PASSES):
         power, count = 0.0, silent_samples
         for sound in sounds():
-            loud = limited(sound, gain).astype(np.float64)
+            loud = limit(sound, gain).astype(np.float64)
             power += float(loud @ loud)
             count += len(sound)
         if power == 0.0:
@@ -42,7 +42,7 @@ def gain_of(sounds: Callable[[], Iterator[np.ndarray]], silent_samples: int) -> 
     return gain
 
 
-def limited(sound: np.ndarray, gain: float) -> np.ndarray:
+def limit(sound: np.ndarray, gain: float) -> np.ndarray:
     """Applies a gain to a sound `[samples]` of int16; float32 in -1..1, limited to PEAK_DB."""
     loud = np.asarray(sound, np.float32) * np.float32(gain / _FULL)
     ceiling = np.float32(10 ** (PEAK_DB / 20))

@@ -37,26 +37,26 @@ _MODIFIED = "2000-01-01T00:00:00Z"
 def write_overlay(file: BinaryIO, book: Book, chapters: Sequence[BoundChapter], language: str) -> None:
     """Writes the book with its sound, an MP3 for each chapter, into a seekable file. Holds one
     chapter in memory."""
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:
-        _add(made, "mimetype", b"application/epub+zip", packed=False)
-        _add(made, "META-INF/container.xml", _CONTAINER.encode())
-        _add(made, "OPS/book.css", _STYLE.encode())
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        _add(archive, "mimetype", b"application/epub+zip", packed=False)
+        _add(archive, "META-INF/container.xml", _CONTAINER.encode())
+        _add(archive, "OPS/book.css", _STYLE.encode())
         if book.cover:
-            _add(made, f"OPS/{_cover_name(book.cover)}", book.cover, packed=False)
+            _add(archive, f"OPS/{_cover_name(book.cover)}", book.cover, packed=False)
         for chapter in chapters:
             name = f"c{chapter.number}"
             spans = list(chapter.spans())
-            _add(made, f"OPS/{name}.xhtml", _page(chapter.title, spans, language).encode())
-            _add(made, f"OPS/{name}.smil", _smil(name, spans).encode())
-            _add(made, f"OPS/{name}.mp3", _mp3(chapter), packed=False)
-        _add(made, "OPS/nav.xhtml", _nav(book, chapters, language).encode())
-        _add(made, "OPS/book.opf", _package(book, chapters, language).encode())
+            _add(archive, f"OPS/{name}.xhtml", _page(chapter.title, spans, language).encode())
+            _add(archive, f"OPS/{name}.smil", _smil(name, spans).encode())
+            _add(archive, f"OPS/{name}.mp3", _mp3(chapter), packed=False)
+        _add(archive, "OPS/nav.xhtml", _nav(book, chapters, language).encode())
+        _add(archive, "OPS/book.opf", _package(book, chapters, language).encode())
 
 
-def _add(made: zipfile.ZipFile, name: str, content: bytes, *, packed: bool = True) -> None:
+def _add(archive: zipfile.ZipFile, name: str, content: bytes, *, packed: bool = True) -> None:
     entry = zipfile.ZipInfo(name, _TIME)
     entry.compress_type = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
-    made.writestr(entry, content)
+    archive.writestr(entry, content)
 
 
 def _mp3(chapter: BoundChapter) -> bytes:

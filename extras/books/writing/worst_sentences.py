@@ -61,7 +61,7 @@ class Worst:
                     "chapter": chapter,
                     "text": chosen.take.text,
                     "key": chosen.take.key,
-                    "noticed": _noticed(chosen),
+                    "noticed": _remark(chosen),
                 }
                 for chapter, chosen in self.worst()
             ],
@@ -75,7 +75,7 @@ class Worst:
                 str(chapter),
                 html.escape(chosen.take.text),
                 _player(takes, chosen, path),
-                html.escape(_noticed(chosen)),
+                html.escape(_remark(chosen)),
                 *([_code([*command, "--again", chosen.take.key])] if command else []),
             )
             for chapter, chosen in self.worst()
@@ -106,7 +106,7 @@ def _player(takes: TakeFolder, chosen: Chosen, path: Path) -> str:
     return f'<audio controls preload="none" src="{html.escape(sound)}"></audio>'
 
 
-def _noticed(chosen: Chosen) -> str:
+def _remark(chosen: Chosen) -> str:
     noticed = list(chosen.take.faults)
     if chosen.errors:
         noticed.append(f"{chosen.errors} words misheard")

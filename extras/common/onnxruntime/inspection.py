@@ -121,14 +121,14 @@ def trial(wish: ProviderRequest) -> Trial:
     For AMD, which has two providers, it returns the first that this build knows.
     """
     first, *others = PROVIDERS[wish.kind]
-    result = tried(first, wish.options())
+    result = try_provider(first, wish.options())
     for provider in others:
-        if not result.known and (other := tried(provider, wish.options())).known:
+        if not result.known and (other := try_provider(provider, wish.options())).known:
             return other
     return result
 
 
-def tried(provider: str, options: dict[str, str]) -> Trial:
+def try_provider(provider: str, options: dict[str, str]) -> Trial:
     """Tries a provider in a child and keeps what it wrote to file descriptors 1 and 2."""
     request = {"provider": provider, "options": options}
     reply = ask_once(module_command("extras.common.onnxruntime.trial_child"), _LIMIT_SECONDS, request=request)

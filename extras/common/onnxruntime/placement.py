@@ -46,7 +46,7 @@ class Refusal(NamedTuple):
 def judge_trial(wish: ProviderRequest, seen: OnnxSurroundings, trial: Trial) -> Refusal | None:
     """Why a provider is refused; None if it computes correctly."""
     if trial.ending:
-        return _refusal(wish, reasons.ended(wish, trial))
+        return _refusal(wish, reasons.no_result(wish, trial))
     if not trial.known:
         return _refusal(wish, reasons.not_in_build(wish, seen))
     if trial.active[:1] != (trial.provider,) or trial.fault:

@@ -100,7 +100,7 @@ def inactive(wish: ProviderRequest, seen: OnnxSurroundings, trial: Trial) -> Rea
     return "unknown", f"{what}: {message}", _run_doctor()
 
 
-def ended(wish: ProviderRequest, trial: Trial) -> Reason:
+def no_result(wish: ProviderRequest, trial: Trial) -> Reason:
     """The child returned no result."""
     code = "hung" if "no answer" in trial.ending else "crashed"
     return (

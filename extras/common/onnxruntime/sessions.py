@@ -15,7 +15,7 @@ from extras.common.onnxruntime import inspection, placement
 from extras.common.onnxruntime.inspection import OnnxSurroundings, Trial
 from extras.common.onnxruntime.placement import Refusal, SessionStatus
 from extras.common.onnxruntime.providers import CPU, ProviderRequest, wish_of
-from extras.common.onnxruntime.trial_child import load_libraries, placed, recording
+from extras.common.onnxruntime.trial_child import load_libraries, node_counts, recording
 from machine import commands
 from machine.errors import SotaqueError
 from machine.onnxruntime import import_quietly
@@ -112,7 +112,7 @@ def open_session(
             message = " ".join(str(error).split())[:400]
             raise ModelRefused(f"ONNX Runtime cannot open {name}: {message}") from error
     active = session.get_providers()[0]
-    return OpenedSession(session, placement.status(wished, got, active, placed(session), refusal))
+    return OpenedSession(session, placement.status(wished, got, active, node_counts(session), refusal))
 
 
 def choose(wished: ProviderRequest, looks: Looks) -> tuple[ProviderRequest, Refusal | None]:
@@ -151,26 +151,28 @@ def _open(
     options: OnnxSessionOptions | None,
     providers: Sequence[str | tuple[str, dict[str, str]]],
 ) -> "Session":
-    made = recording(onnxruntime, session_options(onnxruntime, options or OnnxSessionOptions()))
+    recorder = recording(onnxruntime, session_options(onnxruntime, options or OnnxSessionOptions()))
     given = model if isinstance(model, bytes) else str(model)
     # ONNX Runtime's own fallback only prints and continues, so the reason would be lost.
-    return onnxruntime.InferenceSession(given, made, providers, enable_fallback=0)
+    return onnxruntime.InferenceSession(given, recorder, providers, enable_fallback=0)
 
 
 def session_options(onnxruntime: ModuleType, options: OnnxSessionOptions) -> "SessionOptions":
     """The same options as `onnxruntime.SessionOptions`."""
-    made = onnxruntime.SessionOptions()
-    made.intra_op_num_threads = options.threads
-    made.inter_op_num_threads = 1
-    made.enable_cpu_mem_arena = options.arena
-    made.enable_mem_pattern = options.pattern
-    made.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, options.optimisation)
-    made.add_session_config_entry("session.intra_op.allow_spinning", str(int(options.spinning)))
-    made.add_session_config_entry("session.disable_prepacking", str(int(not options.prepacking)))
+    runtime_options = onnxruntime.SessionOptions()
+    runtime_options.intra_op_num_threads = options.threads
+    runtime_options.inter_op_num_threads = 1
+    runtime_options.enable_cpu_mem_arena = options.arena
+    runtime_options.enable_mem_pattern = options.pattern
+    runtime_options.graph_optimization_level = getattr(
+        onnxruntime.GraphOptimizationLevel, options.optimisation
+    )
+    runtime_options.add_session_config_entry("session.intra_op.allow_spinning", str(int(options.spinning)))
+    runtime_options.add_session_config_entry("session.disable_prepacking", str(int(not options.prepacking)))
     # On a CPU with AVX2 but without VNNI, products of unsigned by signed bytes saturate at 16 bits:
     # logits were off by 3.9 % instead of 1 %. This entry makes ONNX Runtime use unsigned weights on
     # such a CPU. It changes nothing elsewhere.
-    made.add_session_config_entry("session.x64quantprecision", "1")
+    runtime_options.add_session_config_entry("session.x64quantprecision", "1")
     # Errors are raised anyway, and a warning for each node that belongs on the CPU is noise.
-    made.log_severity_level = 4
-    return made
+    runtime_options.log_severity_level = 4
+    return runtime_options

@@ -32,11 +32,11 @@ _UNKNOWN = "is not in available provider names"
 def main() -> int:
     """Writes the answer, which holds the provider's errors too, and returns 0."""
     request, answers = json.load(sys.stdin), reserve_stdout()
-    write_json_line(answers, tried(request["provider"], request["options"]))
+    write_json_line(answers, try_provider(request["provider"], request["options"]))
     return 0
 
 
-def tried(provider: str, options: dict[str, str]) -> dict[str, object]:
+def try_provider(provider: str, options: dict[str, str]) -> dict[str, object]:
     """Tries a provider: {known, active, nodes, distance, fault, log, version}. log: Python's
     warnings."""
     result: dict[str, object] = {"known": True, "fault": "", "active": (), "nodes": {}}
@@ -63,7 +63,9 @@ def _try(provider: str, options: dict[str, str], result: dict[str, object]) -> N
         GRAPH, recording(onnxruntime), [(provider, options), _CPU], enable_fallback=0
     )
     result["active"] = session.get_providers()
-    result["nodes"] = {name: sum(operators.values()) for name, operators in (placed(session) or {}).items()}
+    result["nodes"] = {
+        name: sum(operators.values()) for name, operators in (node_counts(session) or {}).items()
+    }
     random = numpy.random.default_rng(0)
     shapes = {"x": (1, 4, 8, 8), "kernel": (4, 4, 3, 3), "matrix": (8, 8)}
     inputs = {name: random.standard_normal(shape).astype(numpy.float32) for name, shape in shapes.items()}
@@ -81,13 +83,13 @@ def load_libraries(onnxruntime: ModuleType, provider: str) -> None:
 
 
 def recording(onnxruntime: ModuleType, options: "SessionOptions | None" = None) -> "SessionOptions":
-    """Session options that record the placement for `placed`."""
+    """Session options that record the placement for `node_counts`."""
     options = options or onnxruntime.SessionOptions()
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     return options
 
 
-def placed(session: "Session") -> dict[str, dict[str, int]] | None:
+def node_counts(session: "Session") -> dict[str, dict[str, int]] | None:
     """Provider -> operator -> number of nodes; None if this ONNX Runtime does not report it."""
     if not hasattr(session, "get_provider_graph_assignment_info"):
         return None

@@ -71,9 +71,9 @@ class GpuUsageReader:
         self.fault = ""
         self._devices: list[object] = []
         try:
-            _required("nvmlInit")
-            count = _required("nvmlDeviceGetCount")
-            self._devices = [_required("nvmlDeviceGetHandleByIndex", number) for number in range(count)]
+            _function("nvmlInit")
+            count = _function("nvmlDeviceGetCount")
+            self._devices = [_function("nvmlDeviceGetHandleByIndex", number) for number in range(count)]
         except NvmlError as error:
             self.fault = str(error)
 
@@ -115,7 +115,7 @@ def _optional(function: str, *arguments: object) -> Any:
         return None
 
 
-def _required(function: str, *arguments: object) -> Any:
+def _function(function: str, *arguments: object) -> Any:
     # Imported here: pynvml has 8,000 lines, and most users of this module need only GpuState.
     import pynvml
 

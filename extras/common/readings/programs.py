@@ -80,7 +80,7 @@ def libcuda() -> tuple[str, str]:
     return "", answer.last_error.removeprefix("OSError: ")
 
 
-def managed(programs: Mapping[str, str], loaded: bool, limit_seconds: float = _QUICK_SECONDS) -> Managed:
+def managed_gpus(programs: Mapping[str, str], loaded: bool, limit_seconds: float = _QUICK_SECONDS) -> Managed:
     """The GPUs by nvidia-smi, or by NVML without it. loaded: whether a driver is loaded."""
     if program := programs.get("nvidia-smi"):
         gpus, answer = read_nvidia_smi(program, limit_seconds)
@@ -153,7 +153,7 @@ def kernel_log(programs: Mapping[str, str]) -> tuple[str, ...]:
     return ()
 
 
-def refused(
+def refused_settings(
     preflights: Mapping[str, Sequence[str]], environ: Mapping[str, str], dotenv: Path
 ) -> tuple[tuple[str, str], ...]:
     """The settings that each program refuses, as (program, sentence); each program checks its own

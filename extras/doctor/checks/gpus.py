@@ -75,7 +75,7 @@ def gpus(
 ) -> tuple[Finding, ...]:
     """The result of the check that ran on each GPU. Ids: gpu0, gpu1, …"""
     return tuple(
-        replace(_judged(gpu, nodes, driver, managed, container), id=f"gpu{gpu.index}")
+        replace(_judge(gpu, nodes, driver, managed, container), id=f"gpu{gpu.index}")
         for gpu in environment.gpus
     )
 
@@ -93,7 +93,7 @@ def device(environment: Environment, settings: MachineSettings) -> Finding:
     return ok(choice.value, expected, reason)
 
 
-def _judged(gpu: GpuHealth, nodes: Nodes, driver: Driver, managed: Managed, container: Container) -> Finding:
+def _judge(gpu: GpuHealth, nodes: Nodes, driver: Driver, managed: Managed, container: Container) -> Finding:
     size = f", {gigabytes(gpu.total_bytes)}" if gpu.total_bytes else ""
     name = f"{gpu.name}{size}"
     expected = "every operation of XTTS runs and equals the CPU's result"
@@ -108,7 +108,7 @@ def _judged(gpu: GpuHealth, nodes: Nodes, driver: Driver, managed: Managed, cont
             "If it happens again, set SAMPLE_DEVICE=cpu.",
             evidence,
         )
-    meaning, fix = _meant(gpu, nodes, driver, managed, container)
+    meaning, fix = _meaning_of(gpu, nodes, driver, managed, container)
     seen = f"{name}: {gpu.reason or gpu.surprise}"
     if gpu.outcome is Outcome.COULD_NOT_RUN:
         return could_not_run(seen, meaning, fix, evidence)
@@ -117,7 +117,7 @@ def _judged(gpu: GpuHealth, nodes: Nodes, driver: Driver, managed: Managed, cont
     return judge(seen, expected, meaning, fix, evidence)
 
 
-def _meant(
+def _meaning_of(
     gpu: GpuHealth, nodes: Nodes, driver: Driver, managed: Managed, container: Container
 ) -> tuple[str, str]:
     """(meaning, fix)"""

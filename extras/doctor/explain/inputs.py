@@ -89,7 +89,7 @@ def arrays(plan: Sequence[Filling]) -> "dict[str, np.ndarray]":
     import numpy
 
     random = numpy.random.default_rng(0)
-    made: dict[str, np.ndarray] = {}
+    array_of: dict[str, np.ndarray] = {}
     numbers: np.ndarray
     for filling in plan:
         shape = tuple(filling["shape"])
@@ -101,8 +101,8 @@ def arrays(plan: Sequence[Filling]) -> "dict[str, np.ndarray]":
             numbers = numpy.resize(numpy.array(filling["values"]), shape)
         else:
             numbers = numpy.full(shape, filling["value"])
-        made[filling["name"]] = numbers.astype(filling["type"])
-    return made
+        array_of[filling["name"]] = numbers.astype(filling["type"])
+    return array_of
 
 
 def _check(value: GraphValue, fixed: tuple[int, ...] | None) -> None:
@@ -141,7 +141,7 @@ def _plan(
     shapes = {
         value.name: given_shapes.get(value.name)
         or tuple(
-            _known(size, named) or _size(value, axis, sizes) for axis, size in enumerate(value.shape or ())
+            _size_of(size, named) or _size(value, axis, sizes) for axis, size in enumerate(value.shape or ())
         )
         for value in inputs
     }
@@ -160,7 +160,7 @@ def _plan(
     ]
 
 
-def _known(size: int | str, named: Mapping[str, int]) -> int:
+def _size_of(size: int | str, named: Mapping[str, int]) -> int:
     """A declared size, that of a named axis, or the sum in a name ("past + 1"); 0 if unknown."""
     if isinstance(size, int):
         return size

@@ -13,7 +13,7 @@ from extras.common.onnxruntime.providers import CPU
 from extras.doctor.explain.cpu_operators import Judgement, answer, forecast, judge
 from extras.doctor.explain.graph import ModelGraph
 from machine import commands
-from machine.text import size_words, wrapped
+from machine.text import size_words, wrap
 
 if TYPE_CHECKING:
     from extras.doctor.explain.inputs import Filling
@@ -52,7 +52,7 @@ def facts(graph: ModelGraph, status: SessionStatus, child: Report, log: str) -> 
             operators[name] += number
     else:
         operators = sum(map(Counter, nodes.values()), Counter())
-    judged = _judged(graph, nodes, executed)
+    judged = _judge(graph, nodes, executed)
     return {
         "schema": SCHEMA,
         "model": str(graph.path),
@@ -83,7 +83,7 @@ def copies(log: str, executed: "Sequence[OperatorRow]") -> int:
     return warned or sum(row["times"] for row in executed if row["operator"] in copying)
 
 
-def _judged(
+def _judge(
     graph: ModelGraph, nodes: Mapping[str, Mapping[str, int]] | None, executed: "Sequence[OperatorRow]"
 ) -> list[Judgement]:
     """Judges every operator on the CPU, abnormal ones first; [] if everything is on the CPU."""
@@ -107,16 +107,16 @@ def _judged(
 def as_text(summary: Report) -> str:
     """`facts` as text: where the model runs and whether that is normal, then the details."""
     status, run = summary["status"], summary["run"]
-    made = f", exported by {summary['producer']}" if summary["producer"] else ""
+    exporter = f", exported by {summary['producer']}" if summary["producer"] else ""
     lines = [
         f"{Path(summary['model']).name}: {size_words(summary['file_bytes'])}, opset "
-        f"{summary['opsets'].get('ai.onnx')}{made}",
+        f"{summary['opsets'].get('ai.onnx')}{exporter}",
         "",
-        *wrapped(f"Runs on {status['device']} ({status['execution_provider']}).", ""),
+        *wrap(f"Runs on {status['device']} ({status['execution_provider']}).", ""),
     ]
     # Some messages end with a pointer to this command.
-    lines += wrapped(status["message"].partition(f" `{explain_command()}`")[0], "  ")
-    lines += ["Is that normal?", *wrapped(summary["normal"], "  "), "", *_nodes(summary), ""]
+    lines += wrap(status["message"].partition(f" `{explain_command()}`")[0], "  ")
+    lines += ["Is that normal?", *wrap(summary["normal"], "  "), "", *_nodes(summary), ""]
     lines += _values("Inputs:", summary["inputs"], run["plan"] if run else [])
     lines += [*_values("Outputs:", summary["outputs"], []), "", *_costs(summary)]
     return "\n".join(lines) + "\n"
@@ -132,13 +132,13 @@ def _nodes(summary: Report) -> Iterator[str]:
     counted = {name: sum(operators.values()) for name, operators in summary["nodes"].items()}
     yield "Nodes: " + ", ".join(f"{number} on {name}" for name, number in counted.items())
     if summary["copies"]:
-        yield from wrapped(
+        yield from wrap(
             f"{summary['copies']} copies between GPU memory and main memory: one wherever a GPU "
             "node and a CPU node meet",
             "  ",
         )
     if forced := summary["forced_to_cpu"]:
-        yield from wrapped(
+        yield from wrap(
             f"ONNX Runtime moved {len(forced)} of them to the CPU because they are faster there, "
             "which is normal",
             "  ",
@@ -149,13 +149,13 @@ def _nodes(summary: Report) -> Iterator[str]:
         for row in judged:
             name = f"{row['operator']} ({row['nodes']})"
             first = f"  {_LABELS[row['normal']]:<3} {name:<{width}}  "
-            yield from wrapped(row["why"], " " * len(first), first)
+            yield from wrap(row["why"], " " * len(first), first)
     elif not counted.keys() - {CPU}:
         yield from _forecast(summary["on_a_gpu"], summary["nodes"].get(CPU, {}))
 
 
 def _forecast(usual: Mapping[str, int], operators: Mapping[str, int]) -> Iterator[str]:
-    yield from wrapped(
+    yield from wrap(
         f"With a GPU, {usual['gpu']} of them would usually run on it. The rest ({usual['either']}) "
         "computes shapes, moves values or controls the flow: some of it stays on the CPU even "
         "with a GPU, which is normal.",
@@ -164,16 +164,16 @@ def _forecast(usual: Mapping[str, int], operators: Mapping[str, int]) -> Iterato
     heavy = sorted(((n, name) for name, n in operators.items() if is_heavy(name)), reverse=True)
     if heavy:
         carry = ", ".join(f"{name} ({number})" for number, name in heavy[:6])
-        yield from wrapped(f"Compute-heavy operators: {carry}.", "")
+        yield from wrap(f"Compute-heavy operators: {carry}.", "")
 
 
 def _values(title: str, values: Sequence[Report], plan: "Sequence[Filling]") -> Iterator[str]:
-    made = {filling["name"]: filling for filling in plan}
+    fillings = {filling["name"]: filling for filling in plan}
     width = max((len(value["name"]) for value in values), default=0)
     for number, value in enumerate(values):
         name, kind = value["name"], value["type"] or "not a tensor"
         shape = "any shape" if value["shape"] is None else shape_of(value["shape"])
-        run_with = f"  run with {shape_of(made[name]['shape'])}" if name in made else ""
+        run_with = f"  run with {shape_of(fillings[name]['shape'])}" if name in fillings else ""
         yield f"{title if not number else '':<11}{name:<{width}}  {kind} {shape}{run_with}"
 
 
@@ -189,7 +189,7 @@ def _costs(summary: Report) -> Iterator[str]:
             whole = sum(parts.values()) or 1.0
             shares = [f"{name} {100 * part / whole:.0f} %" for name, part in parts.items()]
             yield f"Share of the time: {', '.join(shares)}."
-        yield from wrapped(f"Usage while running: {_activity(run['activity'])}.", "  ", "")
+        yield from wrap(f"Usage while running: {_activity(run['activity'])}.", "  ", "")
     imported, loaded, peak = map(size_words, summary["memory"].values())
     yield f"Memory: {imported} before loading, {loaded} loaded, {peak} at peak."
 

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from extras.common.onnxruntime.trial_child import load_libraries, placed, recording
+from extras.common.onnxruntime.trial_child import load_libraries, node_counts, recording
 from extras.common.readings.nvml import GpuUsageReader
 from extras.doctor.explain.inputs import Filling, arrays
 from machine.onnxruntime import import_quietly
@@ -110,18 +110,18 @@ def _explain(request: Request, result: dict[str, object]) -> None:
         result["load_seconds"] = time.perf_counter() - started
         result["loaded_bytes"] = _memory("VmRSS")
         result["active"] = session.get_providers()
-        result["nodes"] = placed(session)
+        result["nodes"] = node_counts(session)
         if request["plans"]:
             run, rows = _run(session, request["plans"])
             result["run"] = run
             if result["nodes"] is None:  # before 1.24 only the profile has it
-                result["nodes"] = counted(rows)
+                result["nodes"] = counts_of_rows(rows)
     result["peak_bytes"] = _memory("VmHWM")
 
 
 def _run(session: "Session", plans: list[list[Filling]]) -> tuple[dict[str, object], list[OperatorRow]]:
     """{plan, executed, cold_seconds, warm_seconds, runs, activity}, or {fault} if the model accepts
-    no plan; and what `executed` holds."""
+    no plan; and what `operator_rows` holds."""
     faults = []
     for plan in plans:
         inputs = arrays(plan)
@@ -135,8 +135,8 @@ def _run(session: "Session", plans: list[list[Filling]]) -> tuple[dict[str, obje
         session.run(None, inputs)
         # The profile ends here, or writing it would be timed too.
         profile = Path(session.end_profiling()).read_text(encoding="utf-8")
-        warm, activity = _watched(partial(_warm, session, inputs))
-        rows = executed(json.loads(profile))
+        warm, activity = _watch(partial(_warm, session, inputs))
+        rows = operator_rows(json.loads(profile))
         return {
             "plan": plan,
             "executed": rows,
@@ -157,7 +157,7 @@ def _warm(session: "Session", inputs: "dict[str, np.ndarray]") -> list[float]:
     return seconds
 
 
-def _watched(work: Callable[[], list[float]]) -> tuple[list[float], Activity]:
+def _watch(work: Callable[[], list[float]]) -> tuple[list[float], Activity]:
     """Runs `work` while a thread reads the GPUs ten times a second.
 
     Returns what `work` returns, and the usage.
@@ -189,7 +189,7 @@ def _watched(work: Callable[[], list[float]]) -> tuple[list[float], Activity]:
     return result, {"cpu_percent": 100 * spent / seconds, "gpus": gpus, "fault": reader.fault}
 
 
-def executed(events: list[dict[str, Any]]) -> list[OperatorRow]:
+def operator_rows(events: list[dict[str, Any]]) -> list[OperatorRow]:
     """The last run of a profile, for each provider and operator."""
     last = max((event["ts"] for event in events if event["name"] == "model_run"), default=0)
     totals: dict[tuple[str, str], OperatorRow] = {}
@@ -210,8 +210,8 @@ def executed(events: list[dict[str, Any]]) -> list[OperatorRow]:
     return list(totals.values())
 
 
-def counted(rows: list[OperatorRow]) -> dict[str, dict[str, int]] | None:
-    """Rows of `executed` as provider -> operator -> number of nodes."""
+def counts_of_rows(rows: list[OperatorRow]) -> dict[str, dict[str, int]] | None:
+    """Rows of `operator_rows` as provider -> operator -> number of nodes."""
     counts: dict[str, dict[str, int]] = {}
     for row in rows:
         counts.setdefault(row["provider"], {})[row["operator"]] = row["times"]

@@ -76,7 +76,7 @@ def _whole(to: Path, kind: str) -> bool:
     if not folders.is_one(to):
         return False
     try:
-        folders.verified(to, kind)
+        folders.verify(to, kind)
     except OnnxError as error:
         log.warning("%s It will be exported again.", error)
         return False

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from extras.onnx import folder as folders
 from extras.onnx.export import graphs, weights
-from extras.onnx.export.tracing import OPSET, traced
+from extras.onnx.export.tracing import OPSET, trace
 from extras.onnx.folder import OnnxError, OnnxVoice
-from machine.storage.atomic import Written, refused, replace_file
+from machine.storage.atomic import Written, replace_file, writing_to
 from machine.storage.folders import whole_folder
 from machine.storage.hashes import sha256_of
 from xtts.inference import latents_file, voice
@@ -49,10 +49,10 @@ def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = tuple(folders.GP
     Raises OnnxError if `to` has other content, ConfigError, and WriteError or DiskFull.
     """
     _refuse_others(to)
-    spoken = mapped(source.folder, source.state)
+    spoken = mapped_model(source.folder, source.state)
     if source.decoder is not None:
         spoken.vocoder = load_vocoder(learned_decoder.read_tensors(source.decoder), spoken.config)
-    with whole_folder(to, _bytes(spoken, kinds)) as part, refused(to):
+    with whole_folder(to, _bytes(spoken, kinds)) as part, writing_to(to):
         onnx_voice = OnnxVoice(
             _files(part, spoken, source, kinds),
             tuple(kinds),
@@ -65,7 +65,7 @@ def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = tuple(folders.GP
     return onnx_voice
 
 
-def mapped(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.Model:
+def mapped_model(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.Model:
     """The model with its GPT memory-mapped, for reading only.
 
     Raises ConfigError if the files do not fit each other.
@@ -96,7 +96,7 @@ def mapped(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.M
 def _files(part: Path, spoken: model.Model, source: VoiceFiles, kinds: Sequence[str]) -> dict[str, Written]:
     files: dict[str, Written] = {}
     # One kind at a time, so that its quantised weights (0.4 GB) are freed before the next.
-    step = traced(graphs.step_graph(spoken.gpt), folded=False)
+    step = trace(graphs.step_graph(spoken.gpt), folded=False)
     for kind in kinds:
         files |= weights.write(*step, part / folders.GPT[kind], kind)
     del step
@@ -108,7 +108,7 @@ def _files(part: Path, spoken: model.Model, source: VoiceFiles, kinds: Sequence[
     if isinstance(decoder := spoken.vocoder.waveform_decoder, SourceFilter):
         others[folders.SOURCE] = graphs.source_graph(decoder)
     for name, graph in others.items():
-        files |= weights.write(*traced(graph, folded=True), part / name)
+        files |= weights.write(*trace(graph, folded=True), part / name)
     for name in [name for name in files if name.endswith(".onnx")]:
         onnx.checker.check_model(str(part / name))
     gpt = spoken.gpt

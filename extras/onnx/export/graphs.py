@@ -153,7 +153,7 @@ def vocoder_graph(vocoder: Vocoder) -> ExportGraph:
 def source_graph(decoder: SourceFilter) -> ExportGraph:
     """Input `latents` [1, width, steps] of an utterance, and `speaker` [1, 512, 1] if its pitch
     follows the speaker; output `steps` [1, rows, steps]."""
-    module = PartsGraph(lambda latents, speaker=None: decoder.excited(latents, speaker), decoder=decoder)
+    module = PartsGraph(lambda latents, speaker=None: decoder.excite(latents, speaker), decoder=decoder)
     names: tuple[str, ...] = ("latents",)
     given: tuple[torch.Tensor, ...] = (torch.randn(1, decoder.width, 20),)
     if decoder.pitch.speaker is not None:

@@ -22,7 +22,7 @@ from extras.onnx.export.graphs import ExportGraph
 OPSET = 17
 
 
-def traced(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, Tensor]]:
+def trace(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, Tensor]]:
     """A graph without its initializers, and their values by name. folded: folds constants while
     tracing, which copies the weights."""
     # The exporter restores the module's mode, and a new wrapper would set its parts to training.
@@ -105,24 +105,24 @@ def _turn_weights(model: ModelProto, weights: dict[str, Tensor]) -> None:
 def _shorten_shapes(model: ModelProto) -> None:
     """Makes the shapes of the transformer's reshapes constant: [0, 0, heads, -1], where 0 keeps an
     axis. Otherwise, a third of the nodes of the step would be shape arithmetic."""
-    made = {name: node for node in model.graph.node for name in node.output}
+    producers = {name: node for node in model.graph.node for name in node.output}
     for node in model.graph.node:
-        if node.op_type != "Reshape" or made[node.input[1]].op_type != "Concat":
+        if node.op_type != "Reshape" or producers[node.input[1]].op_type != "Concat":
             continue
-        names = made[node.input[1]].input
-        sizes = [_size(made, name, axis) for axis, name in enumerate(names)]
+        names = producers[node.input[1]].input
+        sizes = [_size(producers, name, axis) for axis, name in enumerate(names)]
         if sizes.count(-1) <= 1:
             constant = numpy_helper.from_array(np.array(sizes, np.int64), f"{node.name}_sizes")
             node.input[1] = constant.name
             model.graph.initializer.append(constant)
 
 
-def _size(made: dict[str, NodeProto], name: str, axis: int) -> int:
+def _size(producers: dict[str, NodeProto], name: str, axis: int) -> int:
     """One entry of a shape: a number; 0 for batch and time, which the transformer's reshapes never
     move; -1 for a size that follows from the others."""
-    node = made[name]
+    node = producers[name]
     if node.op_type == "Unsqueeze":
-        node = made[node.input[0]]
+        node = producers[node.input[0]]
     if node.op_type == "Constant":
         return int(numpy_helper.to_array(node.attribute[0].t).flatten()[0])
     return 0 if axis < 2 else -1

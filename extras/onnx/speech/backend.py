@@ -106,7 +106,7 @@ class OnnxBackend:
         """As in `Backend`."""
         return ChunkedVocoder(self.model.vocoder, voice.speaker, speed)
 
-    def checked(self, chunk: Array) -> Array:
+    def check(self, chunk: Array) -> Array:
         """As in `Backend`."""
         if not np.isfinite(chunk).all():
             raise NotFinite(

@@ -122,10 +122,10 @@ def _encode(request: Mapping[str, Any]) -> None:
     encoder = OnnxVoiceEncoder(Path(request["folder"]), request["wish"], options)
     paths = tuple(Path(path) for path in request["recordings"])
     cache = None if request["kept"] is None else Path(request["kept"])
-    made = latents_file.latents_of_recording(
+    latents = latents_file.latents_of_recording(
         cast("Model", encoder), request["weights"], paths if len(paths) > 1 else paths[0], cache
     )
-    latents_file.write(Path(request["to"]), made)
+    latents_file.write(Path(request["to"]), latents)
 
 
 if __name__ == "__main__":

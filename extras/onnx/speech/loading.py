@@ -77,7 +77,7 @@ def load_onnx_model(folder: Path, where: ComputeConfig, *, verify: bool = True) 
     kind = gpt_kind(where.precision, config.gpt.width, low=low, kinds=kinds)
     wish = "cpu" if where.device == "auto" and kind != "fp32" else where.device
     options = session_options(where)
-    voice = folders.verified(folder, kind) if verify else folders.read(folder)
+    voice = folders.verify(folder, kind) if verify else folders.read(folder)
     gpt = sessions.open_session(folder / folders.GPT[kind], wish, options)
     vocoder = sessions.open_session(folder / folders.VOCODER, wish, options)
     source = None

@@ -99,7 +99,7 @@ def load_onnx_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedOnnxVoice:
     """
     if files.adapter is not None:
         raise no_adapter(files.adapter.parent)
-    folder = files.folder if files.onnx else _exported(files, where)
+    folder = files.folder if files.onnx else _export(files, where)
     model = loading.load_onnx_model(folder, where)
     # A cached export may lack the name of its normaliser.
     config = replace(model.config, normalizer=files.tokenizer.normalizer)
@@ -115,7 +115,7 @@ def no_adapter(folder: Path) -> OnnxError:
     )
 
 
-def _exported(files: VoiceFiles, where: ComputeConfig) -> Path:
+def _export(files: VoiceFiles, where: ComputeConfig) -> Path:
     """The ONNX folder of a voice in Coqui's layout or of a checkpoint, exported if necessary."""
     if where.latents_folder is None:
         source = files.folder if files.state is None else files.weights

@@ -32,7 +32,7 @@ class OnnxVocoder:
         self.shape, self.most_samples = shape, most_samples
         self._session, self._source = session, source
 
-    def spoken(self, steps: Array, speaker: Array) -> Array:
+    def to_samples(self, steps: Array, speaker: Array) -> Array:
         """As in `StepVocoder`."""
         feed = {"steps": np.ascontiguousarray(steps), "speaker": speaker.astype(np.float32)}
         samples: Array = self._session.run(None, feed)[0][0]
@@ -65,7 +65,7 @@ class OnnxVocoder:
         else:
             low, high, share = _between(steps, STEPS_PER_FRAME, frames)
         seen = self._frames(latents, int(low[0]), int(high[-1]) + 1)
-        return np.ascontiguousarray(_mixed(seen[low - low[0]], seen[high - low[0]], share).T[None])
+        return np.ascontiguousarray(_mix(seen[low - low[0]], seen[high - low[0]], share).T[None])
 
     def _frames(self, latents: Sequence[Array], left: int, right: int) -> Array:
         """The frames `[right - left, width]` after the first interpolation."""
@@ -74,10 +74,10 @@ class OnnxVocoder:
             return np.stack(latents[left:right])
         low, high, share = _between(np.arange(left, right), float(per_code), len(latents))
         codes = np.stack(latents[int(low[0]) : int(high[-1]) + 1])
-        return _mixed(codes[low - low[0]], codes[high - low[0]], share)
+        return _mix(codes[low - low[0]], codes[high - low[0]], share)
 
 
-def _mixed(near: Array, far: Array, share: Array) -> Array:
+def _mix(near: Array, far: Array, share: Array) -> Array:
     """Interpolates between two rows; share 0 returns `near`."""
     share = share.astype(np.float32)[:, None]
     mixed: Array = near * (1 - share) + far * share

@@ -146,7 +146,7 @@ def summary(dataset: UploadedDataset) -> dict[str, Any]:
         total=len(clips), kept=0, dropped=0, without_text=0, corrected=0, kept_seconds=0.0
     )
     for clip in clips.values():
-        text, corrected, dropped = _corrected(clip, corrections.pop(clip.key, None))
+        text, corrected, dropped = _correction_of(clip, corrections.pop(clip.key, None))
         counted.corrected += corrected
         counted.dropped += dropped
         counted.without_text += not dropped and not text
@@ -163,7 +163,7 @@ def write_metadata(dataset: UploadedDataset) -> None:
     WriteError and OSError."""
     corrections, rows = read_corrections(dataset), []
     for clip in index(dataset).values():
-        text, corrected, dropped = _corrected(clip, corrections.get(clip.key))
+        text, corrected, dropped = _correction_of(clip, corrections.get(clip.key))
         text = text if corrected else _field(text)
         # Training refuses a whole transcript if one text is empty.
         if text and not dropped:
@@ -175,13 +175,13 @@ def write_metadata(dataset: UploadedDataset) -> None:
         replace_file(path, lambda file: file.write(content))
 
 
-def _row(dataset: UploadedDataset, clip: IndexedClip, made: Correction | None) -> schemas.ClipRow:
+def _row(dataset: UploadedDataset, clip: IndexedClip, correction: Correction | None) -> schemas.ClipRow:
     row: dict[str, Any] = {}
     path = dataset.clips / "clips.jsonl"
     with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
         file.seek(clip.offset)
         row = json.loads(file.readline())
-    text, corrected, dropped = _corrected(clip, made)
+    text, corrected, dropped = _correction_of(clip, correction)
     return schemas.ClipRow(
         name=clip.name,
         recording=row.get("recording", ""),
@@ -198,12 +198,12 @@ def _row(dataset: UploadedDataset, clip: IndexedClip, made: Correction | None) -
     )
 
 
-def _corrected(clip: IndexedClip, made: Correction | None) -> tuple[str, bool, bool]:
+def _correction_of(clip: IndexedClip, correction: Correction | None) -> tuple[str, bool, bool]:
     """The text of a clip, whether it was corrected, and whether the clip is dropped."""
-    if made is None:
+    if correction is None:
         return clip.text, False, False
-    text = clip.text if made.text is None else made.text
-    return text, made.text is not None, made.dropped
+    text = clip.text if correction.text is None else correction.text
+    return text, correction.text is not None, correction.dropped
 
 
 def read_corrections(dataset: UploadedDataset) -> dict[str, Correction]:

@@ -70,10 +70,10 @@ class Datasets(NamedFolders[UploadedDataset]):
     def create(self, name: str, language: str) -> UploadedDataset:
         """An empty dataset. Raises APIError if there are too many, or it cannot be written."""
         with shared_folder.changing(self.folder), self._claimed(name, MOST_DATASETS) as identity:
-            made = UploadedDataset(self.folder / identity, identity, name, now(), language)
-            make_folder(made.folder / "recordings")
-            made.write()
-        return made
+            dataset = UploadedDataset(self.folder / identity, identity, name, now(), language)
+            make_folder(dataset.folder / "recordings")
+            dataset.write()
+        return dataset
 
 
 @contextmanager

@@ -45,7 +45,7 @@ class Prompts:
 
 
 @lru_cache
-def built_in(language: str) -> tuple[str, ...]:
+def built_in_sentences(language: str) -> tuple[str, ...]:
     """The sentences of a language (`pt`, `pt-br`) in the order of reading; empty without a set."""
     path = SENTENCES / f"{language.partition('-')[0]}.txt"
     if not path.is_file():

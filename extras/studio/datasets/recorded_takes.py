@@ -89,7 +89,7 @@ def keep(datasets: Datasets, dataset: UploadedDataset, number: int, wav: bytes, 
     """
     sha256 = hashlib.sha256(wav).hexdigest()
     findings = tuple((finding.kind, finding.sentence) for finding in check.findings)
-    made = Take(
+    take = Take(
         "kept", now(), f"{number:04d}-{sha256[:8]}", sha256, check.seconds, findings, tuple(check.levels)
     )
     with changing(dataset):
@@ -97,11 +97,11 @@ def keep(datasets: Datasets, dataset: UploadedDataset, number: int, wav: bytes, 
         uploads.check_room(datasets, len(wav))
         takes = read_takes(dataset)
         make_folder(dataset.clips / "wavs")
-        sound = dataset.clips / "wavs" / f"{made.name}.wav"
+        sound = dataset.clips / "wavs" / f"{take.name}.wav"
         replace_file(sound, lambda file: file.write(wav))
         crash_point("take.sound")
-        _write(dataset, {**takes, number: made})
-    return made
+        _write(dataset, {**takes, number: take})
+    return take
 
 
 def skip(dataset: UploadedDataset, number: int) -> Take:
@@ -112,9 +112,9 @@ def skip(dataset: UploadedDataset, number: int) -> Take:
         if number in takes and takes[number].state == "kept":
             text = f"Sentence {number} is already recorded. Delete its take to skip it."
             raise APIError(409, "has_take", text, param="number")
-        made = Take("skipped", now())
-        _write(dataset, {**takes, number: made})
-    return made
+        take = Take("skipped", now())
+        _write(dataset, {**takes, number: take})
+    return take
 
 
 def forget(dataset: UploadedDataset, number: int) -> None:

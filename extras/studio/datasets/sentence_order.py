@@ -45,7 +45,7 @@ def units_of(sounds: Sequence[str]) -> Sounds:
     return frozenset(unit for unit in (*sounds, *pairs) if " " not in unit)
 
 
-def ordered(texts: Sequence[str], units: Callable[[str], Sounds]) -> list[str]:
+def order_texts(texts: Sequence[str], units: Callable[[str], Sounds]) -> list[str]:
     """Orders texts greedily: next is always the text with the most new units for its length; of
     several, the first."""
     left = [(text, units(text)) for text in texts]
@@ -66,7 +66,7 @@ def main() -> int:
     """Rewrites every file in the new order."""
     for path in sorted(SENTENCES.glob("*.txt")):
         texts = path.read_text(encoding="utf-8").splitlines()
-        order = ordered(texts, lambda text, of=path.stem: units_of(sounds_of(text, of)))  # type: ignore[misc]
+        order = order_texts(texts, lambda text, of=path.stem: units_of(sounds_of(text, of)))  # type: ignore[misc]
         path.write_text("\n".join(order) + "\n", encoding="utf-8")
     return 0
 

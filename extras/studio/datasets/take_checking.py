@@ -27,10 +27,10 @@ class TakeChecker:
     async def check(self, data: bytes, text: str, language: str) -> tuple[bytes, CheckedTake]:
         """The take as a WAV without the silence around it, and the findings.
 
-        Raises APIError like `api.voices.recordings.decoded` if it cannot be decoded.
+        Raises APIError like `api.voices.recordings.decode` if it cannot be decoded.
         """
-        told = f"{language}\0{text}\0".encode()
-        key = hashlib.sha256(told + data).hexdigest()
+        cache_text = f"{language}\0{text}\0".encode()
+        key = hashlib.sha256(cache_text + data).hexdigest()
         if key not in self._known:
             async with self._places:
                 wav, line = await recordings.in_child(data, (*COMMAND, language, text), WALL_SECONDS)

@@ -33,7 +33,7 @@ MOST_WRONG = 0.7
 _COLUMNS = 120
 
 
-def checked(
+def check(
     mono: Array, rate: int, text: str, language: str, hear: Callable[[Array], str] | None
 ) -> tuple[bytes, dict[str, object]]:
     """A take without the silence around it, and the findings.
@@ -51,23 +51,25 @@ def checked(
     """
     if not len(mono) or float(np.abs(mono).max()) < SILENT_PEAK:
         sentence = f"{decoding.SILENCE} Check that the right microphone is chosen and not muted."
-        return b"", _told([("silent", sentence)], 0.0, [], "")
+        return b"", _findings_row([("silent", sentence)], 0.0, [], "")
     try:
         measured = samples.measure(mono, rate)
     except ValueError:
         sentence = "It holds a steady tone or noise, and no speech. Check the microphone."
-        return b"", _told([("no_speech", sentence)], 0.0, [], "")
+        return b"", _findings_row([("no_speech", sentence)], 0.0, [], "")
     levels = frame_levels(mono, rate)
-    trimmed = _trimmed(mono, rate, levels)
+    trimmed = _trim(mono, rate, levels)
     seconds = len(trimmed) / rate
     findings = [*_length(seconds), *_sound(measured), *_edges(levels)]
     heard = hear(resampled(trimmed, rate, RATE)) if hear and seconds <= LONGEST_CLIP_SECONDS else ""
     if hear and seconds <= LONGEST_CLIP_SECONDS:
         findings += _words(text, heard, language)
-    return samples.wav_of(trimmed, rate), _told(findings, seconds, _columns(trimmed, rate), heard)
+    return samples.wav_of(trimmed, rate), _findings_row(findings, seconds, _columns(trimmed, rate), heard)
 
 
-def _told(findings: list[Finding], seconds: float, levels: list[int], heard: str) -> dict[str, object]:
+def _findings_row(
+    findings: list[Finding], seconds: float, levels: list[int], heard: str
+) -> dict[str, object]:
     return {
         "findings": [{"kind": kind, "sentence": sentence} for kind, sentence in findings],
         "usable": not UNUSABLE & {kind for kind, _ in findings},
@@ -77,7 +79,7 @@ def _told(findings: list[Finding], seconds: float, levels: list[int], heard: str
     }
 
 
-def _trimmed(mono: Array, rate: int, levels: Array) -> Array:
+def _trim(mono: Array, rate: int, levels: Array) -> Array:
     first, last = spoken_frames(levels)
     start = max(0.0, first * HOP_SECONDS - MARGIN_SECONDS)
     end = (last + 1) * HOP_SECONDS + MARGIN_SECONDS

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from api.voices.recordings_child import import_all, limited
+from api.voices.recordings_child import import_all, run_limited
 from xtts.evaluation.pocketsphinx_child import decoder_of_english, transcript
 from xtts.evaluation.recogniser import pcm
 
@@ -34,12 +34,12 @@ def main() -> int:
 
     def make(data: bytes) -> tuple[bytes, dict[str, object]]:
         from api.voices.decoding import mono_of
-        from extras.studio.datasets.take_checks import checked
+        from extras.studio.datasets.take_checks import check
 
         mono, rate = mono_of(data, most_seconds, *by_av)
-        return checked(mono, rate, text, language, opened[0])
+        return check(mono, rate, text, language, opened[0])
 
-    return limited(prepare, make, _CPU_SECONDS)
+    return run_limited(prepare, make, _CPU_SECONDS)
 
 
 def _hearing(language: str) -> Callable[[np.ndarray], str] | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from api.arriving import bytes_below, remove_arriving, require_free
-from api.errors import APIError, shown
+from api.errors import APIError, excerpt
 from api.shared_folder import now, read, read_all
 from extras.common.named_folders import ID, free_id
 from extras.studio.datasets.dataset_store import Datasets, UploadedDataset, changing
@@ -63,12 +63,12 @@ def check_new(dataset: UploadedDataset, name: str) -> set[str]:
     """The ids in use. Raises APIError if the recording is not allowed: its format is not supported,
     its name is in use, the dataset is read aloud, or it has too many recordings."""
     if not ending_of(name):
-        text = f"{shown(name)} is not a recording by its ending. Use {', '.join(SOUND_ENDINGS)}."
+        text = f"{excerpt(name)} is not a recording by its ending. Use {', '.join(SOUND_ENDINGS)}."
         raise APIError(422, "not_a_recording", text, param="name")
     refuse_read_aloud(dataset)
     existing = recordings(dataset)
     if any(recording.name == name for recording in existing):
-        text = f"Another recording is already called {shown(name)}. Delete it, or rename this one."
+        text = f"Another recording is already called {excerpt(name)}. Delete it, or rename this one."
         raise APIError(409, "other_recording", text, param="name")
     if len(existing) >= MOST_RECORDINGS:
         text = f"A dataset can hold at most {MOST_RECORDINGS} recordings."
@@ -82,12 +82,12 @@ def add(datasets: Datasets, dataset: UploadedDataset, name: str, path: Path) -> 
     with changing(dataset):
         identity = free_id(Path(name).stem, "recording", check_new(dataset, name))
         check_room(datasets)
-        made = UploadedRecording(path.parent, identity, name, path.stat().st_size, now())
-        path.rename(made.path)
-        about = asdict(made)
+        recording = UploadedRecording(path.parent, identity, name, path.stat().st_size, now())
+        path.rename(recording.path)
+        about = asdict(recording)
         del about["folder"]
         write_json(path.parent / f"{identity}.json", about)
-    return made
+    return recording
 
 
 def check_room(datasets: Datasets, more_bytes: int = 0) -> None:

@@ -19,7 +19,7 @@ from extras.studio.settings import StudioSettings
 from extras.studio.training_jobs import JobFolder, TrainingJob, check_base, dataset_folder, now, run_folder_of
 from machine.process import ChildProcess, module_command
 from machine.settings.types import flag_of
-from machine.storage.atomic import refused
+from machine.storage.atomic import writing_to
 from machine.text import printable
 from train.resilience.at_work import trainings
 from train.settings import TrainSettings, load
@@ -144,7 +144,7 @@ class Training:
 
     def _run(self, verb: str, *arguments: str) -> tuple[int, str]:
         """Runs a verb until it ends or has to stop. Returns its exit code and the end of stderr."""
-        with _appended(self.job.log_file) as written:
+        with _open_log(self.job.log_file) as written:
             command = module_command(self.module, verb, *arguments)
             child = ChildProcess(command, output=written)
             try:
@@ -232,10 +232,10 @@ def others_at_work(run: RunFolder, settings: TrainSettings) -> list[str]:
     return locked or trainings(settings.cache_dir, settings.device)
 
 
-def _appended(path: Path) -> BinaryIO:
+def _open_log(path: Path) -> BinaryIO:
     """Opens the log for appending. Raises WriteError, also if the path is a symbolic link."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    with refused(path):
+    with writing_to(path):
         return os.fdopen(os.open(path, flags, 0o666), "ab+")
 
 

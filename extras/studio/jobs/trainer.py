@@ -41,7 +41,7 @@ def run(settings: TrainSettings, *, once: bool = False, module: str = MODULE) ->
     assert isinstance(settings, StudioSettings)
     queue = TrainingQueue(settings.queue_dir)
     make_folder(queue.folder)
-    with _alone(queue), _told_to_stop() as stopping:
+    with _alone(queue), _stop_signals() as stopping:
         log.info("The training queue is %s. Ctrl-C ends it; jobs stay.", queue.folder)
         blocked: set[str] = set()
         while not stopping.is_set():
@@ -113,7 +113,7 @@ def _alone(queue: TrainingQueue) -> Iterator[None]:
 
 
 @contextmanager
-def _told_to_stop() -> Iterator[threading.Event]:
+def _stop_signals() -> Iterator[threading.Event]:
     """An event that SIGTERM and SIGINT set while the block runs; only in the main thread."""
     stopping = threading.Event()
     before = {

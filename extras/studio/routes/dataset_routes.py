@@ -10,8 +10,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import FileResponse, Response
 
-from api.arriving import arrived, free_bytes
-from api.errors import APIError, shown
+from api.arriving import body_file, free_bytes
+from api.errors import APIError, excerpt
 from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
@@ -71,8 +71,8 @@ async def make_dataset(
     state.check_rate(request)
     language = _recorded_language(body.language, state.languages)
     name = visible_name(body.name)
-    made = await asyncio.to_thread(state.part(Studio).datasets.create, name, language)
-    return await asyncio.to_thread(_details, state, made)
+    dataset = await asyncio.to_thread(state.part(Studio).datasets.create, name, language)
+    return await asyncio.to_thread(_details, state, dataset)
 
 
 @router.get("/{dataset}")
@@ -113,7 +113,7 @@ async def upload_recording(
     await asyncio.to_thread(uploads.check_new, uploaded, plain)
     declared = int(request.headers.get("content-length", "0"))
     await asyncio.to_thread(uploads.check_room, datasets, declared)
-    async with arrived(request, uploaded.folder / "recordings", "recording") as path:
+    async with body_file(request, uploaded.folder / "recordings", "recording") as path:
         recording = await asyncio.to_thread(uploads.add, datasets, uploaded, plain, path)
     state.events.tell("dataset", {"id": uploaded.id})
     return schemas.RecordingRow.model_validate(recording)
@@ -215,7 +215,7 @@ def _recorded_language(given: str, more: Sequence[str]) -> str:
     languages = sorted({*NAMES, *(spoken.lower().partition("-")[0] for spoken in more)})
     language = tag_of(given).lower()
     if not re.fullmatch(schemas.LOCALE, given) or language.partition("-")[0] not in languages:
-        text = f"language is {shown(given)}. Use {', '.join(languages)}, also with a region, such as pt-br."
+        text = f"language is {excerpt(given)}. Use {', '.join(languages)}, also with a region, such as pt-br."
         raise APIError(422, "invalid_request", text, param="language")
     return language
 

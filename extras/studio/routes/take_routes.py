@@ -47,7 +47,7 @@ async def put_prompts(dataset: str, body: schemas.PromptsRequest, state: Shared)
     of your text."""
     uploaded = state.part(Studio).datasets.find(dataset)
     if body.text is None:
-        texts = prompts.built_in(uploaded.language)
+        texts = prompts.built_in_sentences(uploaded.language)
         if not texts:
             text = (
                 f"There are no built-in sentences for the language {uploaded.language}. "
@@ -101,9 +101,9 @@ def delete_take(dataset: str, number: Number, state: Shared) -> Response:
 def skip_prompt(dataset: str, number: Number, state: Shared) -> schemas.PromptRow:
     """Skips a sentence."""
     uploaded = state.part(Studio).datasets.find(dataset)
-    made = recorded_takes.skip(uploaded, number)
+    take = recorded_takes.skip(uploaded, number)
     state.events.tell("dataset", {"id": uploaded.id})
-    return _row(uploaded, number, prompts.read_prompts(uploaded).text(number), made)
+    return _row(uploaded, number, prompts.read_prompts(uploaded).text(number), take)
 
 
 def _keep(

@@ -61,8 +61,8 @@ class Waiting(RequestQueue):
             self.turns.hold(name)
         self.turns.pause(name)
 
-    def expired(self, now: float) -> list[SpeechStream]:
-        late = super().expired(now)
+    def remove_expired(self, now: float) -> list[SpeechStream]:
+        late = super().remove_expired(now)
         for job in late:
             assert self.turns.drop(job.name)
         return late
@@ -122,7 +122,7 @@ def test_expired_jobs_are_dropped_before_they_begin():
     waiting = queue_of()
     waiting.enter(job("a", deadline=5.0))
     waiting.enter(job("b", deadline=9.0))
-    assert [late.name for late in waiting.expired(5.0)] == ["a"]
+    assert [late.name for late in waiting.remove_expired(5.0)] == ["a"]
     assert begins(waiting) == "b"
 
 
@@ -137,7 +137,7 @@ def test_the_next_piece_waits_behind_those_who_came_meanwhile():
         else:
             waiting.finish(str(order[-1]))
     assert order == ["long", "short", "other", "long", "long"]
-    assert waiting.expired(31.0) == [] and [left.name for left in waiting.queue] == ["long"]
+    assert waiting.remove_expired(31.0) == [] and [left.name for left in waiting.queue] == ["long"]
 
 
 def test_the_long_texts_of_one_caller_take_turns_piece_by_piece():
@@ -298,7 +298,7 @@ def test_nobody_is_lost_whatever_happens(slots, most, seed):
             assert gone and gone.name == name
             inside.remove(name)
         elif kind == "expire":
-            inside -= {left.name for left in waiting.expired(now)}
+            inside -= {left.name for left in waiting.remove_expired(now)}
         elif kind == "die":
             inside -= {left.name for left in waiting.died()}
         assert len(waiting.speaking) <= slots and len(waiting.queue) <= most + slots

@@ -24,7 +24,7 @@ from tests.api.heard import refusal, refused, said, samples
 from tests.api.judged_run import served
 from tests.api.run_folders import write_epoch
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.run_lock import locked
+from xtts.voices.run_lock import lock
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_it_says_at_once_whether_a_trainer_works(service, output):
     def training():
         return bool(service.client.get("/v1/runs").json()["runs"][0]["training"])
 
-    with locked(RunFolder(output)):
+    with lock(RunFolder(output)):
         service.wait_until(training, 5)
         (output / "metrics.jsonl").touch()
     service.wait_until(lambda: not training(), 5)

@@ -132,7 +132,7 @@ def test_recordings_that_take_too_much_when_they_are_decoded_are_refused(service
     async def decoded(_data: bytes) -> DecodedRecording:
         return minute
 
-    monkeypatch.setattr(recordings, "decoded", decoded)
+    monkeypatch.setattr(recordings, "decode", decoded)
     for answer in (sent(service, *[take(0)] * 3), added(service, voice, *[take(0)] * 3)):
         assert refusal(answer)[:2] == (413, "too_large")
         assert "more than 64 MB when decoded" in answer.json()["detail"]

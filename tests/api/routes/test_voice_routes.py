@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from api.errors import APIError
 from api.routes.voices import MEDIA_TYPES
-from api.voices.decoding import decoded
+from api.voices.decoding import decode
 from api.voices.recordings import DecodedRecording
 from api.voices.store import Voices
 from tests.api.heard import refusal
@@ -151,7 +151,7 @@ def test_a_wav_header_of_any_kind_is_a_recording_or_a_sentence(
     data = struct.pack("<4sI", b"data", size) + rest
     parts = data + fmt if data_first else fmt + data
     try:
-        decoded(magic + struct.pack("<I", riff) + b"WAVE" + parts, 60.0)
+        decode(magic + struct.pack("<I", riff) + b"WAVE" + parts, 60.0)
     except ValueError as error:
         assert str(error).endswith(".")
 

@@ -14,7 +14,7 @@ from tests.api.run_folders import (
     write_learned_decoder,
 )
 from xtts.voices.run_folder import RunFolder, manifest_beside
-from xtts.voices.run_lock import locked
+from xtts.voices.run_lock import lock
 
 
 def test_without_voice_the_best_is_served_and_the_status_says_why(still):
@@ -76,7 +76,7 @@ def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(servic
     write_evaluated(output, blend, blend)
     service.wait_until(lambda: "train evaluate` writes it" in service.state.follower.reason, 10)
     assert "speaks instead" in service.state.follower.reason
-    with locked(RunFolder(output)):
+    with lock(RunFolder(output)):
         reason = "epoch 2 at 50%, is written when the run ends. Epoch 2, which is part of that blend"
         service.wait_until(lambda: reason in service.state.follower.reason, 10)
     assert served(service)["candidate"] == "epoch_2"

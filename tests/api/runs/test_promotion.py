@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from api.runs import promotion
-from api.runs.promotion import Promotion, keep, kept
+from api.runs.promotion import Promotion, keep, stored_checkpoint
 from tests.api.run_folders import sha256_of_epoch, write_blend, write_epoch
 from tests.xtts.voices.decoders import shifted_decoder
 from xtts.voices.learned_decoder import decoder_beside
@@ -32,7 +32,7 @@ def test_the_copy_stays_when_the_run_is_gone_and_the_same_is_promoted_again(tmp_
     keep(voices, record, source)
     shutil.rmtree(run.folder)
     keep(voices, record, source)
-    copy = kept(voices, record)
+    copy = stored_checkpoint(voices, record)
     assert copy and copy.read_bytes() == content and copy.name == source.name
     assert promotion.read(voices) == record
 
@@ -42,9 +42,9 @@ def test_another_promotion_takes_the_place_of_the_copy(tmp_path, run):
     first, second = (Promotion("current", n, sha256_of_epoch(run, n)) for n in (1, 2))
     for record in (first, second):
         keep(voices, record, run.checkpoint_path(record.epoch))
-    assert kept(voices, second) and not kept(voices, first)
+    assert stored_checkpoint(voices, second) and not stored_checkpoint(voices, first)
     keep(voices, None)
-    assert promotion.read(voices) is None and not kept(voices, second)
+    assert promotion.read(voices) is None and not stored_checkpoint(voices, second)
 
 
 def test_the_copy_speaks_through_the_decoder_that_was_learned_for_it(tmp_path, run, base_folder):
@@ -54,6 +54,6 @@ def test_the_copy_speaks_through_the_decoder_that_was_learned_for_it(tmp_path, r
     learned = decoder_beside(checkpoint)
     promotion = Promotion("current", 2, sha256)
     keep(voices, promotion, checkpoint)
-    copy = kept(voices, promotion)
+    copy = stored_checkpoint(voices, promotion)
     assert learned and copy and (decoder := decoder_beside(copy))
     assert decoder.read_bytes() == learned.read_bytes()

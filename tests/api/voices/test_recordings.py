@@ -23,7 +23,7 @@ WAV = b"RIFF\0\0\0\0WAVE"
 def refusal_of(data: bytes = WAV, seconds: float = 60.0) -> APIError:
     async def asked() -> APIError:
         with pytest.raises(APIError) as caught:
-            await asyncio.wait_for(recordings.decoded(data), seconds)
+            await asyncio.wait_for(recordings.decode(data), seconds)
         return caught.value
 
     return asyncio.run(asked())
@@ -90,7 +90,7 @@ def test_what_a_decoder_writes_to_stderr_is_not_what_the_child_says():
     half, third = data[: len(data) // 2], data[: len(data) // 3 - 200]
     done = subprocess.run([*recordings.COMMAND], input=half, capture_output=True, check=False)
     assert done.returncode == 0 and done.stderr.startswith(b"Warning: Xing")
-    assert asyncio.run(recordings.decoded(half)).quality["word"] == "usable"
+    assert asyncio.run(recordings.decode(half)).quality["word"] == "usable"
     refusal = refusal_of(third)
     assert refusal.status == 422 and refusal.detail.startswith("It is 0.")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from api.voices.decoding import decoded, mono_of
+from api.voices.decoding import decode, mono_of
 from api.voices.recordings import container_of
 from machine import commands
 from tests.api.heard import refusal
@@ -32,7 +32,7 @@ def likeness(decoded_sound: np.ndarray, sound: np.ndarray) -> float:
 @pytest.mark.parametrize("channels", [1, 2])
 def test_it_is_whole_and_the_same_sound(kind, channels):
     sound, data = speech(2.0, RATE), made(kind, speech(2.0, RATE), channels=channels)
-    wav, quality = decoded(data, 60.0, container_of(data))
+    wav, quality = decode(data, 60.0, container_of(data))
     decoded_sound, rate = soundfile.read(io.BytesIO(wav))
     assert rate == RATE and 0 <= len(decoded_sound) - len(sound) <= KINDS[kind][2]
     assert likeness(decoded_sound, sound) > 0.99
@@ -69,7 +69,7 @@ def test_a_browsers_recording_says_no_length_and_is_read():
     data = muxed("webm", "libopus", speech(2.0, RATE), out=Pipe(), live="1")
     with av.open(io.BytesIO(data), "r") as written:
         assert written.duration is None
-    wav, _ = decoded(data, 60.0, container_of(data))
+    wav, _ = decode(data, 60.0, container_of(data))
     assert soundfile.info(io.BytesIO(wav)).duration == pytest.approx(2.0, abs=0.05)
 
 
@@ -107,7 +107,7 @@ def test_what_is_no_usable_recording_is_refused(recording, words):
     container = container_of(data)
     assert container
     with pytest.raises(ValueError, match=words):
-        decoded(data, 60.0, container)
+        decode(data, 60.0, container)
 
 
 def test_a_film_gives_its_sound_and_a_silent_film_is_refused():

@@ -126,7 +126,7 @@ class VoiceCalls(RuleBasedStateMachine):
 
 
 def test_voices_are_what_was_made_of_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(recordings, "decoded", undecoded)
+    monkeypatch.setattr(recordings, "decode", undecoded)
     monkeypatch.setenv("FAKE_STEP", "0")
     with running(settings_in(tmp_path)) as service:
         monkeypatch.setattr(VoiceCalls, "service", service, raising=False)

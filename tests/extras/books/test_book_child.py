@@ -49,9 +49,9 @@ def test_what_cannot_be_read_is_a_sentence_before_a_voice_is_loaded(tmp_path, ca
 # A new process: in this one, the memory that earlier tests freed would be enough.
 LIMITED = """
 import resource, sys
-from extras.books import production
+from extras.books import order
 from extras.books import book_child
-production.MOST_READING_BYTES = 32 << 20
+order.MOST_READING_BYTES = 32 << 20
 before = resource.getrlimit(resource.RLIMIT_AS)
 code = book_child.main(sys.argv[1:])
 assert resource.getrlimit(resource.RLIMIT_AS) == before

@@ -21,7 +21,7 @@ import pytest
 import soundfile
 
 from extras.books.formats.book_reader import read_book
-from extras.books.production import limited_memory
+from extras.books.order import limited_memory
 from extras.books.writing.binding import peak_and_rms
 from tests.extras.books.books_made import PNG, page, write_epub
 from tests.marked import comment

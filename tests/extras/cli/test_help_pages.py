@@ -80,7 +80,7 @@ def test_every_example_is_understood(example):
     elif verb in xtts.modules():
         xtts.parser_of_all().parse_args(words)
     else:
-        parser = train.opened("run" if verb == "train" else verb)[1]
+        parser = train.open_verb("run" if verb == "train" else verb)[1]
         options, settings = parser.parse_known_args(rest)
         train_settings.load(settings, {}, None)
         assert getattr(options, "to", "not needed") is not None

@@ -45,7 +45,7 @@ def test_clips_get_what_was_heard_and_the_others_are_left_out(tmp_path, monkeypa
         asked.append((name, language))
         return ear
 
-    monkeypatch.setattr(cutter, "opened", opened)
+    monkeypatch.setattr(cutter.recognisers, "open_recogniser", opened)
     monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
     folder, to = folder_of_weights(tmp_path), tmp_path / "out"
     assert cut(tmp_path / "fita.wav", to, "--language", "pt", "--recogniser", folder) == 0
@@ -68,7 +68,7 @@ def test_what_was_heard_before_a_stop_is_not_heard_again(tmp_path, monkeypatch):
     join_demo(tmp_path / "tape.wav", NUMBERS)
     folder = folder_of_weights(tmp_path)
     ears = [Ear(fails_at=3), Ear(), Ear()]
-    monkeypatch.setattr(cutter, "opened", lambda *_: ears[0])
+    monkeypatch.setattr(cutter.recognisers, "open_recogniser", lambda *_: ears[0])
 
     def cut_to(to: str) -> int:
         return cut(tmp_path / "tape.wav", tmp_path / to, "--recogniser", folder)

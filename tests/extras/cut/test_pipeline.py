@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from extras.cut.pipeline import little_kept, summed, train_command, without_pause
+from extras.cut.pipeline import little_kept, sum_by_reason, train_command, without_pause
 from extras.cut.planning import IN_A_CLIP, SILENCE, TOO_LONG, UNSURE, Stretch
 from machine.storage.atomic import DiskFull
 from tests.extras.cut.recordings import account_of, cut, hashes, without
@@ -169,7 +169,7 @@ def test_little_is_less_than_half_of_the_speech():
     found = little_kept([little])
     assert "10 of 220 s" in found and "(200 s)" in found and "compare the text" in found
     assert little_kept([little, {IN_A_CLIP: 300.0}]) == ""
-    assert summed([much, little])[IN_A_CLIP] == 120.0
+    assert sum_by_reason([much, little])[IN_A_CLIP] == 120.0
 
 
 def test_the_longest_parts_without_a_pause_say_where_and_how_long():

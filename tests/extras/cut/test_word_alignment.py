@@ -8,7 +8,14 @@ import pytest
 from extras.cut.cues import Cue
 from extras.cut.manuscript import manuscript_of
 from extras.cut.recogniser import HeardWord
-from extras.cut.word_alignment import DoubtfulSentence, TextFollower, doubts, matched, place_units, trusted
+from extras.cut.word_alignment import (
+    DoubtfulSentence,
+    TextFollower,
+    doubts,
+    match_words,
+    place_units,
+    trusted_matches,
+)
 
 TEXT = manuscript_of([Cue("The king promised half.")], "en")
 # `the` was spoken by another person, six seconds before the rest.
@@ -27,7 +34,7 @@ def numbers(text: str) -> np.ndarray:
 
 
 def test_text_that_is_not_spoken_and_speech_that_is_not_written_are_passed_over():
-    pairs = matched(numbers("xxabcyydef"), numbers("abcZZZZZZdefgg"))
+    pairs = match_words(numbers("xxabcyydef"), numbers("abcZZZZZZdefgg"))
     assert pairs == [(2, 0), (3, 1), (4, 2), (7, 9), (8, 10), (9, 11)]
 
 
@@ -126,7 +133,7 @@ def test_matches_are_trusted_in_a_row_or_as_a_whole_sentence():
     heard = [HeardWord(word, number, number + 1.0) for number, word in enumerate("abcdefghij")]
     whole, two, three = ((0, 0), (1, 1)), ((3, 7), (4, 8)), ((3, 7), (4, 8), (5, 9))
     for pairs, words in ((whole, {0, 1}), (two, set()), (three, {3, 4, 5}), (whole[:1], set())):
-        assert trusted(pairs, heard, text).keys() == words
+        assert trusted_matches(pairs, heard, text).keys() == words
 
 
 def test_a_word_that_is_heard_twice_belongs_beside_its_neighbours():
@@ -135,7 +142,7 @@ def test_a_word_that_is_heard_twice_belongs_beside_its_neighbours():
     words = "the old the king sang cow the end end".split()
     heard = [HeardWord(word, number, number + 1.0) for number, word in enumerate(words)]
     matches = [(0, 0), (1, 3), (2, 4), (3, 6), (4, 8)]
-    assert trusted(matches, heard, text) == {0: 2, 1: 3, 2: 4, 3: 6, 4: 7}
+    assert trusted_matches(matches, heard, text) == {0: 2, 1: 3, 2: 4, 3: 6, 4: 7}
 
 
 @pytest.mark.parametrize(

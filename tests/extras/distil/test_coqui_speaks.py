@@ -7,7 +7,7 @@ import torch
 
 from extras.distil.student import new_student
 from tests.peers.test_export import SMALL, check_spoken, coquis_base, files_of, loaded_by_coqui, perturbed
-from train.export import exported
+from train.export import new_export
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import GPT, from_coqui, to_coqui
 from xtts.voices import bundle
@@ -23,7 +23,7 @@ def test_a_distilled_voice_speaks_in_coqui(tmp_path):
     teacher.load_state_dict(from_coqui(voice.state))
     state = to_coqui(new_student(teacher, (0,)).state_dict())
     smaller = replace(config, gpt=replace(config.gpt, layers=1), languages=("en",))
-    with exported(replace(voice, state=state), to, replace(smaller, alignment_heads=None)):
+    with new_export(replace(voice, state=state), to, replace(smaller, alignment_heads=None)):
         pass
     xtts = loaded_by_coqui(to)
     found = xtts.state_dict()

@@ -141,7 +141,7 @@ def test_its_voice_becomes_one_of_onnx_models(workshop, tmp_path, monkeypatch, c
 def test_every_speaker_is_taught_and_judged_from_their_own_recording(workshop, tmp_path, monkeypatch):
     """The first speaker's is the recording that the voice opens with."""
     heard, compared = list[tuple[str, Path]](), list[str]()
-    real = distillation.judged
+    real = distillation.judge
 
     def judged(teacher, student, plan):
         compared.append(plan.reference.path.name)
@@ -151,9 +151,9 @@ def test_every_speaker_is_taught_and_judged_from_their_own_recording(workshop, t
         heard.extend((narrator.name, narrator.recording) for narrator in narrators)
         return lessons_spoken(teacher, narrators, *others)
 
-    lessons_spoken = lessons.spoken
-    monkeypatch.setattr(distillation, "judged", judged)
-    monkeypatch.setattr(lessons, "spoken", spoken)
+    lessons_spoken = lessons.speak_lessons
+    monkeypatch.setattr(distillation, "judge", judged)
+    monkeypatch.setattr(lessons, "speak_lessons", spoken)
     monkeypatch.setattr(distillation, "may_replace", lambda small, large: None)
     several = Workshop(workshop.base, tmp_path)
     several.dataset = make_dataset(tmp_path / "two", clips=12, seconds=1.5)

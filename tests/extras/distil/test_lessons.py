@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from extras.distil import lessons
-from extras.distil.lessons import Narrator, Teacher, of_clips, spoken, texts
+from extras.distil.lessons import Narrator, Teacher, of_clips, speak_lessons, texts
 from tests.datasets import make_dataset
 from tests.models import ending_base
 from tests.xtts.workers.test_tasks import checkpoint
@@ -46,7 +46,9 @@ def scene(tmp_path_factory):
 def said(scene, folder: Path, minutes: float = 0.6, **changes):
     teacher, narrators, clips = scene
     given = {"own": [], "judging": (), "seed": 0} | changes
-    return spoken(teacher, narrators, clips, given["own"], given["judging"], minutes, folder, given["seed"])
+    return speak_lessons(
+        teacher, narrators, clips, given["own"], given["judging"], minutes, folder, given["seed"]
+    )
 
 
 def kept(folder: Path) -> Path:

@@ -15,14 +15,14 @@ from xtts.model.training import pack
 
 
 def test_as_torch_counts(monkeypatch):
-    attended = training._attended
+    attended = training._attend
 
     def countable(*given):
         """torch counts no flash attention."""
         with sdpa_kernel(SDPBackend.MATH):
             return attended(*given)
 
-    monkeypatch.setattr(training, "_attended", countable)
+    monkeypatch.setattr(training, "_attend", countable)
     tokens, codes, mel = torch.arange(2, 40), torch.arange(50), torch.randn(80, 300)
     rows = pack([tokens] * 2, [codes] * 2, [mel] * 2, SMALL, stop_input=False)
     with FlopCounterMode(display=False) as counter:

@@ -45,9 +45,9 @@ def test_a_gpus_windows_are_recorded_and_say_the_same(codes, monkeypatch):
         vocoder.warm_up()
     assert len(captures) == 4, "each once, whoever opens a voice of the same base"
     eager = set[int]()
-    computed = vocoder.computed
+    computed = vocoder.compute
     monkeypatch.setattr(
-        vocoder, "computed", lambda steps, who: eager.add(steps.shape[2]) or computed(steps, who)
+        vocoder, "compute", lambda steps, who: eager.add(steps.shape[2]) or computed(steps, who)
     )
     chunked, parts = ChunkedVocoder(vocoder, speaker), []
     sizes = chunk_codes()

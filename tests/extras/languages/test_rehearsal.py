@@ -11,7 +11,7 @@ from tests.datasets import make_dataset
 from tests.extras.languages.languages import GREEK, make_greek
 from tests.models import ending_base
 from train.distributed import World
-from train.evaluation.plan import built_in
+from train.evaluation.plan import built_in_sentences
 from train.run_context import build_context
 from train.settings import TrainSettings
 from train.setup import build_batches
@@ -100,8 +100,8 @@ def test_nothing_is_rehearsed_without_an_added_language_or_with_off(settings, tm
 def test_texts_join_halves_of_sentences_that_an_evaluation_speaks_whole():
     for language in ("en", "zh-cn"):
         texts = sentences(language, seed=0)
-        assert len(texts) == len(built_in(language)) * (len(built_in(language)) - 1)
-        assert not set(texts) & set(built_in(language))
+        assert len(texts) == len(built_in_sentences(language)) * (len(built_in_sentences(language)) - 1)
+        assert not set(texts) & set(built_in_sentences(language))
         assert texts == sentences(language, seed=0) != sentences(language, seed=1)
     assert "  " not in "".join(sentences("en", 0)[:50])
     assert sentences("el", seed=0) == []

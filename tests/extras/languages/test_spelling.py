@@ -3,7 +3,7 @@
 import pytest
 from tokenizers import Tokenizer
 
-from extras.languages.spelling import OldSpelling, romanised
+from extras.languages.spelling import OldSpelling, romanise
 from tests.models import write_vocabulary
 from xtts.voices.base_models import DEMO
 
@@ -38,4 +38,4 @@ def test_where_letters_are_phones_a_piece_begins_as_its_phones():
     old = Tokenizer.from_file(str(DEMO / "vocab.json"))
     spelling = OldSpelling(old, phones=True)
     assert [old.id_to_token(id_) for id_ in spelling.ids("შა")] == ["S", "&"]
-    assert romanised("შა") == "sha"
+    assert romanise("შა") == "sha"

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from tokenizers import Tokenizer
 
-from extras.languages.vocabulary import extended, learned_merges
+from extras.languages.vocabulary import extend, learned_merges
 from tests.models import write_vocabulary
 
 UKRAINIAN = [
@@ -35,7 +35,7 @@ def prepared(text: str, language: str) -> str:
 
 
 def test_ids_and_merges_that_were_there_stay_and_ten_thousand_old_texts_have_the_same_ids(content):
-    made = extended(content, "uk", UKRAINIAN)
+    made = extend(content, "uk", UKRAINIAN)
     old, new = opened(content), opened(made.content)
     assert {t: new.get_vocab()[t] for t in old.get_vocab()} == old.get_vocab()
     before = content["model"]["merges"]
@@ -49,7 +49,7 @@ def test_ids_and_merges_that_were_there_stay_and_ten_thousand_old_texts_have_the
 
 
 def test_no_text_that_was_learned_from_has_an_unknown_id_and_pieces_are_used(content):
-    made = extended(content, "uk", UKRAINIAN, fewest_uses=5)
+    made = extend(content, "uk", UKRAINIAN, fewest_uses=5)
     new = opened(made.content)
     assert made.tokens[0] == "[uk]" and made.first_id == 1 + max(opened(content).get_vocab().values())
     assert {"і", "ї", "є", "ґ", "—"} == set(made.tokens[1 : 1 + made.num_characters])
@@ -62,20 +62,20 @@ def test_no_text_that_was_learned_from_has_an_unknown_id_and_pieces_are_used(con
 
 
 def test_a_language_of_old_letters_gets_its_tag_alone(content):
-    made = extended(content, "sw", ["habari ya asubuhi, rafiki yangu?"] * 30)
+    made = extend(content, "sw", ["habari ya asubuhi, rafiki yangu?"] * 30)
     assert made.tokens == ("[sw]",)
     assert made.content["model"]["merges"] == content["model"]["merges"]
 
 
 def test_a_symbol_gets_no_row(content):
-    made = extended(content, "uk", ["ціна: 5 ₴ і ще ₴"] * 3)
+    made = extend(content, "uk", ["ціна: 5 ₴ і ще ₴"] * 3)
     assert "₴" not in made.tokens and ":" in made.tokens
 
 
 def test_a_tag_that_stands_among_the_added_tokens_only_keeps_its_id(content):
     at = content["model"]["vocab"].pop("[START]")
     before = opened(content).token_to_id("[START]")
-    made = extended(content, "uk", UKRAINIAN)
+    made = extend(content, "uk", UKRAINIAN)
     assert at == before == opened(made.content).token_to_id("[START]")
 
 
@@ -83,9 +83,9 @@ def test_merges_can_be_pairs_or_strings(content):
     before = content["model"]["merges"]
     as_strings = [" ".join(merge) if not isinstance(merge, str) else merge for merge in before]
     content["model"]["merges"] = as_strings
-    made = extended(content, "uk", UKRAINIAN, fewest_uses=5).content["model"]["merges"]
+    made = extend(content, "uk", UKRAINIAN, fewest_uses=5).content["model"]["merges"]
     content["model"]["merges"] = [string.split(" ") for string in as_strings]
-    pairs = extended(content, "uk", UKRAINIAN, fewest_uses=5).content["model"]["merges"]
+    pairs = extend(content, "uk", UKRAINIAN, fewest_uses=5).content["model"]["merges"]
     assert [merge.split(" ") for merge in made] == pairs and len(pairs) > len(before)
 
 

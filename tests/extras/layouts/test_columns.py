@@ -2,7 +2,7 @@
 
 import pytest
 
-from extras.layouts.columns import judged
+from extras.layouts.columns import judge
 from tests.train.dataset.test_metadata import TEXTS, notes, refusal, rows, written
 from train.dataset.metadata import read_entries
 
@@ -20,7 +20,7 @@ PEOPLE = ("ann", "ben", "ann", "ann", "ben", "ben")
 def columns(row: str, rows: int = 6) -> dict[str, int]:
     """The column of each role, for rows of a form such as `{n}.wav|{who}|{text}`."""
     made = [row.format(n=n, who=PEOPLE[n], text=SENTENCES[n], id=n % 2).split("|") for n in range(rows)]
-    return dict(judged(made, lambda name: name.endswith("!"), "en", "list").places)
+    return dict(judge(made, lambda name: name.endswith("!"), "en", "list").places)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_without_its_weights_it_says_what_to_install(monkeypatch, tmp_path):
     told = r"WATERMARK=perth needs the weights of resemble-perth.*watermark"
     with pytest.raises(SotaqueError, match=told):
         watermark.use("perth")
-    assert watermark.marked(5) == 5
+    assert watermark.mark(5) == 5
     for kind in (TrainSettings, ApiSettings, ServedVoiceSettings):
         assert load(kind, (), {}, tmp_path / ".env")[0].watermark == "off"
         with pytest.raises(SettingsError, match=told):
@@ -129,4 +129,4 @@ def test_all_speech_of_the_process_is_watermarked(used):
 def test_nothing_changes_while_it_is_off(monkeypatch, speech):
     monkeypatch.setattr(watermark, "_used", [])
     watermark.use("off")
-    assert watermark.marked(speech) is speech
+    assert watermark.mark(speech) is speech

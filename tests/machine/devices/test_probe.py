@@ -347,7 +347,7 @@ def test_how_long_a_verdict_holds(monkeypatch, tmp_path, gpu, longest):
     path, now = tmp_path, [100_000.0]
     monkeypatch.setattr(probing.time, "time", lambda: now[0])
     checks = [(GOOD, gpu), (GOOD, GOOD)]
-    monkeypatch.setattr(probing, "_checked", lambda _: checks.pop(0))
+    monkeypatch.setattr(probing, "_check_child", lambda _: checks.pop(0))
     assert probe(folder=path) == (GOOD, gpu)
     now[0] += longest - 1
     assert probe(folder=path) == (GOOD, gpu)
@@ -361,7 +361,7 @@ def test_how_long_a_verdict_holds(monkeypatch, tmp_path, gpu, longest):
 def test_a_surprise_is_forgotten_after_a_day(monkeypatch, tmp_path):
     path, now = tmp_path, [100_000.0]
     monkeypatch.setattr(probing.time, "time", lambda: now[0])
-    monkeypatch.setattr(probing, "_checked", lambda _: (GOOD,))
+    monkeypatch.setattr(probing, "_check_child", lambda _: (GOOD,))
     report_surprise("cuda:0", "CUDA error", path)
     for seconds, words in ((1.0, "CUDA error"), (DAY_SECONDS, "")):
         now[0] += seconds
@@ -378,7 +378,7 @@ def test_a_machine_that_slept_is_checked_again(monkeypatch):
 
 def test_what_is_kept_comes_back_as_it_was(monkeypatch, tmp_path):
     gpu = replace(GOOD, outcome=Outcome.DEGRADED, reason="No.", operations=(WRONG, FULL))
-    monkeypatch.setattr(probing, "_checked", lambda _: (gpu,))
+    monkeypatch.setattr(probing, "_check_child", lambda _: (gpu,))
     assert probe(folder=tmp_path) == probe(folder=tmp_path) == (gpu,)
 
 
@@ -431,7 +431,7 @@ def test_of_several_processes_one_checks_and_the_others_read(tmp_path, monkeypat
         time.sleep(0.3)
         return (GOOD,)
 
-    monkeypatch.setattr(probing, "_checked", checked)
+    monkeypatch.setattr(probing, "_check_child", checked)
     with ThreadPoolExecutor(8) as ranks:
         verdicts = list(ranks.map(lambda _: probe(folder=tmp_path), range(8)))
     assert verdicts == [(GOOD,)] * 8 and len(checks) == 1

@@ -37,7 +37,7 @@ def test_the_ladder_down_after_faults(seen: DeviceFault | None, steps):
 
 
 def test_the_cpu_is_never_poisoned_and_clearing_it_is_harmless():
-    assert recovery.poisoned("cpu") == ""
+    assert recovery.remaining_fault("cpu") == ""
     assert free_bytes("cpu") is None
     recovery.free_after_fault("cpu")
 
@@ -47,13 +47,13 @@ def test_a_gpu_that_answers_nothing_is_poisoned(monkeypatch):
         raise RuntimeError("CUDA error: device-side assert triggered\nCompile with…")
 
     monkeypatch.setattr(torch, "ones", dead)
-    assert recovery.poisoned("cuda:0") == "CUDA error: device-side assert triggered"
+    assert recovery.remaining_fault("cuda:0") == "CUDA error: device-side assert triggered"
 
     def full(*_: object, **__: object) -> torch.Tensor:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr(torch, "ones", full)
-    assert recovery.poisoned("cuda:0") == ""
+    assert recovery.remaining_fault("cuda:0") == ""
 
 
 @pytest.mark.parametrize("initialized", [True, False])

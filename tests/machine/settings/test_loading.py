@@ -12,7 +12,7 @@ from api.settings import ApiSettings
 from machine.errors import SotaqueError
 from machine.settings import dotenv
 from machine.settings.loading import SettingsError, values_of, whole
-from machine.settings.names import COMMON, ELSEWHERE, NAMES, meant
+from machine.settings.names import COMMON, ELSEWHERE, NAMES, likely_names
 from machine.settings.types import fields, means
 from train.settings import TrainSettings, load
 
@@ -189,7 +189,7 @@ def test_another_programs_name_is_a_note_and_a_common_word_is_one_with_our_name(
 def test_every_foreign_name_leads_to_a_setting_and_none_of_ours_is_taken_for_a_slip():
     assert set(ELSEWHERE.values()) | set(COMMON.values()) <= NAMES
     assert not ELSEWHERE.keys() & COMMON.keys() and not (ELSEWHERE.keys() | COMMON.keys()) & NAMES
-    assert all(meant(name, NAMES) == [name] for name in NAMES)
+    assert all(likely_names(name, NAMES) == [name] for name in NAMES)
 
 
 def test_near_misses_in_the_environment_are_not_judged(tmp_path):

@@ -35,7 +35,7 @@ def no_locks(request, monkeypatch):
 def test_a_file_system_without_locks_is_told_and_refuses_nobody(path, no_locks, caplog):
     with locks.exclusive(path), locks.exclusive(path):
         assert "does not support file locks" in caplog.text
-        assert locks.held(path) is None
+        assert locks.is_held(path) is None
     with locks.wait_for(path, pytest.fail):
         pass
     # Nothing remains that would block the next process after this one is killed.
@@ -71,7 +71,7 @@ def test_a_deleted_lock_file_locks_no_more(path):
     with locks.exclusive(path):
         path.unlink()
         with locks.exclusive(path):
-            assert locks.held(path) is True
+            assert locks.is_held(path) is True
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):

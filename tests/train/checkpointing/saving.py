@@ -10,7 +10,7 @@ from tests.forked import in_child
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
 from xtts.voices.run_folder import RunFolder, Verified
-from xtts.voices.run_lock import locked
+from xtts.voices.run_lock import lock
 
 FINGERPRINT = Fingerprint("b" * 64, "d" * 64, "v" * 64, {"layers": 2, "width": 64})
 LOSSES = {1: 3.0, 2: 1.0, 3: 2.0}
@@ -51,7 +51,7 @@ def interrupt(checkpoints: Checkpoints, epoch: int, batch: int) -> Verified:
 def train(output_dir: Path, last_epoch: int, keep: int | None = 1) -> None:
     """Resumes and saves epochs up to `last_epoch`, as a trainer does."""
     run = RunFolder(output_dir)
-    with locked(run):
+    with lock(run):
         checkpoints = Checkpoints(run, keep)
         resumed = checkpoints.resume("auto", FINGERPRINT)
         for epoch in range(resumed.epoch + 1 if resumed else 1, last_epoch + 1):

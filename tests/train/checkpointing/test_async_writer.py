@@ -107,7 +107,7 @@ class FakeGpu:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int = 1_000) -> None:
         self.pinned, self.most, self.waits = 0, most, 0
         monkeypatch.setattr(async_writer, "stands_on_a_gpu", lambda one: one.dim() > 0)
-        monkeypatch.setattr(async_writer, "pinned", self.pin)
+        monkeypatch.setattr(async_writer, "pinned_like", self.pin)
         monkeypatch.setattr(async_writer, "end_of_copies", lambda _: self.wait)
 
     def pin(self, like: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,7 @@ import torch
 
 from tests.train.checkpointing.saving import FINGERPRINT, provenance
 from train.checkpointing.checkpoints import Checkpoints
-from train.metrics.logs import cut_back
+from train.metrics.metrics_file import cut_back
 from xtts.voices.run_folder import RunFolder
 
 REGION = 64 * 1024

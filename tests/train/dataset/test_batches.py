@@ -135,7 +135,7 @@ def test_another_clip_is_drawn_as_from_a_list_of_all_the_others():
     batches = made(some_clips(12), sources=sources)
     for clip in range(12):
         speaker = batches.clips[clip].speaker
-        alike = [one for one in sources if batches.clips[one].speaker == speaker and one != clip]
+        alike = [source for source in sources if batches.clips[source].speaker == speaker and source != clip]
         for seed in range(20):
             wanted = random.Random(seed).choice(alike) if alike else None
             assert batches._other(random.Random(seed), clip) == wanted

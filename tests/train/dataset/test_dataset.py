@@ -177,7 +177,7 @@ def test_a_second_start_decodes_nothing(read, tmp_path, monkeypatch):
         raise AssertionError("decoded again")
 
     monkeypatch.setattr(soundfile, "SoundFile", never)
-    monkeypatch.setattr(dataset, "_tokenised", never)
+    monkeypatch.setattr(dataset, "_tokenise", never)
     assert read(folder) == first
     (folder / "wavs" / "clip-0.wav").touch()
     with pytest.raises(AssertionError, match="decoded again"):
@@ -188,8 +188,8 @@ def test_what_was_written_just_before_it_was_read_is_read_again(read, tmp_path, 
     """It may have been written again within the same clock tick (racy git)."""
     read(make_dataset(tmp_path / "data", clips=3))
     decoded = []
-    original = dataset._decoded
-    monkeypatch.setattr(dataset, "_decoded", lambda path: decoded.append(path) or original(path))
+    original = dataset._decode
+    monkeypatch.setattr(dataset, "_decode", lambda path: decoded.append(path) or original(path))
     read(tmp_path / "data")
     assert len(decoded) == 3
 
@@ -280,7 +280,7 @@ def test_a_look_that_is_stopped_goes_on(read, tmp_path, settled, monkeypatch):
 
 def test_what_could_not_be_read_is_tried_again(read, tmp_path, settled, monkeypatch):
     """One failure of the disk must not refuse a clip permanently."""
-    folder, opened = make_dataset(tmp_path / "data", clips=2), sound_file.opened
+    folder, opened = make_dataset(tmp_path / "data", clips=2), sound_file.open_sound
 
     def failing(path: Path, **more: Any) -> Any:
         if "clip-0" in str(path):
@@ -288,7 +288,7 @@ def test_what_could_not_be_read_is_tried_again(read, tmp_path, settled, monkeypa
         return opened(path, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sound_file, "opened", failing)
+        patch.setattr(sound_file, "open_sound", failing)
         assert "I/O error" in reasons(read(folder))["clip-0"]
     assert read(folder).refused == ()
 
@@ -415,7 +415,7 @@ def test_clips_that_are_taken_out_are_told_and_the_split_stays(read, tmp_path):
     assert len(left.train) == len(data.train) - 1
     assert [left.clips[i] for i in left.validation] == [held_out]
     assert [one.name for one in left.refused] == [learned.name]
-    every = [RejectedClip(one.name, "a tone", "SUSPECT_CLIPS=keep") for one in data.clips]
+    every = [RejectedClip(clip.name, "a tone", "SUSPECT_CLIPS=keep") for clip in data.clips]
     with pytest.raises(DatasetError, match="All 8 training clips are suspect"):
         data.without(every)
 

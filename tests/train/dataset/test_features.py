@@ -99,7 +99,7 @@ def test_only_a_new_clip_is_computed(place, monkeypatch):
     computed, read = [], features.read
     monkeypatch.setattr(features, "read", lambda one, *rest: computed.append(one) or read(one, *rest))
     found = place.build()
-    assert [path.name for path in computed] == ["clip-5.wav"] and found.damaged() == []
+    assert [path.name for path in computed] == ["clip-5.wav"] and found.damaged_clips() == []
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_build_killed_half_way_goes_on(place, monkeypatch):
     assert in_child(place.build, crash_at="after replace") == -signal.SIGKILL
     assert len(place.shards()) == 1 and list(place.folder.glob("*.json")) == []
     found = place.build()
-    assert (found.damaged(), len(found.records)) == ([], 5)
+    assert (found.damaged_clips(), len(found.records)) == ([], 5)
 
 
 def test_two_builds_at_once_fill_as_many_shards_as_one_needs_or_two(place, monkeypatch):
@@ -250,7 +250,7 @@ def test_two_builds_at_once_fill_as_many_shards_as_one_needs_or_two(place, monke
     # Three each, unless one starts late and finds some already written.
     assert 3 <= len(place.shards()) <= 6
     found = place.build()
-    assert (found.damaged(), len(found.records)) == ([], 5) and contents(found) == whole
+    assert (found.damaged_clips(), len(found.records)) == ([], 5) and contents(found) == whole
 
 
 @pytest.mark.parametrize("damage", DAMAGES[:-1])

@@ -190,7 +190,7 @@ def test_the_same_table_however_it_is_written(tmp_path, text, name):
         assert [row[:2] for row in rows(encoded)] == EXPECTED
     written(tmp_path, text.replace("wavs/a.wav", f"{tmp_path}/wavs/a.wav"), name)
     assert [row[:2] for row in rows(tmp_path)] == EXPECTED
-    assert all(one.path.is_file() for one in read_entries(tmp_path, "auto", "en"))
+    assert all(read_entry.path.is_file() for read_entry in read_entries(tmp_path, "auto", "en"))
 
 
 def test_other_columns_are_named_and_ignored(tmp_path):
@@ -256,7 +256,7 @@ def test_recordings_without_a_row_are_named(tmp_path):
     written(tmp_path, "a|First one.|train\nb|Second one.|train\nc|Third.|test\nd|No file.|train\n")
     for name in ("a.wav", "b.wav", "b.mp3", "c.wav", "x.wav", "y.flac", ".z.wav", "notes.txt"):
         (tmp_path / "wavs" / name).touch()
-    found = [one for one in notes(tmp_path) if "no row" in one]
+    found = [note for note in notes(tmp_path) if "no row" in note]
     assert found == ["2 recordings have no row and are not used: wavs/x.wav, wavs/y.flac."]
 
 
@@ -339,7 +339,7 @@ def test_the_core_reads_its_own_tables_itself(tmp_path, monkeypatch, name, text)
     def never(*_given):
         raise AssertionError("the extra was asked")
 
-    monkeypatch.setattr(extras, "offered", lambda _port: ["a module"])
+    monkeypatch.setattr(extras, "offers", lambda _port: ["a module"])
     monkeypatch.setattr(extras, "modules", lambda _port: [SimpleNamespace(read=never)])
     touched(written(tmp_path, text, name))
     assert [row[1] for row in rows(tmp_path)] == ["One.", "Two."]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.train.dataset.test_metadata import refusal, rows, written
-from train.dataset.tables import delimiter_of, named, read_table
+from train.dataset.tables import columns_of_header, delimiter_of, read_table
 
 
 @pytest.mark.parametrize(
@@ -157,11 +157,11 @@ def test_a_text_of_many_lines_is_one_row(tmp_path, delimiter):
 
 
 def test_a_header_is_known_by_its_names():
-    header = named(("audio_filepath", "duration", "text", "speaker"))
+    header = columns_of_header(("audio_filepath", "duration", "text", "speaker"))
     assert header is not None and header.places == {"path": 0, "text": 2, "speaker": 3}
     assert header.spelled() == "file|(not used)|text|speaker"
-    assert named(("a.wav", "The text of it.")) is None
-    both = named(("ID", "Transcription", "Normalized Transcription"))
+    assert columns_of_header(("a.wav", "The text of it.")) is None
+    both = columns_of_header(("ID", "Transcription", "Normalized Transcription"))
     assert both is not None and both.places == {"path": 0, "written": 1, "text": 2}
 
 
@@ -177,6 +177,6 @@ def test_a_header_is_known_by_its_names():
     ],
 )
 def test_headers_however_they_are_written(header):
-    known = named(header.split(","))
+    known = columns_of_header(header.split(","))
     assert known is not None
     assert known.places == {"path": 0, "speaker": 1, "language": 2, "text": 3}

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.train.dataset.test_metadata import notes, rows, written
-from train.dataset.tags import decoded, without_speakers, without_tags
+from train.dataset.tags import decode_entities, without_speakers, without_tags
 
 TAGS = [
     "[laughs]",
@@ -132,7 +132,7 @@ def test_names_in_captions_are_followed_by_sentences():
     ],
 )
 def test_entities_are_characters(text, expected):
-    assert decoded(text)[0] == expected
+    assert decode_entities(text)[0] == expected
 
 
 def test_transcripts_say_what_is_left_out(tmp_path):

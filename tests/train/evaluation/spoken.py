@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from train.evaluation.judges import candidate as candidate_of
-from train.evaluation.judges import compared
+from train.evaluation.judges import compare
 from train.evaluation.plan import EvaluationSentence, Person, VoiceScale
 from train.evaluation.verdict import decide
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -113,6 +113,6 @@ def base(seed: int = 0, **changes: Any) -> Candidate:
 
 def verdict_of(*candidates: Candidate) -> tuple[dict[str, Candidate], Verdict]:
     """The candidates by name, and the verdict; the first is the base."""
-    told, verdict = decide(compared(candidates))
+    told, verdict = decide(compare(candidates))
     assert verdict is not None
     return {one.name: one for one in told}, verdict

@@ -25,7 +25,7 @@ import torch
 from benchmarks import texts
 from tests import flite_voices as heard
 from train.dataset.metadata import read_entries
-from train.evaluation.conclusion import judged
+from train.evaluation.conclusion import with_judgement
 from train.evaluation.judges import differences, mean_interval, sentences_of
 from train.evaluation.plan import EvaluationSentence, Person
 from xtts import audio, wav
@@ -116,7 +116,9 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
 
 
 def _sentences() -> list[str]:
-    return [one for one in texts.sentences("choosing") if 4 <= len(one.split()) <= 12][:SENTENCES]
+    return [sentence for sentence in texts.sentences("choosing") if 4 <= len(sentence.split()) <= 12][
+        :SENTENCES
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +157,7 @@ def test_a_bad_decoder_is_left_out_or_no_worse_than_none(ground, before, case, d
     )
     after = _spoken(ground, out)
     # A sentence fails only if its length is far from the usual one.
-    rate = statistics.median(one.codes / one.text_tokens for one in before.facts)
+    rate = statistics.median(fact.codes / fact.text_tokens for fact in before.facts)
     person = Person(SpeakingRate(rate, 0.0), None, "not measured", None, 0)
     asked = [EvaluationSentence(SynthesisRequest(text, "en"), "own") for text in _sentences()]
     without, with_it = (
@@ -163,7 +165,7 @@ def test_a_bad_decoder_is_left_out_or_no_worse_than_none(ground, before, case, d
     )
     gaps = differences(with_it, without)
     assert min(gap.count for gap in gaps.values()) >= SENTENCES // 2
-    learned = judged(learned, gaps)
+    learned = with_judgement(learned, gaps)
     further = mean_interval([b - a for a, b in zip(before.distances, after.distances, strict=True)])
     print(
         f"{case} {draw}: distance {found.distance_before:.3f} to {found.distance_after:.3f}, "

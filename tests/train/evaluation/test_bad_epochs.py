@@ -173,10 +173,10 @@ def _save(
 
 def _told(found: Evaluation) -> str:
     return "\n".join(
-        f"{one.name}: {one.num_failed} failed, "
-        + ", ".join(f"{name} {figure.mean:.2f}" for name, figure in one.judges.items())
-        + f" {one.ruled_out} {one.remarks}"
-        for one in found.candidates
+        f"{candidate.name}: {candidate.num_failed} failed, "
+        + ", ".join(f"{name} {figure.mean:.2f}" for name, figure in candidate.judges.items())
+        + f" {candidate.ruled_out} {candidate.remarks}"
+        for candidate in found.candidates
     )
 
 
@@ -184,7 +184,7 @@ def _told(found: Evaluation) -> str:
 def test_the_bad_one_is_not_chosen_and_is_named_for_what_is_wrong(judged, name):
     case = CASES[name]
     others = {other.epoch for other in CASES.values()} - {case.epoch}
-    told, verdict = decide([one for one in judged.candidates if one.epoch not in others])
+    told, verdict = decide([candidate for candidate in judged.candidates if candidate.epoch not in others])
     assert verdict is not None and verdict.epoch != case.epoch, _told(judged)
     bad: Candidate = next(one for one in told if one.epoch == case.epoch)
     remarks = " ".join(bad.remarks)

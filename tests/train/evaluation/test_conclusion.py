@@ -12,12 +12,12 @@ import torch
 
 from tests.train.evaluation.test_evaluator import SOUNDS, Ground
 from train import defaults
-from train.evaluation.conclusion import judged, learn_best_decoder
+from train.evaluation.conclusion import learn_best_decoder, with_judgement
 from train.sampling.decoders import minutes_of
 from xtts.model.gpt import PREFIX, TEXT_TABLES
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import MeanInterval, write_evaluation
-from xtts.voices.learned_decoder import LearnedDecoder, learned_for
+from xtts.voices.learned_decoder import LearnedDecoder, decoder_for
 from xtts.voices.run_folder import read_checkpoint
 from xtts.workers.decoder_schedule import steps_for, steps_until
 from xtts.workers.failures import WorkerFailed
@@ -41,14 +41,14 @@ def kept(ground: Ground) -> LearnedDecoder | None:
 def test_each_judge_may_be_against_it():
     learned = LearnedDecoder(0, 0.0, "", 2.0, 1.5, 40, 250)
     worse = {"word_errors": MeanInterval(0.2, 0.1, 0.3, 16), "voice": MeanInterval(-0.2, -0.3, -0.1, 16)}
-    found = judged(learned, worse)
+    found = with_judgement(learned, worse)
     assert (found.more_word_errors, found.closer_voice) == (0.2, -0.2)
     assert found.more_natural is None and not found.less_natural
     rough = {"naturalness": MeanInterval(-0.3, -0.5, -0.1, 16)}
-    rougher = judged(learned, rough)
+    rougher = with_judgement(learned, rough)
     assert (rougher.more_natural, rougher.less_natural, rougher.better) == (-0.3, True, False)
     assert found.harder and found.less_alike and not found.better
-    assert judged(learned, {}) == learned
+    assert with_judgement(learned, {}) == learned
 
 
 def with_state(ground: Ground, epoch: int) -> None:
@@ -69,7 +69,7 @@ def test_where_no_time_is_short_its_words_are_judged_by_all_sentences(tmp_path, 
     ground.restart()
     ground.judge(1)
     known = ground.evaluation()
-    few = [replace(one, sentences=one.sentences[:10]) for one in known.candidates]
+    few = [replace(candidate, sentences=candidate.sentences[:10]) for candidate in known.candidates]
     write_evaluation(ground.run.evaluation_file, replace(known, candidates=few))
     ground.restart()  # `train learn-decoder`
     learn_best_decoder(ground.evaluator, known.verdict, 60.0)
@@ -133,10 +133,10 @@ def test_damaged_tensors_speak_nowhere_and_are_kept_again(ground, damage):
     ground.speaking.voice_with_learned = 0.9
     ground.conclude()
     ground.run.best_decoder.write_bytes(damage)
-    assert learned_for(ground.run, None) is None
+    assert decoder_for(ground.run, None) is None
     ground.restart()
     ground.conclude()
-    assert learned_for(ground.run, None) is not None and len(ground.speaking.learned) == 1
+    assert decoder_for(ground.run, None) is not None and len(ground.speaking.learned) == 1
 
 
 def test_its_steps_follow_the_sound_and_it_continues_the_newest_epoch_s(ground, monkeypatch):
@@ -188,4 +188,4 @@ def test_learned_longer_it_takes_the_place_of_the_one_before_and_a_fault_leaves_
     ground.speaking.new_steps, ground.speaking.distance_after = 50, 2.0
     learn()  # a decoder that is not closer is a result too
     assert ground.speaking.learned[-1].state == ground.run.best_decoder_state
-    assert learned_for(ground.run, None) is None
+    assert decoder_for(ground.run, None) is None

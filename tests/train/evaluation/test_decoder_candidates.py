@@ -11,7 +11,7 @@ from tests.forked import in_child
 from tests.train.evaluation.spoken import CENTRE, base, candidate, facts, verdict_of
 from tests.train.evaluation.test_evaluator import Ground
 from xtts.voices import learned_decoder, voice_files
-from xtts.voices.learned_decoder import LearnedDecoder, decoder_beside, learned_for
+from xtts.voices.learned_decoder import LearnedDecoder, decoder_beside, decoder_for
 from xtts.voices.verdict import weights_of_epoch
 from xtts.voices.voice_files import VoiceSpec, find_voice
 
@@ -69,7 +69,7 @@ def test_the_untrained_gpt_with_the_decoder_is_served_where_that_alone_brings_ne
     known, best = ground.evaluation(), ground.best()
     assert known.verdict.candidate == "base_decoder" and known.best.name == "base with decoder"
     assert (best["kind"], best["decoder"]) == ("base", known.verdict.decoder)
-    assert learned_for(ground.run, None) == ground.run.best_decoder
+    assert decoder_for(ground.run, None) == ground.run.best_decoder
     assert sha256_of(ground.run.best_decoder) == known.verdict.decoder
     told = known.verdict.reason
     assert told.startswith("The untrained model with the decoder that learned the clips is the")
@@ -87,7 +87,7 @@ def test_the_untrained_gpt_with_the_decoder_is_served_where_that_alone_brings_ne
 def test_each_is_judged_once_and_with_its_own_decoder(tmp_path, base_folder):
     ground = only_decoder(tmp_path, base_folder)
     ground.conclude()
-    spoken = [one.voice.decoder for one in ground.speaking.requests]
+    spoken = [request.voice.decoder for request in ground.speaking.requests]
     path = ground.run.decoder_path
     # The base, two epochs, the base with the decoder, and three blends of an epoch.
     assert spoken[:4] == [None, path(1), path(2), path(0)] and len(spoken) == 7
@@ -169,7 +169,7 @@ def test_one_that_reproduces_no_clip_better_is_no_candidate(tmp_path, base_folde
     ground.speaking.distance_after = 2.0
     ground.conclude("off")
     assert ground.evaluation().with_id("base_decoder") is None
-    assert not ground.run.best_decoder.exists() and learned_for(ground.run, None) is None
+    assert not ground.run.best_decoder.exists() and decoder_for(ground.run, None) is None
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
 from xtts.voices.evaluation_file import Evaluation, read_evaluation, write_evaluation
 from xtts.voices.run_folder import RunFolder, Verified, read_checkpoint
-from xtts.voices.run_lock import locked
+from xtts.voices.run_lock import lock
 from xtts.workers.decoder_schedule import FEWEST_STEPS
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
@@ -211,7 +211,7 @@ def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground):
     assert (ground.best()["kind"], ground.best()["epoch"]) == ("epoch", 1)
     ground.judge(2, loss=1.0)
     found = ground.evaluation()
-    assert [one.name for one in found.candidates] == ["base", "epoch 1", "epoch 2"]
+    assert [candidate.name for candidate in found.candidates] == ["base", "epoch 1", "epoch 2"]
     # KEEP_CHECKPOINTS=1 and the second epoch has the lowest loss, but the verdict names the first.
     assert ground.best()["epoch"] == 1 and ground.run.epochs() == [1, 2]
     best = ground.run.best_weights()
@@ -233,7 +233,7 @@ def test_a_run_speaks_sixteen_sentences_or_all_of_the_users_own(ground, source, 
     ground.evaluator.judge_base()
     ground.judge(1, seconds=47.0)
     found = ground.evaluation()
-    assert {len(one.sentences) for one in found.candidates} == {spoken}
+    assert {len(candidate.sentences) for candidate in found.candidates} == {spoken}
     assert ground.speaking.asked == [(0, 0.0), (1, 1.0)] and found.left_out == []
 
 
@@ -290,7 +290,7 @@ def test_where_judging_is_slow_the_end_judges_the_newest_epoch_and_one_blend_of_
     ground.conclude()
     assert set(ground.speaking.asked[3:]) == {(1, 1.0), (2, 0.7), (2, 0.3)}
     found = ground.evaluation()
-    assert found.left_out == [] and {len(one.sentences) for one in found.candidates} == {16}
+    assert found.left_out == [] and {len(candidate.sentences) for candidate in found.candidates} == {16}
 
 
 def test_the_next_start_knows_what_judging_took_here_and_not_on_another_device(ground, monkeypatch):
@@ -302,7 +302,7 @@ def test_the_next_start_knows_what_judging_took_here_and_not_on_another_device(g
     ground.judge(2, seconds=100.0)
     assert ground.speaking.asked == [(0, 0.0), (1, 1.0)] and ground.evaluator.is_slow
     known = ground.evaluation()
-    moved = [replace(one, device="cuda") for one in known.candidates]
+    moved = [replace(candidate, device="cuda") for candidate in known.candidates]
     write_evaluation(ground.run.evaluation_file, replace(known, candidates=moved))
     ground.restart(in_run=True)
     ground.judge(3, seconds=100.0)
@@ -360,7 +360,7 @@ def test_another_recogniser_or_other_sentences_judge_everything_again(ground, re
     assert ground.speaking.asked == [(0, 0.0), (1, 1.0), (0, 0.0), (2, 1.0)]
     found = ground.evaluation()
     assert found.judges["word_errors"].absent == recogniser[1]
-    assert {len(one.sentences) for one in found.candidates} == {count}
+    assert {len(candidate.sentences) for candidate in found.candidates} == {count}
 
 
 def test_a_blend_is_written_once_and_says_what_it_is(ground):
@@ -398,7 +398,7 @@ def test_what_a_kill_left_out_is_done_at_the_next_start(ground):
     assert ground.evaluation().verdict.kind == "blend" and not ground.run.best_blend.exists()
     best = ground.run.best_weights()
     assert "train evaluate" in best.fallback and best.weights == ground.run.checkpoint_path(2)
-    with locked(ground.run):  # while a run is at work, there is nothing to repair
+    with lock(ground.run):  # while a run is at work, there is nothing to repair
         waiting = ground.run.best_weights()
     assert "epoch 2 at 50%, is written at the end of the run" in waiting.fallback
     assert "checkpoint_epoch_2.pt is used until then" in waiting.fallback
@@ -574,11 +574,11 @@ def test_an_old_language_is_heard_beside_an_added_one_and_what_is_lost_counts(gr
     ground.judge(1, loss=2.0), ground.judge(2, loss=1.0)
     found = ground.evaluation()
     heard, of_old = ground.speaking.requests[:2]
-    assert len(of_old.sentences) == SLOTS and not any(one.out for one in of_old.sentences)
+    assert len(of_old.sentences) == SLOTS and not any(sentence.out for sentence in of_old.sentences)
     assert of_old.voice == heard.voice and heard.voice.share == 0.0
     base, first, second = found.candidates
     assert not base.knows_language and first.knows_language
-    assert all(len(one.old_sentences) == SLOTS for one in found.candidates)
+    assert all(len(candidate.old_sentences) == SLOTS for candidate in found.candidates)
     assert first.ruled_out is None and second.ruled_out.startswith("It forgets the old language")
     assert (found.verdict.kind, found.verdict.epoch) == ("epoch", 1)
     # The next start takes the base's measurements from the file.
@@ -602,7 +602,7 @@ def test_naturalness_is_judged_of_base_and_epochs_and_rules_out(ground):
     with_naturalness(ground)
     ground.judge(1)
     found = ground.evaluation()
-    assert [natural_of(one) for one in ground.speaking.requests] == [list(range(24))] * 2
+    assert [natural_of(request) for request in ground.speaking.requests] == [list(range(24))] * 2
     base, epoch = found.candidates
     assert base.judges["naturalness"].mean == pytest.approx(3.4, abs=0.1)
     assert epoch.judges["naturalness"].against_base.high < 0
@@ -623,7 +623,7 @@ def test_a_run_judges_the_naturalness_of_every_second_sentence_if_all_have_sound
 def test_without_naturalness_none_is_asked_for_and_the_reason_is_kept(ground):
     with_naturalness(ground, asked=False)
     ground.judge(1)
-    assert all(natural_of(one) == [] for one in ground.speaking.requests)
+    assert all(natural_of(request) == [] for request in ground.speaking.requests)
     assert ground.evaluation().judges["naturalness"].absent == NATURALNESS_OFF
 
 
@@ -639,14 +639,14 @@ def test_an_evaluation_of_an_earlier_version_is_continued_without_naturalness(gr
     ground.restart()
     ground.judge(2)
     assert natural_of(ground.speaking.requests[-1]) == []
-    assert [one.name for one in ground.evaluation().candidates] == ["base", "epoch 1", "epoch 2"]
+    assert [candidate.name for candidate in ground.evaluation().candidates] == ["base", "epoch 1", "epoch 2"]
 
 
 def test_every_candidate_is_judged_by_the_sentences_that_the_base_was_judged_by(ground):
     with_naturalness(ground)
     ground.speaking.sounds[0, 0.0] |= {"unfinished": 0.3}
     ground.judge(1)
-    of_base, of_epoch = (natural_of(one) for one in ground.speaking.requests)
+    of_base, of_epoch = (natural_of(request) for request in ground.speaking.requests)
     assert of_base == list(range(24)) and 4 < len(of_epoch) < 24
     kept = ground.evaluation().candidates[0].sentences
     assert of_epoch == [n for n in of_base if kept[n].outcome == "finished"]

@@ -17,7 +17,7 @@ from train.evaluation.judges import WORD_ERRORS, descriptions
 from train.evaluation.plan import (
     SENTENCES_FOLDER,
     EvaluationPlan,
-    built_in,
+    built_in_sentences,
     naturalness_of,
     old_sentences,
     plan_of,
@@ -79,18 +79,20 @@ def clip(number: int, text: str) -> Clip:
 
 @pytest.mark.parametrize("language", ALL_LANGUAGES)
 def test_every_language_has_sentences_and_none_twice(language):
-    found = built_in(language)
+    found = built_in_sentences(language)
     assert len(found) >= 15 and len(set(found)) == len(found)
     assert all(len(text) <= 70 for text in found)
 
 
 def test_no_language_more_or_less_than_the_model_speaks():
-    assert {path.stem for path in SENTENCES_FOLDER.glob("*.txt")} == {one[:2] for one in ALL_LANGUAGES}
+    assert {path.stem for path in SENTENCES_FOLDER.glob("*.txt")} == {
+        language[:2] for language in ALL_LANGUAGES
+    }
 
 
 def test_no_sentence_is_one_that_something_is_chosen_or_reported_by():
     plain = re.compile(r"[^a-z ]")
-    own = {plain.sub("", text.lower()) for text in built_in("en")}
+    own = {plain.sub("", text.lower()) for text in built_in_sentences("en")}
     for name in texts.FILES:
         assert own.isdisjoint(plain.sub("", text.lower()) for text in texts.sentences(name))
     learned = (SENTENCES_FOLDER.parent / "demo" / "metadata.csv").read_text(encoding="utf-8").splitlines()
@@ -99,7 +101,7 @@ def test_no_sentence_is_one_that_something_is_chosen_or_reported_by():
 
 def test_the_embedded_voice_says_each_in_one_piece():
     tokenizer = Tokenizer(ModelConfig.read(DEMO), DEMO)
-    assert {len(tokenizer.split(text, "en")) for text in built_in("en")} == {1}
+    assert {len(tokenizer.split(text, "en")) for text in built_in_sentences("en")} == {1}
 
 
 def test_the_persons_own_words_stand_between():
@@ -116,7 +118,7 @@ def test_the_persons_own_words_stand_between():
         "clip",
     ]
     assert len({one.request.seed for one in found}) == len(found)
-    assert len(found) == len(built_in("en")) + 3
+    assert len(found) == len(built_in_sentences("en")) + 3
 
 
 def test_ones_own_sentences_replace_the_built_in_ones(tmp_path):
@@ -168,14 +170,14 @@ def test_decoders_learn_training_clips_of_the_person_alone():
 def test_the_old_language_is_the_bases_first_with_sentences_and_never_an_added_one():
     demo = ModelConfig.read(DEMO)
     spoken = old_sentences(demo, seed=0)
-    assert [one.request.text for one in spoken] == built_in("en")[:8]
+    assert [one.request.text for one in spoken] == built_in_sentences("en")[:8]
     added = replace(
         demo,
         languages=("ru", "uk", "xx", "pt"),
         extensions=(Extension("ru", "uk", 50, 2), Extension("uk", "ru", 52, 2)),
     )
-    assert {one.request.language for one in old_sentences(added, seed=0)} == {"pt"}
+    assert {old_sentence.request.language for old_sentence in old_sentences(added, seed=0)} == {"pt"}
     assert old_sentences(replace(added, languages=("ru", "uk", "xx")), seed=0) == []
     # The base was exported from a run that learned Russian.
     learned = replace(added, extensions=(Extension("ru", "uk", 50, 2, learned=True),))
-    assert {one.request.language for one in old_sentences(learned, seed=0)} == {"ru"}
+    assert {old_sentence.request.language for old_sentence in old_sentences(learned, seed=0)} == {"ru"}

@@ -44,7 +44,7 @@ class Several(Ground):
         return self.run.speakers / f"{number}.wav"
 
     def row(self, name: str) -> Any:
-        return next(one for one in self.evaluation().speakers if one.name == name)
+        return next(speaker for speaker in self.evaluation().speakers if speaker.name == name)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def ground(tmp_path: Path, base_folder: Path) -> Several:
 
 def test_each_has_a_row_a_verdict_and_a_decoder_of_their_own(ground, caplog):
     ground.conclude("off")
-    assert [one.name for one in ground.evaluation().speakers] == ["ben", "cleo"]
+    assert [speaker.name for speaker in ground.evaluation().speakers] == ["ben", "cleo"]
     ben = ground.row("ben")
     assert (ben.clips, ben.sentences) == (9, 24)
     assert ben.base.voice.mean < ben.best.voice.mean < ben.learned.voice.mean
@@ -79,14 +79,14 @@ def test_each_has_a_row_a_verdict_and_a_decoder_of_their_own(ground, caplog):
     assert f"As ben: word error rate {ben.learned.word_errors.mean:.2f} (base " in caplog.text
     # Each learned from that speaker's clips and recording, for the best weights.
     own, *others = ground.speaking.learned
-    assert [one.voice.reference for one in others] == [ground.recording(2), ground.recording(3)]
-    assert [one.clips[0].recording for one in others] == [ground.run.folder.parent / "clip.wav"] * 2
+    assert [other.voice.reference for other in others] == [ground.recording(2), ground.recording(3)]
+    assert [other.clips[0].recording for other in others] == [ground.run.folder.parent / "clip.wav"] * 2
     checkpoint = ground.run.checkpoint_path(1)
     assert {one.voice.weights for one in (own, *others)} == {checkpoint}
     for number in (2, 3):
         tensors = speakers.decoder_of(ground.recording(number))
         for weights, expected in ((checkpoint, tensors), (None, None)):
-            found = learned_decoder.learned_for(ground.run, weights, tensors)
+            found = learned_decoder.decoder_for(ground.run, weights, tensors)
             assert found == expected
 
 
@@ -153,11 +153,11 @@ def test_without_time_they_are_named_and_train_evaluate_judges_them(ground, monk
     ground.restart(in_run=True)
     clock_of(ground, monkeypatch, SPEAKER_SECONDS / 24)
     ground.conclude("off")
-    assert [one.name for one in ground.evaluation().speakers] == ["ben"]
+    assert [speaker.name for speaker in ground.evaluation().speakers] == ["ben"]
     assert "these speakers are not judged: cleo." in caplog.text
     ground.restart()
     ground.conclude("off")
-    assert [bool(one.learned) for one in ground.evaluation().speakers] == [True, True]
+    assert [bool(speaker.learned) for speaker in ground.evaluation().speakers] == [True, True]
 
 
 def test_rows_of_other_weights_do_not_stay_where_there_is_no_time_for_new_ones(ground, monkeypatch):
@@ -189,11 +189,11 @@ def test_a_fault_costs_one_speaker_and_a_kill_none_that_was_judged(ground, monke
     monkeypatch.setattr(ground.speaking, "learn_decoder", refuse_ben)
     ground.conclude("off")
     assert "The speaker ben was not judged: A clip cannot be read." in caplog.text
-    assert [one.name for one in ground.evaluation().speakers] == ["cleo"]
+    assert [speaker.name for speaker in ground.evaluation().speakers] == ["cleo"]
     monkeypatch.undo()
     ground.restart()
     ground.conclude("off")
-    assert [one.name for one in ground.evaluation().speakers] == ["ben", "cleo"]
+    assert [speaker.name for speaker in ground.evaluation().speakers] == ["ben", "cleo"]
 
 
 def test_killed_while_their_decoder_is_kept_it_is_learned_again(ground):
@@ -204,7 +204,7 @@ def test_killed_while_their_decoder_is_kept_it_is_learned_again(ground):
     ground.conclude("off")
     tensors = speakers.decoder_of(ground.recording(2))
     weights = ground.run.checkpoint_path(1)
-    assert learned_decoder.learned_for(ground.run, weights, tensors) == tensors
+    assert learned_decoder.decoder_for(ground.run, weights, tensors) == tensors
 
 
 def test_few_clips_learn_no_decoder(ground):

@@ -60,7 +60,7 @@ def test_the_scale_is_between_the_person_and_strangers(heard):
 
 
 def own_of(recordings: list[RecordingFacts]) -> np.ndarray:
-    return np.mean([one.embedding for one in recordings], axis=0)
+    return np.mean([recording.embedding for recording in recordings], axis=0)
 
 
 def test_the_base_judges_with_its_own_others_where_the_package_is_missing():

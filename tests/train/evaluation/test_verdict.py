@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.train.evaluation.spoken import PERSON, base, candidate, compared, facts, verdict_of
+from tests.train.evaluation.spoken import PERSON, base, candidate, compare, facts, verdict_of
 from train.evaluation.floors import fault_of_decoder
 from train.evaluation.judges import sentences_of
 from train.evaluation.plan import EvaluationSentence
@@ -188,7 +188,7 @@ def test_who_is_harder_to_understand_is_never_the_best_and_is_named(seed):
 )
 def test_errors_of_an_accent_do_not_count_while_the_person_has_as_many(of_person, errors, ruled_out):
     near = good(0, voice=0.9, errors=errors)
-    told, _ = decide(compared([base(0, errors=0.1), near]), person_errors=of_person)
+    told, _ = decide(compare([base(0, errors=0.1), near]), person_errors=of_person)
     assert (told[1].ruled_out or "").startswith("It is harder to understand") == ruled_out
     assert fault_of_decoder(told[1], told[0], of_person) == (told[1].ruled_out if ruled_out else None)
 
@@ -197,7 +197,7 @@ def test_errors_of_an_accent_do_not_count_while_the_person_has_as_many(of_person
 def test_errors_of_an_accent_do_not_choose_between_voices_that_tie(of_person, best):
     fewer = candidate(facts(100, voice=0.9, errors=0.12), epoch=1)
     nearer = candidate(facts(100, voice=0.902, errors=0.14), epoch=2)
-    _, verdict = decide(compared([base(0, errors=0.1), fewer, nearer]), person_errors=of_person)
+    _, verdict = decide(compare([base(0, errors=0.1), fewer, nearer]), person_errors=of_person)
     assert verdict is not None and verdict.epoch == best
 
 
@@ -577,7 +577,7 @@ def evaluation_of(*candidates: Candidate) -> Evaluation:
 
 
 def test_the_advice_counts_all_clips_and_says_so():
-    known = compared((base(0), candidate(facts(9, voice=0.2), epoch=1)))
+    known = compare((base(0), candidate(facts(9, voice=0.2), epoch=1)))
     _, verdict = decide(known, speech_seconds=108.0)
     assert "1.8 minutes of this person, with the validation clips" in verdict.advice
 

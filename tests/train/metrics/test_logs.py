@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer.event_file_writer import AtomicCounter
 
 from machine.storage.atomic import WriteError
 from tests.machine.storage.test_atomic import full_after
@@ -29,7 +30,8 @@ from tests.xtts.workers.test_file_worker import gone
 from train.dataset.batches import Batch
 from train.metrics import tensorboard_server
 from train.metrics.curves import spectrogram
-from train.metrics.logs import DeferredMetrics, Logs, TrainedStep, cut_back
+from train.metrics.logs import DeferredMetrics, Logs, TrainedStep
+from train.metrics.metrics_file import cut_back
 from train.metrics.tensorboard_server import TensorBoard, free_port
 from train.sampling.samples import SampleSidecar
 from train.step import DeferredStepResult, StepResult
@@ -160,7 +162,10 @@ def test_a_skipped_step_names_its_clips_and_writes_no_nan(tmp_path, caplog):
     assert "NaN" not in (tmp_path / "output" / "metrics.jsonl").read_text()
 
 
-def test_after_a_resume_no_step_stands_twice(tmp_path):
+def test_after_a_resume_no_step_stands_twice(tmp_path, monkeypatch):
+    # Within a second, TensorBoard numbers the files of a process and reads them in the order of
+    # their names: .10 before .9. A resumed run is another process.
+    monkeypatch.setattr("tensorboard.summary.writer.event_file_writer._global_uid", AtomicCounter(0))
     with logs(tmp_path) as found:
         train(found, 1, 7)
     with (tmp_path / "output" / "metrics.jsonl").open("a") as file:
@@ -257,7 +262,7 @@ def test_the_base_is_the_first_point_of_a_curve_whichever_epoch_is_judged_first(
     found = Evaluation("", "en", {}, "set", {}, {}, {}, list(told.values()), verdict)
     with logs(tmp_path) as shown:
         shown.evaluation(found, found.candidates[1])
-    assert [one.step for one in curves(tmp_path).Scalars("evaluation/voice")] == [0, 2]
+    assert [point.step for point in curves(tmp_path).Scalars("evaluation/voice")] == [0, 2]
 
 
 def test_a_spectrogram_is_brightest_where_the_tone_is():

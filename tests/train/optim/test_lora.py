@@ -30,7 +30,7 @@ def learned(steps: int = 3, **changes):
 
 def test_only_adapters_learn_and_every_linear_layer_has_one():
     learner = with_adapters()
-    layers = [one for one in a_learner().gpt.gpt.modules() if isinstance(one, torch.nn.Linear)]
+    layers = [module for module in a_learner().gpt.gpt.modules() if isinstance(module, torch.nn.Linear)]
     assert len(learner.weights.lora.layers) == len(layers) == 2 * 4
     before = weights(learner)
     for seed in range(3):

@@ -181,7 +181,7 @@ def test_after_a_fault_the_next_sample_is_spoken(workshop, straight, monkeypatch
     chosen = SamplingPlan("in_process", compute, "passed", beside_gpu=True)
     monkeypatch.setattr(sampler, "sampling_plan", lambda *_: chosen)
     monkeypatch.setattr(sampler, "InProcessSpeaker", Fails)
-    monkeypatch.setattr(recovery, "poisoned", lambda _device: "")
+    monkeypatch.setattr(recovery, "remaining_fault", lambda _device: "")
     run = workshop.run("mel", EPOCHS, SAMPLE_TEXT="One.")
     assert_same_end(straight, run, EPOCHS)
     # The fault, its repetition, the second epoch, and the best weights at the end of the run.

@@ -18,7 +18,7 @@ from train.defaults import decoder_steps
 from train.sampling.decoders import learn_for_base, learn_for_epoch
 from xtts.model.config import TrainingAdvice
 from xtts.voices import learned_decoder
-from xtts.voices.learned_decoder import digest_beside, learned_for
+from xtts.voices.learned_decoder import decoder_for, digest_beside
 from xtts.voices.run_folder import RunFolder, manifest_beside
 from xtts.workers.decoder_schedule import EPOCHS, STEPS, steps_for, steps_until
 from xtts.workers.failures import WorkerFailed
@@ -72,8 +72,8 @@ def learning(tmp_path: Path) -> Learning:
 def test_an_epoch_has_a_decoder_of_its_own_and_goes_on_from_the_one_before(learning):
     first, second = learning.epoch(1), learning.epoch(2)
     run, (one, two) = learning.run, learning.requests
-    assert learned_for(run, first) == run.decoder_path(1)
-    assert learned_for(run, second) == run.decoder_path(2)
+    assert decoder_for(run, first) == run.decoder_path(1)
+    assert decoder_for(run, second) == run.decoder_path(2)
     assert digest_beside(second) == sha256_of(run.decoder_path(2))
     assert (one.state, two.state) == (None, run.decoder_state_path(1))
     assert two.voice == TunedVoice(Path("person.wav"), second)
@@ -86,10 +86,10 @@ def test_the_steps_follow_the_minutes_of_sound_and_the_epoch_alone(learning):
     """The number of epochs, the time and a missing sample change nothing."""
     for epoch in (1, 2, 4, 9):
         learning.epoch(epoch)
-    steps = [one.steps for one in learning.requests]
+    steps = [request.steps for request in learning.requests]
     assert steps == [steps_until(epoch, MINUTES) for epoch in (1, 2, 4, 9)]
     assert steps[2] == steps[3] == steps_for(MINUTES) and EPOCHS == 4
-    assert all(one.budget_seconds is None for one in learning.requests)
+    assert all(request.budget_seconds is None for request in learning.requests)
 
 
 def test_a_base_recommends_the_steps_for_a_minute(learning):
@@ -127,7 +127,7 @@ def test_killed_while_it_is_written_it_is_learned_again_from_the_same_state(lear
     learning.epoch(1)
     assert in_child(lambda: learning.epoch(2), crash_at=place) == -9
     run = learning.run
-    assert learned_for(run, run.checkpoint_path(2)) is None
+    assert decoder_for(run, run.checkpoint_path(2)) is None
     again = Learning(run.folder)
     again.epoch(2)
     assert again.requests[0].state == run.decoder_state_path(1)
@@ -148,7 +148,7 @@ def test_a_damaged_state_is_left_out(learning, caplog):
 
 def test_one_that_comes_no_nearer_speaks_nowhere_and_is_continued(learning):
     learning.found = replace(LEARNED, distance_after=2.0)
-    assert learned_for(learning.run, learning.epoch(1)) is None
+    assert decoder_for(learning.run, learning.epoch(1)) is None
     assert list(learning.run.checkpoints.glob("*decoder*.safetensors")) == []
     learning.epoch(2)
     assert learning.requests[1].state == learning.run.decoder_state_path(1)
@@ -156,7 +156,7 @@ def test_one_that_comes_no_nearer_speaks_nowhere_and_is_continued(learning):
 
 def test_a_fault_leaves_the_bases_decoder_and_a_lost_gpu_ends_the_run(learning, caplog):
     learning.fault = WorkerFailed("out_of_memory", "Too little memory.")
-    assert learned_for(learning.run, learning.epoch(1)) is None
+    assert decoder_for(learning.run, learning.epoch(1)) is None
     assert "Epoch 1 speaks with the base's decoder: Too little memory." in caplog.text
     learning.fault = GpuLost("cuda:0 is gone.")
     with pytest.raises(GpuLost):
@@ -177,7 +177,7 @@ def test_it_belongs_to_its_weights_alone_and_goes_with_them(learning):
     first = learning.epoch(1)
     learning.fault = WorkerFailed("refused", "No time.")
     learning.epoch(1, content=b"learned again")
-    assert learned_for(run, first) is None and not run.decoder_path(1).exists()
+    assert decoder_for(run, first) is None and not run.decoder_path(1).exists()
     learning.fault = None
     for epoch in (2, 3, 4):
         learning.epoch(epoch)
@@ -185,7 +185,7 @@ def test_it_belongs_to_its_weights_alone_and_goes_with_them(learning):
     assert run.epochs() == [4]
     pruned = [run.decoder_path(2), manifest_beside(run.decoder_path(3))]
     assert [path.exists() for path in pruned] == [False, False]
-    assert learned_for(run, run.checkpoint_path(4)) == run.decoder_path(4)
+    assert decoder_for(run, run.checkpoint_path(4)) == run.decoder_path(4)
 
 
 def test_two_states_are_kept_whatever_epochs_are(learning):
@@ -202,7 +202,7 @@ def test_what_was_judged_for_the_best_weights_goes_before_it(learning):
     run = learning.run
     record: Any = learned_decoder.read(run.decoder_path(1))
     learned_decoder.write(run.best_decoder, replace(record, harder=True, file=None))
-    assert learned_for(run, checkpoint) is None and digest_beside(checkpoint) == ""
+    assert decoder_for(run, checkpoint) is None and digest_beside(checkpoint) == ""
 
 
 def test_the_time_of_a_step_is_told(learning):

@@ -65,10 +65,10 @@ def test_a_copy_and_the_same_text_again_are_no_reference_either():
     clips = (*data.clips, *copies)
     more = Dataset(clips, (), tuple(range(len(clips))), ())
     against = compared_clips(more, "ana")
-    for one in reference_clips(more, "ana"):
-        assert one.speaker == "ana"
+    for reference_clip in reference_clips(more, "ana"):
+        assert reference_clip.speaker == "ana"
         for other in against:
-            assert other.text != one.text and other.audio_sha256 != one.audio_sha256
+            assert other.text != reference_clip.text and other.audio_sha256 != reference_clip.audio_sha256
 
 
 def sound(level: float, seconds: float = 2.0, seed: int = 0) -> np.ndarray:

@@ -131,7 +131,7 @@ def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(tmp_path, reference):
         assert (header.samplerate, header.subtype, header.channels) == (24_000, "PCM_16", 1)
         assert header.duration == pytest.approx(seconds, abs=1e-3)
     others = [(10, "abc"), (10, "other weights"), (11, "abc")]
-    assert [sample_is_missing(heard.run, *one) for one in others] == [False, True, True]
+    assert [sample_is_missing(heard.run, *other) for other in others] == [False, True, True]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from xtts.evaluation.recogniser import (
     check_folder,
     heard_words,
     num_errors,
-    opened,
+    open_recogniser,
     words_of,
 )
 from xtts.model.config import ModelConfig
@@ -112,7 +112,7 @@ def clips(count: int) -> tuple[list[str], list[np.ndarray]]:
 def test_pocketsphinx_hears_most_words_and_each_sentence_by_itself(tokenizer):
     pytest.importorskip(POCKETSPHINX, reason="it has wheels for Python 3.11 and 3.13")
     texts, waves = clips(8)
-    two = opened(POCKETSPHINX, "en", 2)
+    two = open_recogniser(POCKETSPHINX, "en", 2)
     with ThreadPoolExecutor(two.at_once) as pool:
         heard = list(pool.map(two.hear, waves))
     sentences = [words_of(tokenizer, text, "en") for text in texts]
@@ -122,7 +122,7 @@ def test_pocketsphinx_hears_most_words_and_each_sentence_by_itself(tokenizer):
     ]
     assert sum(errors) < 0.3 * sum(map(len, sentences)), heard
     assert [two.hear(wave) for wave in waves[::-1]] == heard[::-1]
-    assert opened(POCKETSPHINX, "en", 1).hear(waves[1]) == heard[1]
+    assert open_recogniser(POCKETSPHINX, "en", 1).hear(waves[1]) == heard[1]
 
 
 def test_a_decoder_that_ends_fails_its_sentence_and_a_new_one_outlives_its_callers():
@@ -187,7 +187,7 @@ def decoders() -> set[int]:
 
 def test_silence_and_nothing_are_no_words():
     pytest.importorskip(POCKETSPHINX, reason="it has wheels for Python 3.11 and 3.13")
-    ear = opened(POCKETSPHINX, "en", 1)
+    ear = open_recogniser(POCKETSPHINX, "en", 1)
     for samples in (RATE, 0):
         assert len(ear.hear(np.zeros(samples, dtype=np.float32)).split()) <= 1
 
@@ -199,7 +199,7 @@ def test_a_whisper_of_a_local_folder_listens_without_a_network(whisper, monkeypa
     monkeypatch.setattr("socket.socket.connect", refused)
     check_folder(whisper)
     _, waves = clips(2)
-    listener = opened(str(whisper), "pt", 1)
+    listener = open_recogniser(str(whisper), "pt", 1)
     heard = [listener.hear(wave) for wave in waves]
     assert heard == [listener.hear(wave) for wave in waves]
     asked: Any = listener
@@ -211,10 +211,10 @@ def test_a_folder_that_holds_no_whisper_is_told_of(tmp_path, whisper):
         check_folder(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(RecogniserError, match="'bert'; a Whisper model"):
-        opened(str(tmp_path), "en", 1)
+        open_recogniser(str(tmp_path), "en", 1)
     (tmp_path / "config.json").write_bytes((whisper / "config.json").read_bytes())
     with pytest.raises(RecogniserError, match="cannot be opened"):
-        opened(str(tmp_path), "en", 1)
+        open_recogniser(str(tmp_path), "en", 1)
 
 
 def test_a_converted_whisper_is_heard_by_faster_whisper(tmp_path, whisper, monkeypatch):
@@ -231,7 +231,7 @@ def test_a_converted_whisper_is_heard_by_faster_whisper(tmp_path, whisper, monke
     converters.TransformersConverter(str(source)).convert(str(folder))
     transformers.WhisperTokenizerFast.from_pretrained(source).save_pretrained(folder)
     assert (folder / "tokenizer.json").is_file()
-    ear = opened(str(folder), "pt", 1)
+    ear = open_recogniser(str(folder), "pt", 1)
     assert isinstance(ear, recogniser.FasterWhisper)
     _, waves = clips(2)
     first = [ear.hear(wave) for wave in waves]
@@ -257,15 +257,15 @@ def test_a_converted_whisper_is_asked_for_words_without_chance(tmp_path, monkeyp
 
     (tmp_path / "model.bin").touch()
     with pytest.raises(RecogniserError, match="but no tokenizer"):
-        opened(str(tmp_path), "pt-BR", 1)
+        open_recogniser(str(tmp_path), "pt-BR", 1)
     (tmp_path / "tokenizer.json").touch()
     monkeypatch.setattr(recogniser.importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(RecogniserError, match=r"pip install -e '.\[faster-whisper\]'"):
-        opened(str(tmp_path), "pt-BR", 1)
+        open_recogniser(str(tmp_path), "pt-BR", 1)
     monkeypatch.setattr(recogniser.importlib.util, "find_spec", lambda _name: object())
     library = SimpleNamespace(WhisperModel=WhisperModel)
     monkeypatch.setitem(sys.modules, "faster_whisper", library)
-    assert opened(str(tmp_path), "pt-BR", 1).hear(np.zeros(RATE)) == "Bom dia."
+    assert open_recogniser(str(tmp_path), "pt-BR", 1).hear(np.zeros(RATE)) == "Bom dia."
     assert (asked[0]["language"], asked[0]["temperature"]) == ("pt", 0.0)
 
 
@@ -273,7 +273,7 @@ def test_pocketsphinx_that_is_missing_is_told_of(monkeypatch):
     monkeypatch.setitem(sys.modules, POCKETSPHINX, None)
     assert not recogniser.can_hear_english()
     with pytest.raises(RecogniserError, match="pocketsphinx is not installed"):
-        opened(POCKETSPHINX, "en", 1)
+        open_recogniser(POCKETSPHINX, "en", 1)
 
 
 @pytest.mark.parametrize(

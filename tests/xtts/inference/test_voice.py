@@ -10,7 +10,7 @@ import soundfile
 import torch
 
 from api.voices import samples
-from api.voices.decoding import decoded
+from api.voices.decoding import decode
 from tests.api.decoding import correlation
 from xtts import audio
 from xtts.audio import CODE_RATE
@@ -142,7 +142,7 @@ def test_a_silent_recording_is_refused_alike(tmp_path, peak):
         with pytest.raises(VoiceError, match="is silent: no sample is above -60 dB"):
             ask()
     with pytest.raises(ValueError, match="is silent: no sample is above -60 dB"):
-        decoded(path.read_bytes(), 60.0)
+        decode(path.read_bytes(), 60.0)
 
 
 def test_no_more_than_ten_silent_minutes_are_looked_at(tmp_path, monkeypatch):

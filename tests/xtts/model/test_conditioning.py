@@ -43,7 +43,7 @@ def test_padding_is_not_heard(parts):
     for row, mel in zip(padded, mels(), strict=True):
         row[:, : mel.shape[1]] = mel
     gpt: Any = SimpleNamespace(conditioning_encoder=parts[0], conditioning_perceiver=parts[1])
-    latents = training.heard(gpt, padded, VarlenLayout.of(FRAMES))
+    latents = training.latents_of_mels(gpt, padded, VarlenLayout.of(FRAMES))
     assert latents.shape == (len(FRAMES), NUM_LATENTS, WIDTH)
     assert torch.allclose(latents, alone(parts), atol=1e-5)
 

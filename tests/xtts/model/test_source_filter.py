@@ -17,7 +17,7 @@ def pitched(hertz: torch.Tensor) -> torch.Tensor:
     """The pulses `[samples]` of a voice with these pitches `[steps]`."""
     decoder = SourceFilter(WIDTH, 32, SOURCE)
     pitch = torch.log2(hertz)[None], torch.ones(1, len(hertz))
-    rows = decoder.excited_at(torch.zeros(1, WIDTH, len(hertz)), pitch)[:, WIDTH:]
+    rows = decoder.excite_at(torch.zeros(1, WIDTH, len(hertz)), pitch)[:, WIDTH:]
     return decoder._pulses(*rows[:, :3].unbind(1)).flatten()
 
 
@@ -43,7 +43,7 @@ def test_the_phase_goes_on_where_the_pitch_bends():
     hertz = torch.tensor([120.0, 120.0, 170.0, 170.0, 110.0, 300.0, 300.0])
     decoder = SourceFilter(WIDTH, 32, SOURCE)
     height = torch.log2(hertz)[None]
-    rows = decoder.excited_at(torch.zeros(1, WIDTH, 7), (height, torch.ones(1, 7)))[0, WIDTH:]
+    rows = decoder.excite_at(torch.zeros(1, WIDTH, 7), (height, torch.ones(1, 7)))[0, WIDTH:]
     # The pitch in the middle of each step is given, and it is linear in between.
     places = (torch.arange(7 * HOP, dtype=torch.float64) + 0.5) / HOP - 0.5
     along = np.interp(places.numpy(), np.arange(7), hertz.double().numpy())
@@ -67,9 +67,9 @@ def test_unvoiced_steps_are_noise_alone_and_the_noise_has_the_gain_that_is_asked
     harmonics, _, noise = decoder.filters.last.bias.view(3, -1)
     harmonics.fill_(0.0), noise.fill_(math.log(0.1))
     steps, low = torch.zeros(1, WIDTH, 200), torch.full((1, 200), 7.0)
-    hiss = vocoder.sound(decoder.excited_at(steps, (low, torch.zeros(1, 200))), speaker)[0]
+    hiss = vocoder.sound(decoder.excite_at(steps, (low, torch.zeros(1, 200))), speaker)[0]
     assert float(hiss[2000:-2000].std()) == pytest.approx(0.1, rel=0.05)
-    voice = vocoder.sound(decoder.excited_at(steps, (low, torch.ones(1, 200))), speaker)[0]
+    voice = vocoder.sound(decoder.excite_at(steps, (low, torch.ones(1, 200))), speaker)[0]
     period = 24_000 // 128
     assert float((voice - hiss)[4000 : 4000 + period].amax()) > 20
 
@@ -80,7 +80,7 @@ def test_no_sample_depends_on_what_is_further_than_reach_except_by_its_phase():
     steps = torch.randn(1, WIDTH, 120)
     other = steps.clone()
     other[:, :, 60] += 10.0
-    before, after = decoder.excited(steps, None), decoder.excited(other, None)
+    before, after = decoder.excite(steps, None), decoder.excite(other, None)
     touched = (before != after)[0, WIDTH : WIDTH + 2].any(0).nonzero().flatten()
     first = int(touched.min())
     after[:, WIDTH + 2, 61:] = before[:, WIDTH + 2, 61:]
@@ -95,7 +95,7 @@ def test_no_sample_depends_on_what_is_further_than_reach_except_by_its_phase():
 def test_the_spectral_loss_trains_the_filters_and_not_the_pitch():
     decoder = SourceFilter(WIDTH, 32, SOURCE)
     steps, speaker = torch.randn(1, WIDTH, 30), torch.randn(1, 32, 1)
-    decoder(decoder.excited(steps, speaker), speaker).square().mean().backward()
+    decoder(decoder.excite(steps, speaker), speaker).square().mean().backward()
     assert all(float(weight.grad.abs().sum()) > 0 for weight in decoder.filters.parameters())
     assert all(weight.grad is None for weight in decoder.pitch.parameters())
 
@@ -130,5 +130,5 @@ def test_a_speaker_changes_every_block_of_filters_and_nothing_before_it_has_lear
 def test_a_speaker_moves_the_pitch_of_the_same_latents():
     decoder = SourceFilter(WIDTH, 32, SourceFilterShape(16, 2, 16, 1, speaker_channels=8))
     steps, (anna, ben) = torch.randn(1, WIDTH, 20), torch.randn(2, 1, 32, 1)
-    hertz = [decoder.excited(steps, speaker)[0, WIDTH] for speaker in (anna, ben, anna)]
+    hertz = [decoder.excite(steps, speaker)[0, WIDTH] for speaker in (anna, ben, anna)]
     assert torch.equal(hertz[0], hertz[2]) and not torch.allclose(hertz[0], hertz[1])

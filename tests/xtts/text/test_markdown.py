@@ -8,7 +8,7 @@ from xtts.text import markdown
 
 
 def plain(text: str) -> str:
-    return " ".join(markdown.spoken(text).split())
+    return " ".join(markdown.read_markdown(text).split())
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_an_entity_or_a_code_block_makes_no_tag_and_no_silence():
 
 
 def test_the_items_of_a_numbered_list_are_paragraphs():
-    assert markdown.spoken("1. open\n2. close") == "\n1. open\n\n2. close"
+    assert markdown.read_markdown("1. open\n2. close") == "\n1. open\n\n2. close"
 
 
 def test_a_heading_is_a_paragraph_of_its_own():
-    assert markdown.spoken("# A\nb").split("\n") == ["", "A", "", "b"]
+    assert markdown.read_markdown("# A\nb").split("\n") == ["", "A", "", "b"]
 
 
 @pytest.mark.parametrize(
@@ -102,5 +102,5 @@ def test_a_heading_is_a_paragraph_of_its_own():
 )
 def test_a_mass_of_marks_takes_no_longer_than_a_text(mark):
     started = time.thread_time()
-    markdown.spoken((mark * 50_000)[:90_000])
+    markdown.read_markdown((mark * 50_000)[:90_000])
     assert time.thread_time() - started < 1.0

@@ -3,6 +3,8 @@
 import pytest
 
 from xtts.text.normalization.registry import sentence_ends
+from xtts.text.sentence_words import NEVER_LAST, OFTEN_LAST, SOMETIMES_LAST
+from xtts.text.sentences import words_of
 from xtts.text.splitting import Limits, cut
 
 
@@ -40,3 +42,11 @@ def test_a_long_sentence_keeps_dates_titles_and_amounts_together():
     pieces = cut("und so weiter " * 2 + "am 29. Juli 2026 kam Dr. Smith für 10 USD " + "wieder " * 6, limits)
     for together in ("29. Juli 2026", "Dr. Smith", "10 USD"):
         assert any(together in piece for piece in pieces), pieces
+
+
+def test_an_abbreviation_stands_in_one_table():
+    for language in ("*", *NEVER_LAST):
+        never = {*words_of(NEVER_LAST, language), *words_of(NEVER_LAST, "*")}
+        often, sometimes = words_of(OFTEN_LAST, language), words_of(SOMETIMES_LAST, language)
+        plain = [word.removesuffix("#") for word in sometimes]
+        assert not never & {*often, *plain} and not set(often) & set(plain), language

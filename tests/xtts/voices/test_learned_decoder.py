@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from xtts.voices import learned_decoder
-from xtts.voices.learned_decoder import LearnedDecoder, learned_for
+from xtts.voices.learned_decoder import LearnedDecoder, decoder_for
 from xtts.voices.run_folder import RunFolder, manifest_beside
 
 LEARNED = LearnedDecoder(0, 0.0, "", 2.0, 1.5, 40, 250, more_word_errors=-0.01)
@@ -26,7 +26,7 @@ def test_what_is_written_is_read(tmp_path):
     run = run_with(tmp_path)
     record = learned_decoder.read(run.best_decoder)
     assert record is not None and replace(record, file=None) == LEARNED
-    assert learned_for(run, None) == run.best_decoder and record.digest
+    assert decoder_for(run, None) == run.best_decoder and record.digest
     read = learned_decoder.read_tensors(run.best_decoder)
     assert read.keys() == TENSORS.keys() and all(map(torch.equal, read.values(), TENSORS.values()))
 
@@ -42,7 +42,7 @@ def test_a_damaged_record_leaves_the_bases_decoder(tmp_path, content, caplog):
 def test_other_tensors_than_were_recorded_leave_the_bases_decoder(tmp_path, caplog):
     run = run_with(tmp_path)
     run.best_decoder.write_bytes(run.best_decoder.read_bytes()[:-1] + b"x")
-    assert learned_for(run, None) is None and "best_decoder.safetensors" in caplog.text
+    assert decoder_for(run, None) is None and "best_decoder.safetensors" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.published import publish_folder
 from xtts.__main__ import main
 from xtts.download.xtts_v2 import REPOSITORY, REVISION, XTTS_V2
 from xtts.voices.base_models import BundleError
-from xtts.voices.published_voice import provided
+from xtts.voices.published_voice import provide
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def test_another_voice_stays_as_it_is():
-    assert provided("demo", SharedSettings()) == "demo"
+    assert provide("demo", SharedSettings()) == "demo"
 
 
 def test_nothing_is_downloaded_without_consent_or_a_recording(hub, monkeypatch, capsys):
@@ -82,3 +82,8 @@ def test_speak_and_python_download_it_once_and_speak(hub, monkeypatch):
     voice = xtts.load_voice("xtts_v2", reference="me.wav")
     assert len(xtts.synthesize(voice, "One.")) == soundfile.info("out.wav").frames
     assert len(hub.asked) == count
+    by_path = xtts.load_voice("train/xtts_v2", reference="me.wav")  # the consent holds for its path, too
+    assert by_path.licence == voice.licence
+    monkeypatch.delenv("COQUI_TOS_AGREED")
+    with pytest.raises(BundleError, match="COQUI_TOS_AGREED=1"):
+        xtts.load_voice("train/xtts_v2", reference="me.wav")

@@ -10,7 +10,7 @@ import pytest
 
 from machine.storage import atomic
 from xtts.voices.run_folder import RunError, RunFolder
-from xtts.voices.run_lock import locked
+from xtts.voices.run_lock import lock
 
 
 @pytest.fixture
@@ -43,13 +43,13 @@ def test_a_second_trainer_is_refused_by_the_first_ones_number(run):
     assert run.is_locked() is False
     process = holder(run)
     assert run.is_locked() is True
-    with pytest.raises(RunError, match=f"process {process.pid}") as raised, locked(run):
+    with pytest.raises(RunError, match=f"process {process.pid}") as raised, lock(run):
         pass
     assert raised.value.exit_code == 2
     process.kill()
     process.communicate()  # also closes the pipes
     assert run.lock_file.read_text() == f"{process.pid}\n" and run.is_locked() is False
-    with locked(run):
+    with lock(run):
         assert run.lock_file.read_text() == f"{os.getpid()}\n"
 
 
@@ -65,14 +65,14 @@ def test_who_asks_keeps_no_trainer_out(run):
     ) as process:
         assert process.stdout.readline() == "asks\n"
         assert run.is_locked() is False
-        with locked(run):
+        with lock(run):
             assert run.is_locked() is True
 
 
 def test_children_inherit_no_lock(run):
     """When its trainer leaves a run, no forked or executed child keeps it locked."""
     told, tells = os.pipe()
-    with locked(run):
+    with lock(run):
         child = os.fork()
         if not child:
             os.write(tells, b"!")  # after the handlers of the fork
@@ -81,7 +81,7 @@ def test_children_inherit_no_lock(run):
         assert os.read(told, 1) == b"!"
         executed = subprocess.Popen(["sleep", "60"], close_fds=False)
     try:
-        with locked(run):
+        with lock(run):
             pass
     finally:
         for number in (child, executed.pid):
@@ -98,16 +98,16 @@ def test_only_the_holder_clears_what_killed_writers_left(run):
     process = holder(run)
     assert not left.exists()
     left.write_bytes(b"being written")
-    with pytest.raises(RunError), locked(run):
+    with pytest.raises(RunError), lock(run):
         pass
     assert left.exists()
     process.communicate()
-    with locked(run):
+    with lock(run):
         assert not left.exists()
     assert other.exists()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(atomic.WriteError, match="OUTPUT_DIR="), locked(RunFolder(tmp_path / "file/x")):
+    with pytest.raises(atomic.WriteError, match="OUTPUT_DIR="), lock(RunFolder(tmp_path / "file/x")):
         pass

@@ -38,7 +38,7 @@ def test_latents_are_computed_when_drawn_and_again_for_other_weights(base_folder
     cache = ClipCache()
 
     def spoken(model=model, whose=whose, some=clips):
-        return cache.spoken(model, whose, new_dvae, some, no_progress)
+        return cache.spoken_clips(model, whose, new_dvae, some, no_progress)
 
     first = spoken()
     assert len(computed) == 1 and len(first) == 3  # a probe, which tells weights apart
@@ -67,5 +67,5 @@ def test_clips_that_are_too_short_are_left_out(base_folder, tmp_path):
     some = [TranscribedClip(path, "one", "en") for path in sorted(data.rglob("*.wav"))]
     whose = voice_from_reference(model, read_reference(model.config, some[0].recording))
     dvae = loading.load_dvae(base_folder, model.config)
-    spoken = ClipCache().spoken(model, whose, lambda: dvae, some, no_progress)
+    spoken = ClipCache().spoken_clips(model, whose, lambda: dvae, some, no_progress)
     assert len(spoken) == 1 and len(spoken[0].sound.codes) == decoder_clips.ROW_CODES

@@ -246,7 +246,7 @@ def test_training_ends_early_when_held_out_clips_stop_to_come_closer(speaker, tm
 
 def test_more_clips_hold_out_no_more_than_eight():
     for count, held_out in ((8, 1), (9, 2), (64, 8), (300, 8)):
-        judge, learn = decoder_learning.divided(list(range(count)))  # type: ignore[arg-type]
+        judge, learn = decoder_learning.divide(list(range(count)))  # type: ignore[arg-type]
         assert len(judge) == held_out and sorted(judge + learn) == list(range(count))
 
 

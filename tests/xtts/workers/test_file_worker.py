@@ -111,7 +111,7 @@ def test_a_fault_is_told_and_the_next_call_has_a_new_child(
 
 def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch):
     says = [""]
-    monkeypatch.setattr(recovery, "poisoned", lambda _device: says[0])
+    monkeypatch.setattr(recovery, "remaining_fault", lambda _device: says[0])
     error = SotaqueError("The reference is silent.")
     for says[0], code in (("", "refused"), ("CUDA error: unspecified launch failure", "gpu_fault")):
         answer = answer_of(error, "cuda:0")
@@ -201,7 +201,7 @@ def test_the_child_dies_with_a_parent_that_is_killed(tmp_path):
             from xtts.inference.compute_config import ComputeConfig
             worker = Worker(Path("base"), ComputeConfig(), module={QUICK!r})
             worker.start()
-            worker._received("getting ready", 30, lambda: False, print)
+            worker._receive("getting ready", 30, lambda: False, print)
             print(worker.pid, flush=True)
             time.sleep(60)
         """),
@@ -275,7 +275,7 @@ def test_all_but_the_new_weights_is_ready_before_anything_is_asked(base_folder, 
     began = time.monotonic()
     with speaking(base_folder) as worker:
         worker.start()
-        worker._received("getting ready", 120, lambda: False, print)
+        worker._receive("getting ready", 120, lambda: False, print)
         worker._ready = True
         ready = time.monotonic()
         mapped = Path(f"/proc/{worker.pid}/maps").read_text(encoding="utf-8")

@@ -323,7 +323,7 @@ def test_a_recogniser_listens_to_what_has_a_sound_and_ended(monkeypatch, tmp_pat
         names.append((name, language))
         return Deaf()
 
-    monkeypatch.setattr("xtts.evaluation.recogniser.opened", opened)
+    monkeypatch.setattr("xtts.evaluation.recogniser.open_recogniser", opened)
     speaker = FileSpeaker(DEMO, ComputeConfig(precision="fp32"))
     texts = {"hello": True, "one two three": True, "good night": False}
     asked = EvaluateRequest(

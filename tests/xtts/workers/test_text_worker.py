@@ -115,7 +115,7 @@ def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder):
         def endless(self, text, short, spoken=False):
             while text == "slow": pass
             return text, text
-        xtts.text.reading.Reader._normalised = endless
+        xtts.text.reading.Reader._normalise = endless
         xtts.workers.text_worker.CPU_SECONDS = 0.2
         sys.exit(xtts.workers.text_worker.main())
     """

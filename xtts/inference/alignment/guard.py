@@ -247,7 +247,7 @@ def _by_path(codes: Array, path: Alignment, loud: Array | None, *, stopped: bool
         end = len(path.wandering)
     # Codes after the end are judged separately: attention has nothing to follow there.
     reached_codes = len(path.wandering) if end is None else end
-    covered = _covered(path, reached_codes)
+    covered = _coverage(path, reached_codes)
     if fault := _inside(path, reached_codes):
         return EndingVerdict(*fault, covered)
     if end is None:
@@ -269,7 +269,7 @@ def _by_path(codes: Array, path: Alignment, loud: Array | None, *, stopped: bool
         return EndingVerdict(kind, reason, covered, keep)
     if (back := _back(path, end)) is not None:
         return EndingVerdict(Ending.REPEATED, f"the end is repeated {_at(back)}", covered, keep)
-    if (lost := _lost(path, end, len(path.wandering))) is not None:
+    if (lost := _text_lost_at(path, end, len(path.wandering))) is not None:
         reason = f"sound that is not in the text {_at(lost)}, after the last word"
         return EndingVerdict(Ending.CONTINUED, reason, covered, keep)
     if closing < FEWEST_CLOSING if loud is None else loud[-1]:
@@ -288,12 +288,12 @@ def _inside(path: Alignment, reached_codes: int) -> tuple[Ending, str] | None:
     """The fault within the first `reached_codes` codes, up to the end of the text, if any."""
     if (back := _back(path, 0, reached_codes)) is not None:
         return Ending.REPEATED, f"it went back in the text {_at(back)}"
-    if (lost := _lost(path, 0, reached_codes)) is not None:
+    if (lost := _text_lost_at(path, 0, reached_codes)) is not None:
         return Ending.STALLED, f"it lost the text {_at(lost)}"
     at, longest, usual = _longest_stay(path, reached_codes)
     if longest > max(MOST_ON_ONE_TOKEN, MOST_TIMES_AS_LONG * usual):
         return Ending.STALLED, f"{longest * CODE_SECONDS:.1f} s on one sound {_at(at)}"
-    if (skipped := _skipped(path, reached_codes)) >= FEWEST_SKIPPED:
+    if (skipped := _longest_skip(path, reached_codes)) >= FEWEST_SKIPPED:
         return Ending.UNFINISHED, f"{skipped} tokens in a row were skipped"
     return None
 
@@ -355,7 +355,7 @@ def _back(path: Alignment, start: int, stop: int | None = None) -> int | None:
     return next((first for first, last in runs if last - first >= FEWEST_BACK), None)
 
 
-def _lost(path: Alignment, start: int, stop: int) -> int | None:
+def _text_lost_at(path: Alignment, start: int, stop: int) -> int | None:
     """The code at which attention loses the text for at least FEWEST_LOST codes."""
     near = path.nearness[start:stop]
     if len(near) < LOST_WINDOW:
@@ -379,7 +379,7 @@ def _longest_stay(path: Alignment, reached_codes: int) -> tuple[int, int, float]
     return int(firsts[longest]), int(lengths[longest]), float(np.median(lengths))
 
 
-def _skipped(path: Alignment, reached_codes: int) -> int:
+def _longest_skip(path: Alignment, reached_codes: int) -> int:
     """The longest row of spoken tokens that the first `reached_codes` codes skipped."""
     if not reached_codes:
         return 0
@@ -392,7 +392,7 @@ def _skipped(path: Alignment, reached_codes: int) -> int:
     return max((last - first for first, last in runs), default=0)
 
 
-def _covered(path: Alignment, reached_codes: int) -> float:
+def _coverage(path: Alignment, reached_codes: int) -> float:
     if not reached_codes:
         return 0.0
     reached = int(path.wandering[:reached_codes].max())

@@ -174,7 +174,7 @@ class Guard:
     Attributes:
         heads: The heads that follow the text; () if none does.
         spoken: Returns which positions of START, given ids and STOP are spoken
-            (`xtts.text.tokenizer.Tokenizer.spoken`).
+            (`xtts.text.tokenizer.Tokenizer.spoken_positions`).
         seed: The speech's seed; each further attempt adds `RETRY_SEED_STRIDE`.
         retries: The most further attempts at a piece.
         pieces: The results of the finished pieces.
@@ -305,7 +305,7 @@ class GuardedPiece:
         if samples >= len(held):
             return held
         held = held[: max(0, samples)]
-        return faded(held, 0, min(int(FADE_SECONDS * VOCODER_RATE), len(held)), self._arrays)
+        return fade(held, 0, min(int(FADE_SECONDS * VOCODER_RATE), len(held)), self._arrays)
 
     def _summary(self) -> SpokenPiece:
         best = self.best
@@ -401,7 +401,7 @@ def without_silence(times: Array, spoken: Array, loud: Array, speed: float = 1.0
     return trimmed
 
 
-def faded(sound: Samples, rising: int, falling: int, arrays: ModuleType) -> Samples:
+def fade(sound: Samples, rising: int, falling: int, arrays: ModuleType) -> Samples:
     """Fades in over the first `rising` samples and out over the last `falling` ones."""
     up, down = (arrays.linspace(0.0, 1.0, n, dtype=arrays.float32) for n in (rising, falling))
     end = len(sound) - falling
@@ -436,11 +436,11 @@ class SpokenWords:
         # False as soon as a piece lacks a path through attention.
         self.has_times = True
 
-    def sounded(self, seconds: float) -> None:
+    def add_sound(self, seconds: float) -> None:
         """Adds the length of more sound, including pauses."""
         self._seconds += seconds
 
-    def ended(self, spoken: SpokenPiece) -> list[TimedWord]:
+    def end_piece(self, spoken: SpokenPiece) -> list[TimedWord]:
         """The words of the next piece, whose sound is complete; [] if their times are unknown."""
         piece, self._number = self._pieces[self._number], self._number + 1
         began, self._began = self._began + piece.before, self._seconds
@@ -482,6 +482,6 @@ def words_of_speech(
     """
     words, timed = SpokenWords(pieces, speed), list[TimedWord]()
     for piece, spoken_piece in zip(pieces, spoken, strict=True):
-        words.sounded(piece.before + spoken_piece.seconds + piece.after)
-        timed += words.ended(spoken_piece)
+        words.add_sound(piece.before + spoken_piece.seconds + piece.after)
+        timed += words.end_piece(spoken_piece)
     return timed if words.has_times and spoken else None

@@ -33,17 +33,17 @@ _LOOKED_AT = 24
 _CLOSING = 4
 
 
-def measured(backend: Any, voice: Any) -> tuple[Head, ...]:
+def measure(backend: Any, voice: Any) -> tuple[Head, ...]:
     """Measures the heads that follow the text by speaking a few sentences.
 
     Args:
         backend: An `xtts.inference.speech.Backend`.
         voice: A voice of that backend.
     """
-    return choose([spoken(backend, voice, text) for text in TEXTS])
+    return choose([speak(backend, voice, text) for text in TEXTS])
 
 
-def spoken(backend: Any, voice: Any, text: str) -> Spoken:
+def speak(backend: Any, voice: Any, text: str) -> Spoken:
     """Speaks a text and returns the attention of every head to it."""
     model, languages = backend.model, backend.model.config.languages
     piece = model.tokenizer.split(text, "en" if "en" in languages else languages[0])[0]
@@ -57,7 +57,7 @@ def spoken(backend: Any, voice: Any, text: str) -> Spoken:
     backend.end(utterance)
     if utterance.error is not None:
         raise utterance.error
-    return utterance.attention_by_head(), model.tokenizer.spoken(piece.ids)
+    return utterance.attention_by_head(), model.tokenizer.spoken_positions(piece.ids)
 
 
 def choose(spoken: Sequence[Spoken]) -> tuple[Head, ...]:

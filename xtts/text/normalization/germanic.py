@@ -32,6 +32,7 @@ class GermanRules(LanguageRules):
     # Eins, if nothing is counted.
     cardinals = {"": "numbering", "m": "cardinal-masculine", "f": "cardinal-feminine", "n": "cardinal-neuter"}
     point, minus, to = "Komma", "minus", "bis"
+    score_joiner = "zu"
     year_marks = (
         _year_after(
             "jahr|jahre|jahren|jahres|seit|bis|von|ab|im|in|um|anno|nach|vor|und|sommer|winter|"

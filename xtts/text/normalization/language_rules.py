@@ -15,8 +15,8 @@ from xtts.text import formulas
 from xtts.text.cleaning import GROUP
 from xtts.text.normalization import numerals
 from xtts.text.normalization.amounts import AmountRules
-from xtts.text.normalization.clock import ClockRules
-from xtts.text.normalization.fractions import RATIO, is_numbered
+from xtts.text.normalization.dates import ClockRules
+from xtts.text.normalization.fractions import is_numbered
 from xtts.text.normalization.nouns import folded_sign
 from xtts.text.normalization.numbers import ANY_GROUPS, APART, NEVER, Pattern, Step
 from xtts.text.normalization.telephone import TelephoneRules
@@ -34,6 +34,8 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules):
     suffix: ClassVar[Pattern] = NEVER
     # A year (group 2), alone or after a word that marks it (group 1), which is kept.
     year_marks: ClassVar[tuple[Pattern, ...]] = ()
+    # The word between the numbers of a score, if a range never falls: 3-1.
+    score_joiner = ""
     # The words for squared, cubed and other powers.
     powers = ("", "", "")
 
@@ -55,7 +57,7 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules):
     def _plain(self, text: str) -> str:
         """A text without LaTeX, whose numbers are in the figures 0 to 9."""
         if "$" in text or "\\" in text:
-            text = formulas.spoken(text)
+            text = formulas.read_formulas(text)
         if not text.isascii():
             text = numerals.plain_digits(text)
         if numerals.ROMAN.search(text):
@@ -173,9 +175,8 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules):
             first, second = match[1], match[2]
             if first == second:  # 50-50
                 return f"{self.number(first)} {self.number(second)}"
-            small = re.fullmatch("[0-9]{1,2} [0-9]{1,2}", f"{first} {second}")
-            if self.code == "de" and small and int(first) > int(second):  # a score
-                return f"{self.number(first)} {RATIO['de']} {self.number(second)}"
+            if self.score_joiner and len(first) <= 2 and len(second) <= 2 and int(first) > int(second):
+                return f"{self.number(first)} {self.score_joiner} {self.number(second)}"
             is_year = year.fullmatch(first)
             if is_year and year.fullmatch(second):
                 return f"{self.year(int(first))} {self.to} {self.year(int(second))}"

@@ -3,7 +3,7 @@
 import re
 
 from xtts.text.normalization import numerals
-from xtts.text.normalization.clock import ClockTime
+from xtts.text.normalization.dates import ClockTime
 from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
 from xtts.text.normalization.numbers import CLEAR_GROUPS, WrittenNumber

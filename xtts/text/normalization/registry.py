@@ -58,8 +58,8 @@ def rules_of(language: str) -> LanguageRules | None:
     for module, classes in _CLASSES.items():
         if language in classes:
             rules = getattr(import_module(f"xtts.text.normalization.{module}"), classes[language])
-            made: LanguageRules = rules()
-            return made
+            language_rules: LanguageRules = rules()
+            return language_rules
     added = (module.rules_of(language) for module in extras.modules("RULES"))
     return next(filter(None, added), None)
 

@@ -3,7 +3,7 @@
 import re
 from typing import ClassVar
 
-from xtts.text.normalization.clock import ClockTime
+from xtts.text.normalization.dates import ClockTime
 from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
 from xtts.text.normalization.numbers import LONG_GROUPS, NEVER, WrittenNumber, spell

@@ -207,13 +207,13 @@ def science_units(language: str) -> dict[str, Noun]:
     for sign, sign_prefixes in signs.items():
         for prefix in sign_prefixes.split():
             if prefix != "-":
-                units[prefix + sign] = _prefixed(spoken[prefix], bases[sign])
+                units[prefix + sign] = _with_prefix(spoken[prefix], bases[sign])
             else:
                 units[sign] = bases[sign]
     return units
 
 
-def _prefixed(prefix: str, noun: Noun) -> Noun:
+def _with_prefix(prefix: str, noun: Noun) -> Noun:
     """A noun with a prefix before each form: kilo, watts."""
     one, few, many, part = (prefix + form[0].lower() + form[1:] for form in noun.forms)
     return Noun(one, few, many, part, noun.gender)

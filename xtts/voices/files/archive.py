@@ -29,7 +29,7 @@ def write(path: Path, manifest: Manifest, members: Mapping[str, Path | bytes]) -
 
     members: name -> content or file. Raises DiskFull, WriteError.
     """
-    written = {name: _written(member) for name, member in members.items()}
+    written = {name: _digest(member) for name, member in members.items()}
     manifest = replace(manifest, members=written)
     # The version of the format is the first key of the first member.
     text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False) + "\n"
@@ -40,7 +40,7 @@ def write(path: Path, manifest: Manifest, members: Mapping[str, Path | bytes]) -
     return manifest
 
 
-def _written(member: Path | bytes) -> Written:
+def _digest(member: Path | bytes) -> Written:
     if isinstance(member, bytes):
         return Written(hashlib.sha256(member).hexdigest(), len(member))
     return Written(sha256_of(member), member.stat().st_size)

@@ -22,7 +22,7 @@ from machine.text import first_line
 from xtts.voices import speakers
 from xtts.voices.files import manifest as form
 from xtts.voices.files import tensors
-from xtts.voices.files.manifest import Consent, Manifest, VoiceFileError, shown
+from xtts.voices.files.manifest import Consent, Manifest, VoiceFileError, excerpt
 
 _STEP = 1 << 20
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, ValueError)
@@ -42,7 +42,7 @@ class CheckedVoice:
         self.path, self._zip = path, archive
         content = self._content(form.NAME, form.MOST_MANIFEST_BYTES)
         self.digest = hashlib.sha256(content).hexdigest()
-        self.manifest: Manifest = form.parsed(content, path)
+        self.manifest: Manifest = form.parse(content, path)
         self.metadata: dict[str, str] = {}
         self._check_names()
 
@@ -98,7 +98,7 @@ class CheckedVoice:
             raise VoiceFileError(f"{self.path} lacks {min(missing)}, which its manifest names.")
         if more := present - self.manifest.members.keys():
             raise VoiceFileError(
-                f"{self.path} has the member {shown(min(more))}, which its manifest does not name."
+                f"{self.path} has the member {excerpt(min(more))}, which its manifest does not name."
             )
 
     def _check_hash(self, name: str, expected: Written) -> None:
@@ -158,7 +158,7 @@ class CheckedVoice:
         for speaker in listed:
             if f"{speakers.FOLDER}/{speaker.file}" not in self.manifest.members:
                 raise VoiceFileError(
-                    f"{self.path}: {name} names {shown(speaker.file)}, which the file lacks."
+                    f"{self.path}: {name} names {excerpt(speaker.file)}, which the file lacks."
                 )
 
     def _damaged(self, name: str, error: Exception) -> VoiceFileError:
@@ -166,7 +166,7 @@ class CheckedVoice:
 
 
 @contextmanager
-def opened(path: Path, *, whole: bool = True) -> Iterator[CheckedVoice]:
+def open_voice(path: Path, *, whole: bool = True) -> Iterator[CheckedVoice]:
     """The voice in a file, checked before the block begins.
 
     whole: whether every member is read; False checks only the directory and the manifest. Raises
@@ -209,7 +209,7 @@ def _check_directory(path: Path, members: list[zipfile.ZipInfo], size: int) -> N
     elif not members or names[0] != form.NAME or members[0].header_offset != 0:
         fault = f"its first member is not {form.NAME}"
     elif twice := [name for name in names if names.count(name) > 1]:
-        fault = f"it has the member {shown(twice[0])} twice"
+        fault = f"it has the member {excerpt(twice[0])} twice"
     elif faults := list(filter(None, map(_fault_of, members))):
         fault = faults[0]
     elif total > size:
@@ -220,7 +220,7 @@ def _check_directory(path: Path, members: list[zipfile.ZipInfo], size: int) -> N
 
 def _fault_of(member: zipfile.ZipInfo) -> str | None:
     """Why a voice file does not have such a member; None if it may."""
-    name = shown(member.filename)
+    name = excerpt(member.filename)
     if not form.is_member(member.filename):
         return f"it has the member {name}, which no voice has"
     if member.flag_bits & 1:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from machine.text import first_line
 from xtts.voices.files import checking
-from xtts.voices.files.manifest import VoiceFileError, shown
+from xtts.voices.files.manifest import VoiceFileError, excerpt
 
 _RECORDING = re.compile(r"(samples/[^/\\]+|ref_audio)\.wav", re.IGNORECASE)
 _MANIFEST, _SAMPLES = "manifest.json", 10
@@ -46,23 +46,23 @@ def foreign_voice(path: Path) -> ForeignVoice | None:
         recordings = [name for name in names if _RECORDING.fullmatch(name)]
         if names.count(_MANIFEST) != 1 or not recordings:
             return None
-        name = _name_in(_bounded(archive, _MANIFEST, _MOST_MANIFEST_BYTES), path)
-        sounds = [_bounded(archive, recording, _MOST_WAV_BYTES) for recording in recordings[:_SAMPLES]]
+        name = _name_in(_read(archive, _MANIFEST, _MOST_MANIFEST_BYTES), path)
+        sounds = [_read(archive, recording, _MOST_WAV_BYTES) for recording in recordings[:_SAMPLES]]
     seconds, wav = max((_seconds(sound, path), sound) for sound in sounds)
     if not 0 < seconds <= _MOST_SECONDS:
         raise VoiceFileError(f"{path} has a recording of {seconds:,.0f} s, which is too long.")
     return ForeignVoice(name, wav)
 
 
-def _bounded(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+def _read(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     try:
         with archive.open(name) as file:
             content = file.read(most + 1)
     except _BROKEN as error:
-        text = f"{archive.filename}: {shown(name)} is damaged ({first_line(error)})."
+        text = f"{archive.filename}: {excerpt(name)} is damaged ({first_line(error)})."
         raise VoiceFileError(text) from error
     if len(content) > most:
-        text = f"{archive.filename}: {shown(name)} unpacks to more than {most:,} bytes."
+        text = f"{archive.filename}: {excerpt(name)} unpacks to more than {most:,} bytes."
         raise VoiceFileError(text)
     return content
 

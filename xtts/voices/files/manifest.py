@@ -168,7 +168,7 @@ def _idstring(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:80] or "unknown"
 
 
-def parsed(content: bytes, path: Path) -> Manifest:
+def parse(content: bytes, path: Path) -> Manifest:
     """The manifest in the bytes of manifest.json. Raises VoiceFileError, first for another
     format, whose other fields this version cannot judge."""
     from pydantic_core import from_json
@@ -208,7 +208,7 @@ def _check_members(manifest: Manifest, path: Path) -> None:
     for name, written in manifest.members.items():
         most = most_bytes(name, manifest.kind)
         if most is None:
-            raise VoiceFileError(f"{path} has the member {shown(name)}, which no voice has.")
+            raise VoiceFileError(f"{path} has the member {excerpt(name)}, which no voice has.")
         if not 0 <= written.bytes <= most:
             raise VoiceFileError(f"{path}: {name} has {written.bytes:,} bytes; at most {most:,} are allowed.")
     if missing := _NEEDED[manifest.kind] - manifest.members.keys():
@@ -232,7 +232,7 @@ def is_member(name: str) -> bool:
     return name == NAME or any(most_bytes(name, kind) is not None for kind in _NEEDED)
 
 
-def shown(name: str) -> str:
+def excerpt(name: str) -> str:
     """A member's name for a message, which another program chose."""
     return ascii(name if len(name) <= 60 else f"{name[:57]}...")
 

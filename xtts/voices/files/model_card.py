@@ -19,20 +19,20 @@ _SIZES: Mapping[Kind, str] = {
 _CPML = ("coqui-public-model-license", "https://coqui.ai/cpml")
 
 
-def card(made: Manifest, consent: Consent | None) -> str:
+def card(manifest: Manifest, consent: Consent | None) -> str:
     """The content of README.md."""
-    lines = ["---", *_front_matter(made), "---", "", f"# {_line(made.name)}", ""]
+    lines = ["---", *_front_matter(manifest), "---", "", f"# {_line(manifest.name)}", ""]
     lines += ["A voice for Sotaque. It imitates a person: use it only as that person allows.", ""]
     lines += [
-        f"- Content: {_SIZES[made.kind]}",
-        f"- Licence: {_line(made.licence_text)}",
-        f"- Base model: {_line(made.base.name)}, SHA-256 `{made.base.sha256}`",
-        f"- Languages: {', '.join(map(_line, made.languages))}",
-        f"- Made: {_line(made.created)} by {_line(made.made_by)}",
+        f"- Content: {_SIZES[manifest.kind]}",
+        f"- Licence: {_line(manifest.licence_text)}",
+        f"- Base model: {_line(manifest.base.name)}, SHA-256 `{manifest.base.sha256}`",
+        f"- Languages: {', '.join(map(_line, manifest.languages))}",
+        f"- Made: {_line(manifest.created)} by {_line(manifest.made_by)}",
     ]
-    if made.preview is not None:
-        lines.append(f"- `preview.wav` is synthetic speech: “{_line(made.preview.text)}”")
-    lines += [f"- {row}" for row in _figures(made.evaluation)]
+    if manifest.preview is not None:
+        lines.append(f"- `preview.wav` is synthetic speech: “{_line(manifest.preview.text)}”")
+    lines += [f"- {row}" for row in _figures(manifest.evaluation)]
     if consent is not None:
         lines += ["", "## Consent", ""]
         lines += ["As the maker of this file states it; nobody has verified it.", ""]
@@ -41,17 +41,17 @@ def card(made: Manifest, consent: Consent | None) -> str:
     return "\n".join([*lines, "", f"Speak with it: `{command}`", ""])
 
 
-def _front_matter(made: Manifest) -> list[str]:
-    is_published = made.base.sha256 == published.XTTS_V2["model.pth"].sha256
-    if made.licence.startswith("LicenseRef-CPML") or is_published:
+def _front_matter(manifest: Manifest) -> list[str]:
+    is_published = manifest.base.sha256 == published.XTTS_V2["model.pth"].sha256
+    if manifest.licence.startswith("LicenseRef-CPML") or is_published:
         licence = ["license: other", f"license_name: {_CPML[0]}", f"license_link: {_CPML[1]}"]
-    elif made.licence.startswith("LicenseRef-"):
-        licence = ["license: other", f"license_name: {_word(made.licence)}"]
+    elif manifest.licence.startswith("LicenseRef-"):
+        licence = ["license: other", f"license_name: {_word(manifest.licence)}"]
     else:
-        licence = [f"license: {made.licence.lower()}"]
+        licence = [f"license: {manifest.licence.lower()}"]
     base = [f"base_model: {published.REPOSITORY}"] if is_published else []
     library = "coqui" if is_published else "sotaque"
-    spoken = dict.fromkeys(short_code(language) for language in made.languages)
+    spoken = dict.fromkeys(short_code(language) for language in manifest.languages)
     languages = [f"- {_word(code)}" for code in spoken]
     return [
         *licence,

@@ -114,7 +114,7 @@ def _with_earlier(packing: Packing, folder: Path) -> Packing:
     if consent is None and (folder / form.CONSENT).is_file():
         consent = form.consent_in((folder / form.CONSENT).read_bytes(), folder)
     if not evaluation and (folder / form.NAME).is_file():
-        evaluation = form.parsed((folder / form.NAME).read_bytes(), folder).evaluation
+        evaluation = form.parse((folder / form.NAME).read_bytes(), folder).evaluation
     return replace(packing, consent=consent, evaluation=evaluation)
 
 

@@ -85,23 +85,23 @@ def import_voice(
     """
     if (other := foreign.foreign_voice(path)) is not None:
         chosen = _base_for(base, Path(xtts_v2), tos_agreed=tos_agreed)
-        with _placed(voices_dir, name or other.name, replaces, taken) as to:
+        with _new_folder(voices_dir, name or other.name, replaces, taken) as to:
             licence = _write_recording(other.wav, to, *chosen)
         return ImportedVoice(to.name, to, "latents", form.spdx_of(licence))
-    with checking.opened(path) as voice:
-        made = voice.manifest
+    with checking.open_voice(path) as voice:
+        manifest = voice.manifest
         located: Path | None = None
-        if made.kind != "weights":
-            located = base_of(path, made.provenance, base, xtts_v2, tos_agreed=tos_agreed)
-        with _placed(voices_dir, name or made.name, replaces, taken) as to:
+        if manifest.kind != "weights":
+            located = base_of(path, manifest.provenance, base, xtts_v2, tos_agreed=tos_agreed)
+        with _new_folder(voices_dir, name or manifest.name, replaces, taken) as to:
             _unpack(voice, to, str(located.resolve()) if base and located else "")
-        return ImportedVoice(to.name, to, made.kind, made.licence, voice.consent())
+        return ImportedVoice(to.name, to, manifest.kind, manifest.licence, voice.consent())
 
 
-def cached(path: Path) -> Path:
+def cached_folder(path: Path) -> Path:
     """The unpacked folder of a voice file, in the user's cache folder. Raises VoiceFileError,
     DiskFull, WriteError."""
-    with checking.opened(path, whole=False) as voice:
+    with checking.open_voice(path, whole=False) as voice:
         # The last folder has the voice's name, which the mark of its speech repeats.
         to = cache_folder(os.environ) / "voices" / voice.digest / folder_name(voice.manifest.name)
         if not (to / "bundle.json").is_file():
@@ -114,7 +114,7 @@ def cached(path: Path) -> Path:
 
 
 @contextmanager
-def _placed(voices_dir: Path, name: str, replaces: bool, others: Iterable[str]) -> Iterator[Path]:
+def _new_folder(voices_dir: Path, name: str, replaces: bool, others: Iterable[str]) -> Iterator[Path]:
     """The folder for an imported voice, which nobody else takes during the block."""
     folder, imported = folder_name(name), voices_dir / FOLDER
     if folder.lower().endswith(".wav"):  # requests leave this ending out
@@ -126,7 +126,7 @@ def _placed(voices_dir: Path, name: str, replaces: bool, others: Iterable[str]) 
         for left in imported.glob(".*.sotaque-part"):  # of killed imports: this one has the lock
             if not left.name.endswith(".old.sotaque-part"):
                 shutil.rmtree(left, ignore_errors=True)
-        taken = {plain_name(other) for other in (*_taken(voices_dir), *others)}
+        taken = {plain_name(other) for other in (*_taken_names(voices_dir), *others)}
         if not (replaces and (imported / folder).is_dir()):
             folder = _free(folder, taken)
         yield imported / folder
@@ -177,7 +177,7 @@ def folder_name(name: str) -> str:
     return short or "voice"
 
 
-def _taken(voices_dir: Path) -> Iterable[str]:
+def _taken_names(voices_dir: Path) -> Iterable[str]:
     """The names of imported voices, of adapters and of uploaded voices."""
     for folder in (voices_dir / FOLDER, voices_dir / _ADAPTERS):
         if folder.is_dir():
@@ -196,33 +196,33 @@ def _free(name: str, taken: set[str]) -> str:
 
 def _unpack(voice: CheckedVoice, to: Path, base: str) -> None:
     """Writes the folder of a checked voice. base: replaces the base's name."""
-    made = voice.manifest
+    manifest = voice.manifest
     # The tensors are written twice: as they are in the file, then as the model reads them.
-    num_bytes = 2 * sum(member.bytes for member in made.members.values())
+    num_bytes = 2 * sum(member.bytes for member in manifest.members.values())
     with whole_folder(to, num_bytes) as part:
-        files = {name: _copied(voice, name, part / name) for name in made.members if name != form.TENSORS}
+        files = {name: _copy(voice, name, part / name) for name in manifest.members if name != form.TENSORS}
         files |= _write_tensors(voice, part)
-        if made.kind == "weights":
+        if manifest.kind == "weights":
             _check_config(voice, part)
         files.pop(PRONUNCIATIONS, None)  # its owner may change it
         kinds = {"latents": bundle.LATENTS, "adapter": bundle.ADAPTER, "weights": "voice"}
         about = bundle.Bundle(
             files=files,
-            base={"name": base or made.base.name, "sha256": made.base.sha256},
-            data_sha256=made.data_sha256,
-            epoch=made.epoch,
-            licence=made.licence_text,
-            made_at=made.created,
+            base={"name": base or manifest.base.name, "sha256": manifest.base.sha256},
+            data_sha256=manifest.data_sha256,
+            epoch=manifest.epoch,
+            licence=manifest.licence_text,
+            made_at=manifest.created,
             speaks_in_coqui=False,
-            kind=kinds[made.kind],
+            kind=kinds[manifest.kind],
         )
-        if made.kind == "weights":
+        if manifest.kind == "weights":
             about = replace(about, speaks_in_coqui=ModelConfig.read(part).speaks_in_coqui)
         bundle.write(part, about)
-        _copied(voice, form.NAME, part / form.NAME)
+        _copy(voice, form.NAME, part / form.NAME)
 
 
-def _copied(voice: CheckedVoice, name: str, path: Path) -> Written:
+def _copy(voice: CheckedVoice, name: str, path: Path) -> Written:
     make_folder(path.parent)
     with closing(voice.open(name)) as source:
         return replace_file(path, lambda file: shutil.copyfileobj(source, file, 1 << 20))
@@ -231,29 +231,29 @@ def _copied(voice: CheckedVoice, name: str, path: Path) -> Written:
 def _write_tensors(voice: CheckedVoice, part: Path) -> dict[str, Written]:
     """Writes the latents, and the adapter and decoder or the model, each as the loader reads it."""
     whole = part / form.TENSORS
-    _copied(voice, form.TENSORS, whole)
+    _copy(voice, form.TENSORS, whole)
     latent_names = {tensors.LATENTS, tensors.SPEAKER}
     with safe_open(whole, framework="np") as file:
         names = set(file.keys()) - latent_names
         latents = {name: file.get_tensor(name) for name in latent_names}
         if not all(np.isfinite(array).all() for array in latents.values()):
             raise VoiceFileError(f"{voice.path}: the latents hold non-finite values.")
-        files = {bundle.OWN_LATENTS: _saved(part / bundle.OWN_LATENTS, latents)}
+        files = {bundle.OWN_LATENTS: _save(part / bundle.OWN_LATENTS, latents)}
         if voice.manifest.kind != "weights":
             learned = {name: file.get_tensor(name) for name in names if tensors.is_adapter(name)}
             decoder = {name: file.get_tensor(name) for name in names - learned.keys()}
             if learned:
                 header = {adapter_file.KEY: _adapter_header(voice)}
-                files[adapter_file.NAME] = _saved(part / adapter_file.NAME, learned, header)
+                files[adapter_file.NAME] = _save(part / adapter_file.NAME, learned, header)
             if decoder:
-                files[bundle.DECODER] = _saved(part / bundle.DECODER, decoder)
+                files[bundle.DECODER] = _save(part / bundle.DECODER, decoder)
     if voice.manifest.kind == "weights":
         files["model.pth"] = _write_model(whole, names, part / "model.pth")
     whole.unlink()
     return files
 
 
-def _saved(path: Path, content: Mapping[str, Array], metadata: dict[str, str] | None = None) -> Written:
+def _save(path: Path, content: Mapping[str, Array], metadata: dict[str, str] | None = None) -> Written:
     data = save(dict(content), metadata)
     return replace_file(path, lambda file: file.write(data))
 

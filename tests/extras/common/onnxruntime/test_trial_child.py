@@ -4,11 +4,11 @@ import onnx
 from onnx import TensorProto, helper
 
 from extras.common.onnxruntime.providers import CPU
-from extras.common.onnxruntime.trial_child import GRAPH, tried
+from extras.common.onnxruntime.trial_child import GRAPH, try_provider
 
 
 def test_the_trial_computes_the_same_as_the_cpu():
-    found = tried(CPU, {})
+    found = try_provider(CPU, {})
     assert (found["known"], found["fault"], found["nodes"]) == (True, "", {CPU: 2})
     assert found["distance"] == 0.0
 
@@ -18,7 +18,7 @@ def test_the_device_that_is_asked_for_is_the_one_that_is_tried(monkeypatch):
     monkeypatch.setattr(
         "onnxruntime.InferenceSession", lambda _graph, _options, asked, **_: opened.append(asked)
     )
-    tried("MIGraphXExecutionProvider", {"device_id": "1"})
+    try_provider("MIGraphXExecutionProvider", {"device_id": "1"})
     assert opened == [[("MIGraphXExecutionProvider", {"device_id": "1"}), CPU]]
 
 

@@ -12,4 +12,4 @@ TORCH = TorchBuild("2.11.0+cu130", "13.0", 91900, ("sm_86",))
 def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Importing torch takes seconds; test_programs.py tests its inspection."""
     monkeypatch.setattr(programs, "torch_build", lambda *_: TORCH)
-    monkeypatch.setattr(programs, "refused", lambda *_: ())
+    monkeypatch.setattr(programs, "refused_settings", lambda *_: ())

@@ -17,7 +17,7 @@ from machine.storage.facts import Facts
 from tests.extras.common.readings.places import program, write
 
 REAL_TORCH_BUILD = programs.torch_build
-REAL_REFUSED = programs.refused
+REAL_REFUSED = programs.refused_settings
 SMI = (
     "0, NVIDIA GeForce RTX 3090, 7, 410, 24576, 560.35.03, Default, 8.6, GPU-5ac1\n"
     "1, NVIDIA A100 MIG 1g.5gb, [N/A], [N/A], [N/A], 560.35.03, [Not Supported], 8.0"
@@ -32,7 +32,7 @@ def test_a_program_that_cannot_judge_its_settings_is_told(tmp_path):
 
 def test_nvidia_smi_that_answers(tmp_path):
     path = program(tmp_path, "nvidia-smi", f"cat <<'END'\n{SMI}\nEND")
-    found = programs.managed({"nvidia-smi": str(path)}, True)
+    found = programs.managed_gpus({"nvidia-smi": str(path)}, True)
     whole, part = found.gpus
     assert (whole.capability, whole.used_bytes, whole.busy_percent) == ((8, 6), 410 << 20, 7.0)
     assert (part.used_bytes, part.busy_percent, part.capability) == (None, None, (8, 0))
@@ -47,7 +47,7 @@ def test_an_old_nvidia_smi_is_asked_again_without_the_new_word(tmp_path):
         'case "$1" in *compute_cap*) echo \'Field "compute_cap" is not a valid field\'; exit 2;; '
         'esac; echo "0, Tesla K80, 3, 10, 11441, 470.82.01, Default"',
     )
-    (gpu,) = programs.managed({"nvidia-smi": str(path)}, True).gpus
+    (gpu,) = programs.managed_gpus({"nvidia-smi": str(path)}, True).gpus
     assert (gpu.name, gpu.capability) == ("Tesla K80", None)
 
 
@@ -65,7 +65,7 @@ def test_nvidia_smi_that_fails_tells_why(tmp_path, script, words):
     path = program(tmp_path, "nvidia-smi", script)
     if not script:
         path.write_text("text")
-    found = programs.managed({"nvidia-smi": str(path)}, True)
+    found = programs.managed_gpus({"nvidia-smi": str(path)}, True)
     assert found.gpus == () and words in found.fault
 
 

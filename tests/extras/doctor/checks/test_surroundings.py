@@ -104,7 +104,7 @@ def test_settings_that_both_programs_accept_are_no_finding(tmp_path):
 def test_each_program_is_asked_in_its_own_process(tmp_path):
     dotenv = write(tmp_path, {".env": "NUM_EPOCHS=abc\nAPI_PORT=high\n"}) / ".env"
     environ = {"PATH": os.defpath, "HOME": str(tmp_path)}
-    refused = programs.refused(preflights(), environ, dotenv)
+    refused = programs.refused_settings(preflights(), environ, dotenv)
     assert list(refused) == [
         ("a run", training_preflight.refusals(dotenv)[0]),
         ("the service", serving_preflight.refusals(dotenv)[0]),

@@ -10,7 +10,7 @@ from extras.common.onnxruntime.providers import CPU, CUDA, ProviderRequest
 from extras.doctor.explain import inputs, running_child
 from extras.doctor.explain.graph import ModelGraph, read
 from extras.doctor.explain.model_report import as_text, facts
-from extras.doctor.explain.running_child import executed
+from extras.doctor.explain.running_child import operator_rows
 from tests.extras.doctor.explain.kinds import KINDS, written
 
 # The shapes of each kind's inputs, and its typical operators.
@@ -63,7 +63,7 @@ def test_it_is_read_and_run_with_sensible_inputs(kind, tmp_path, monkeypatch):
 
 def test_an_older_onnx_runtime_tells_by_its_profile(tmp_path, monkeypatch):
     """Before 1.24 a session does not report where its nodes run."""
-    monkeypatch.setattr(running_child, "placed", lambda _: None)
+    monkeypatch.setattr(running_child, "node_counts", lambda _: None)
     told = run_here(read(written("ECAPA", tmp_path)), monkeypatch)
     assert told["nodes"].keys() == {CPU} and told["nodes"][CPU]["Conv"] >= 1
 
@@ -102,7 +102,7 @@ def test_a_profile_is_counted_by_its_last_run():
         {"cat": "Node", "name": "fence", "ts": 25, "dur": 1, "args": {}},
         {"cat": "Session", "name": "model_run", "ts": 20, "dur": 6, "args": {}},
     ]
-    assert executed(events) == [
+    assert operator_rows(events) == [
         {"provider": CPU, "operator": "Shape", "times": 2, "seconds": 0.001, "largest": 192},
         {"provider": CUDA, "operator": "Conv", "times": 1, "seconds": 0.0005, "largest": 192},
     ]

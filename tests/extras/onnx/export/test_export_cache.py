@@ -32,7 +32,7 @@ def test_two_at_once_make_it_once(needed, tmp_path):
 
     with ThreadPoolExecutor(2) as both:
         found = list(both.map(kept, range(2)))
-    assert found[0] == found[1] and folder.verified(found[0], "int8").kinds == ("int8",)
+    assert found[0] == found[1] and folder.verify(found[0], "int8").kinds == ("int8",)
     made = (found[0] / folder.NAME).stat().st_mtime_ns
     assert kept(3) == found[0]
     assert (found[0] / folder.NAME).stat().st_mtime_ns == made
@@ -44,7 +44,7 @@ def test_a_damaged_one_is_made_again(needed, tmp_path):
     for harm in ("vocoder.onnx.data", "onnx.json"):
         (to / harm).write_bytes(b"damage")
         assert export_cache.kept_export(tmp_path, *needed, run=at_home) == to
-        folder.verified(to)
+        folder.verify(to)
 
 
 def test_the_ones_used_last_stay_and_what_was_killed_goes(needed, tmp_path):

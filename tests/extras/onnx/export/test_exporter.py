@@ -37,7 +37,7 @@ def run(path: Path, *given: torch.Tensor) -> np.ndarray:
 
 
 def test_four_graphs_that_the_checker_accepts_at_a_stated_opset(onnx_folder):
-    said = folder.verified(onnx_folder)
+    said = folder.verify(onnx_folder)
     graphs = sorted(name for name in said.files if name.endswith(".onnx"))
     assert graphs == sorted([*folder.GPT.values(), folder.VOCODER, folder.CONDITIONING, folder.SPEAKER])
     for name in graphs:
@@ -111,7 +111,7 @@ def test_an_earlier_export_is_replaced_and_other_things_are_not(base_folder, tmp
 
 def test_weights_of_another_model_are_refused(base_folder, tmp_path):
     other = tiny_base(tmp_path / "other", layers=3)
-    learned = exporter.mapped(base_folder).gpt.state_dict()
+    learned = exporter.mapped_model(base_folder).gpt.state_dict()
     state = {f"gpt.{name}": value for name, value in learned.items()}
     source = VoiceFiles(other, other / "model.pth", None, None, state)
     with pytest.raises(ConfigError, match="Use files of one model"):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from extras.onnx.export import graphs, weights
-from extras.onnx.export.tracing import traced
+from extras.onnx.export.tracing import trace
 from extras.onnx.speech.vocoder import OnnxVocoder
 from xtts.model.shapes import SourceFilterShape, VocoderShape
 from xtts.model.streaming_vocoder import ChunkedVocoder
@@ -65,7 +65,7 @@ def test_a_vocoder_with_an_oscillator_sounds_as_in_torch(codes, tmp_path):
     sessions = []
     decoder = vocoder.waveform_decoder
     for name, graph in (("vocoder", graphs.vocoder_graph(vocoder)), ("source", graphs.source_graph(decoder))):
-        weights.write(*traced(graph, folded=True), tmp_path / f"{name}.onnx")
+        weights.write(*trace(graph, folded=True), tmp_path / f"{name}.onnx")
         sessions.append(onnxruntime.InferenceSession(tmp_path / f"{name}.onnx"))
     latents, sounds = torch.randn(codes, 8), []
     with torch.inference_mode():

@@ -17,8 +17,8 @@ import soundfile
 
 from api.voices.decoding import mono_of
 from api.voices.samples import resampled
-from extras.studio.datasets.prompts import built_in
-from extras.studio.datasets.take_checks import checked
+from extras.studio.datasets.prompts import built_in_sentences
+from extras.studio.datasets.take_checks import check
 from xtts.evaluation.recogniser import Pocketsphinx
 
 RATE = 48_000
@@ -62,7 +62,7 @@ def sentences(which: str) -> list[str]:
     """Sixty sentences. `choosing`: from the demo dataset; the limits of the checks were chosen on
     them. `reporting`: those of the page; no limit was."""
     if which == "reporting":
-        return list(built_in("en"))
+        return list(built_in_sentences("en"))
     rows = _DEMO.read_text(encoding="utf-8").splitlines()
     return [row.split("|")[1] for row in rows[100:160]]
 
@@ -73,7 +73,7 @@ def found_in(sound: np.ndarray, text: str, hear: Callable[[np.ndarray], str] | N
     soundfile.write(out, sound.clip(-1, 1), RATE, format="OGG", subtype="OPUS")
     mono, rate = mono_of(out.getvalue(), _LONGEST_SECONDS)
     # At most full scale, as in the 16-bit samples of the page.
-    told = checked(mono.clip(-1, 1), rate, text, "en", hear)[1]
+    told = check(mono.clip(-1, 1), rate, text, "en", hear)[1]
     return [finding["kind"] for finding in told["findings"]]
 
 

@@ -3,13 +3,13 @@
 import pytest
 
 from api.errors import APIError
-from extras.studio.datasets.prompts import MOST_CHARACTERS, MOST_IDEOGRAPHS, built_in, of_text
+from extras.studio.datasets.prompts import MOST_CHARACTERS, MOST_IDEOGRAPHS, built_in_sentences, of_text
 from xtts.text.languages import NAMES
 
 
 @pytest.mark.parametrize("language", NAMES)
 def test_each_language_has_sentences_that_can_be_clips(language):
-    texts = built_in(language)
+    texts = built_in_sentences(language)
     assert len(texts) >= (60 if language == "en" else 30)
     assert len(set(texts)) == len(texts)
     most = MOST_IDEOGRAPHS if language in ("zh", "ja", "ko") else MOST_CHARACTERS
@@ -20,8 +20,8 @@ def test_each_language_has_sentences_that_can_be_clips(language):
 
 
 def test_a_language_without_a_set_has_none():
-    assert built_in("xx") == () and built_in("../en") == ()
-    assert built_in("en-gb") == built_in("en")
+    assert built_in_sentences("xx") == () and built_in_sentences("../en") == ()
+    assert built_in_sentences("en-gb") == built_in_sentences("en")
 
 
 def test_a_text_is_divided_into_its_sentences():

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from extras.studio.datasets.prompts import SENTENCES, built_in
-from extras.studio.datasets.sentence_order import ordered, sounds_of, units_of
+from extras.studio.datasets.prompts import SENTENCES, built_in_sentences
+from extras.studio.datasets.sentence_order import order_texts, sounds_of, units_of
 
 LANGUAGES = sorted(path.stem for path in SENTENCES.glob("*.txt"))
 EARLY = 10
@@ -18,12 +18,12 @@ def early(texts, units) -> int:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_files_are_in_that_order_and_it_covers_more_than_others(language):
-    texts = list(built_in(language))
+    texts = list(built_in_sentences(language))
 
     def units(text: str) -> frozenset[str]:
         return units_of(sounds_of(text, language))
 
-    assert ordered(texts, units) == texts
+    assert order_texts(texts, units) == texts
     draw = random.Random(1)
     others = [early(draw.sample(texts, len(texts)), units) for _ in range(20)]
     alphabetic = early(sorted(texts), units)
@@ -32,13 +32,13 @@ def test_the_files_are_in_that_order_and_it_covers_more_than_others(language):
 
 def test_english_is_ordered_by_phones():
     """The first five sentences contain all forty phones."""
-    texts = built_in("en")
+    texts = built_in_sentences("en")
     sounds = [set(sounds_of(text, "en")) - {" "} for text in texts]
     assert len(set().union(*sounds)) == 40 and set().union(*sounds[:5]) == set().union(*sounds)
 
 
 def test_what_is_new_comes_first():
     texts = ["aa aa", "ab ba", "ab cd", "aa"]
-    assert ordered(texts, lambda text: units_of(sounds_of(text, "it")))[0] == "ab cd"
+    assert order_texts(texts, lambda text: units_of(sounds_of(text, "it")))[0] == "ab cd"
     assert units_of(list("ab c")) == {"a", "b", "c", "ab"}
     assert sounds_of("Que ça!", "fr") == list("que ça") and "X" in sounds_of("boy", "en")

@@ -6,7 +6,7 @@ import wave
 import numpy as np
 import pytest
 
-from extras.studio.datasets.take_checks import MARGIN_SECONDS, checked, words_in
+from extras.studio.datasets.take_checks import MARGIN_SECONDS, check, words_in
 from tests.api.sounds import speech
 
 RATE = 22_050
@@ -20,7 +20,7 @@ def with_silence(sound: np.ndarray, seconds: float = 0.5) -> np.ndarray:
 
 
 def found(sound: np.ndarray, heard: str | None = TEXT, text: str = TEXT):
-    wav, told = checked(sound, RATE, text, "en", None if heard is None else lambda _: heard)
+    wav, told = check(sound, RATE, text, "en", None if heard is None else lambda _: heard)
     return wav, told, [finding["kind"] for finding in told["findings"]]
 
 

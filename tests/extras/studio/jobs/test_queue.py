@@ -26,7 +26,7 @@ from tests.processes import gone
 from train.resilience.at_work import at_work
 from train.settings import TrainSettings, load
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.run_lock import locked
+from xtts.voices.run_lock import lock
 
 # Including the studio's settings.
 SETTINGS: Any = whole(TrainSettings)
@@ -270,7 +270,7 @@ def test_a_job_waits_for_a_training_that_somebody_else_started(where, ground, tm
     ended = threading.Event()
 
     def train() -> None:
-        with locked(RunFolder(held)) if held else at_work(ground.settings.cache_dir, "cpu", others):
+        with lock(RunFolder(held)) if held else at_work(ground.settings.cache_dir, "cpu", others):
             began.set()
             until(lambda: job.state().waits_for)
             told = f"It waits until other work ends, in {held or others}."

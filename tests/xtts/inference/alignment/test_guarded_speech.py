@@ -55,7 +55,7 @@ def patch(monkeypatch) -> Iterator[Callable[[Patch], None]]:
 
 def test_the_heads_of_config_json_are_those_that_a_measurement_finds(voice):
     assert voice.heads == voice.model.config.alignment_heads
-    measured = heads.measured(voice.backend(), voice.own_voice)
+    measured = heads.measure(voice.backend(), voice.own_voice)
     assert set(measured) == set(voice.heads) and 1 <= len(measured) <= 3
 
 

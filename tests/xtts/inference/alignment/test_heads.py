@@ -36,7 +36,7 @@ def test_measured_heads_are_kept_and_not_measured_again(tmp_path, monkeypatch):
         asked.append(1)
         return ((0, 1), (1, 0))
 
-    monkeypatch.setattr(heads, "measured", measure)
+    monkeypatch.setattr(heads, "measure", measure)
     caching = ComputeConfig(precision="fp32", latents_folder=tmp_path / "kept")
     for compute, times in ((caching, 1), (caching, 1), (ComputeConfig(precision="fp32"), 2)):
         assert load_voice(VoiceSpec(str(folder)), compute).heads == ((0, 1), (1, 0))
@@ -47,7 +47,7 @@ def test_a_start_says_that_no_head_follows_the_text_also_when_it_was_measured_be
     tmp_path, monkeypatch, caplog
 ):
     folder = unnamed_weights(tmp_path)
-    monkeypatch.setattr(heads, "measured", lambda *_: ())
+    monkeypatch.setattr(heads, "measure", lambda *_: ())
     caching = ComputeConfig(precision="fp32", latents_folder=tmp_path / "kept")
     for _ in range(2):
         caplog.clear()

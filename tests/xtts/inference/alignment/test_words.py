@@ -48,10 +48,10 @@ def test_a_word_that_was_cut_off_ends_before_the_pause_behind_its_piece():
 def test_a_word_of_two_pieces_is_told_once_with_the_second():
     read = [READ, replace(READ, words=(WordSpan("", 1, 3), WordSpan("now", 5, 6)))]
     words = SpokenWords(read)
-    words.sounded(1.2)
-    assert words.ended(piece()) == [TimedWord("$5", 0.2, 0.6)]
-    words.sounded(1.2)
-    assert words.ended(piece()) == [TimedWord("paid", 0.7, 1.6), TimedWord("now", 1.7, 1.9)]
+    words.add_sound(1.2)
+    assert words.end_piece(piece()) == [TimedWord("$5", 0.2, 0.6)]
+    words.add_sound(1.2)
+    assert words.end_piece(piece()) == [TimedWord("paid", 0.7, 1.6), TimedWord("now", 1.7, 1.9)]
 
 
 def test_a_word_of_which_nothing_is_said_stands_between_its_neighbours():

@@ -27,7 +27,7 @@ from tests.xtts.voices.files.made import (
 from xtts.__main__ import main
 from xtts.voices.base_models import DEMO
 from xtts.voices.files import unpacking
-from xtts.voices.files.checking import opened
+from xtts.voices.files.checking import open_voice
 from xtts.voices.files.manifest import VoiceFileError
 
 
@@ -304,7 +304,7 @@ def test_a_hostile_file_is_a_sentence_and_leaves_nothing(tmp_path, any_base, cas
         unpacking.import_voice(path, voices, xtts_v2="none", tos_agreed=False)
     assert words in str(caught.value) and str(caught.value).endswith((".", ")", "]"))
     with pytest.raises(VoiceFileError):
-        unpacking.cached(path)
+        unpacking.cached_folder(path)
     left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert left <= {"hostile.sotaque", ".lock"}
 
@@ -326,7 +326,7 @@ def test_the_same_file_without_a_fault_is_imported(tmp_path, any_base):
 
 def test_a_file_that_is_used_directly_speaks_under_its_name(tmp_path):
     """Its folder in the cache once had the file's hash as its name, which became the mark."""
-    assert unpacking.cached(voice_file(tmp_path / "b.sotaque")).name == "Anna"
+    assert unpacking.cached_folder(voice_file(tmp_path / "b.sotaque")).name == "Anna"
 
 
 def test_every_cut_of_a_file_is_refused(tmp_path):
@@ -335,7 +335,7 @@ def test_every_cut_of_a_file_is_refused(tmp_path):
     for size in range(0, len(whole), len(whole) // 40):
         path.write_bytes(whole[:size])
         with pytest.raises(VoiceFileError):
-            opened(path).__enter__()
+            open_voice(path).__enter__()
 
 
 def test_every_flipped_byte_is_a_sentence_or_changes_nothing(tmp_path):
@@ -347,7 +347,7 @@ def test_every_flipped_byte_is_a_sentence_or_changes_nothing(tmp_path):
         content[place] ^= 0x55
         path.write_bytes(content)
         try:
-            with opened(path) as voice:
+            with open_voice(path) as voice:
                 assert {name: voice.read(name) for name in before} == before
                 assert replace(voice.manifest, members={}) == MADE
         except SotaqueError as error:

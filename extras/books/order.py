@@ -1,0 +1,191 @@
+"""The arguments of `xtts read`, and the order that they make: a book, its chapters, voices and formats.
+
+Importing this module does not import torch.
+"""
+
+import argparse
+import contextlib
+import re
+import resource
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from extras.books.book import Book, BookError
+from extras.books.formats.book_reader import FORMATS as BOOK_FORMATS
+from extras.books.formats.book_reader import read_book
+from extras.common.steps import Steps, steps_for
+from machine.memory import address_space_bytes
+from machine.text import size_words
+from xtts.arguments import TAKES
+
+FORMS = ("wav", "flac", "mp3", "opus", "m4a", "m4b", "epub")
+MOST_RETAKES = 9
+# 20 million characters in the shortest paragraphs needed 0.55 GB.
+MOST_READING_BYTES = 2 << 30
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that `speak` does not have."""
+    parser.add_argument("book", type=Path, metavar="BOOK", help=", ".join(BOOK_FORMATS))
+    parser.set_defaults(called="")
+    parser.add_argument(
+        "--to",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="the folder for the spoken sentences and the finished files",
+    )
+    parser.add_argument(
+        "--plan", action="store_true", help="print the plan and speak five sample sentences only"
+    )
+    parser.add_argument(
+        "--chapters", default="", metavar="1-3,5", help="the chapters to speak, by their numbers in the plan"
+    )
+    parser.add_argument(
+        "--chapter-voice",
+        action="append",
+        default=[],
+        metavar="2-4=anna",
+        help="a named speaker of the voice for some chapters",
+    )
+    parser.add_argument(
+        "--format",
+        default="m4b,mp3",
+        metavar="m4b,flac",
+        help=f"the formats to write, any of {', '.join(FORMS)} (default: m4b,mp3)",
+    )
+    parser.add_argument(
+        "--captions",
+        default="",
+        metavar="srt,vtt,json",
+        help="also write captions with word times for each chapter",
+    )
+    parser.add_argument("--footnotes", action="store_true", help="speak footnotes too")
+    parser.add_argument(
+        "--retakes",
+        type=int,
+        default=1,
+        help="the most retakes of a sentence that is faulty or misheard (default: 1)",
+    )
+    parser.add_argument(
+        "--takes",
+        type=int,
+        default=1,
+        metavar="N",
+        help=f"{TAKES.least} to {TAKES.most}: speak N takes of each sentence "
+        "together and keep the best, by its voice, words and endings "
+        "(default: 1)",
+    )
+    parser.add_argument(
+        "--recogniser",
+        default="off",
+        metavar="pocketsphinx|FOLDER|off",
+        help="the recogniser that checks the words, for --retakes",
+    )
+    parser.add_argument(
+        "--again", action="append", default=[], metavar="KEY", help="speak a sentence of report.html again"
+    )
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        metavar="N",
+        help="the number of sentences spoken together (default: 4; with Ray: 1)",
+    )
+    parser.add_argument("--ray", action="store_true", help="speak on Ray; RAY_ADDRESS names a cluster")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="the number of Ray workers to start (default: all cores)"
+    )
+
+
+@dataclass(frozen=True)
+class Order:
+    """The checked arguments of a run."""
+
+    book: Book
+    folder: Path
+    chapters: Sequence[int]
+    speakers: dict[int, str]
+    forms: Sequence[str]
+    captions: Sequence[str]
+    new_steps: Callable[[], Steps]
+
+
+def order_of(arguments: argparse.Namespace) -> Order:
+    """Reads the book and checks the arguments. Raises BookError; SotaqueError without Ray."""
+    new_steps = steps_for(arguments.ray, arguments.workers)
+    if arguments.at_once is None:
+        arguments.at_once = 4 if new_steps is Steps else 1
+    for name, value, least, most in (
+        ("--retakes", arguments.retakes, 0, MOST_RETAKES),
+        ("--at-once", arguments.at_once, 1, 64),
+        ("--takes", arguments.takes, TAKES.least, TAKES.most),
+    ):
+        if not least <= value <= most:
+            raise BookError(f"{name} is {value}; allowed: {least} to {most}.")
+    forms = _choices("--format", arguments.format, FORMS)
+    captions = _choices("--captions", arguments.captions, ("srt", "vtt", "json"))
+    if {"m4b", "m4a"} & set(forms):
+        from extras.books.writing.audiobook import missing_encoder
+        from xtts.sound_endings import av_is_installed
+
+        if not av_is_installed():
+            raise BookError(missing_encoder())
+    book = _read(arguments.book, arguments.called)
+    count = len(book.read_aloud)
+    chapters = _numbers("--chapters", arguments.chapters or f"1-{count}", count)
+    speakers = dict[int, str]()
+    for choice in arguments.chapter_voice:
+        where, equals, name = choice.partition("=")
+        if not equals or not name.strip():
+            raise BookError(f"--chapter-voice {choice} is not valid: write 2=anna or 2-4=anna.")
+        speakers |= dict.fromkeys(_numbers("--chapter-voice", where, count), name.strip())
+    return Order(book, arguments.to, chapters, speakers, forms, captions, new_steps)
+
+
+def _read(path: Path, called: str) -> Book:
+    """Reads the book with a limit on memory, because it may be malicious."""
+    try:
+        with limited_memory(MOST_READING_BYTES):
+            return read_book(path, called)
+    except MemoryError:
+        raise BookError(
+            f"{path} needs more than {size_words(MOST_READING_BYTES)} of memory to be read, which "
+            "is too much for a book. It is refused."
+        ) from None
+
+
+@contextlib.contextmanager
+def limited_memory(num_bytes: int) -> Iterator[None]:
+    """Limits this process, including its other threads, to `num_bytes` of further memory. Beyond
+    that, allocations raise MemoryError."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    most = address_space_bytes() + num_bytes
+    if before[0] != resource.RLIM_INFINITY:
+        most = min(most, before[0])
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _choices(name: str, value: str, allowed: Sequence[str]) -> list[str]:
+    names = [part.strip() for part in value.split(",") if part.strip()]
+    if wrong := [part for part in names if part not in allowed]:
+        raise BookError(f"{name} names {', '.join(wrong)}; allowed: {', '.join(allowed)}.")
+    return list(dict.fromkeys(names))
+
+
+def _numbers(name: str, value: str, count: int) -> list[int]:
+    """The chapters of `1-3,5`."""
+    numbers = set[int]()
+    for part in value.split(","):
+        match = re.fullmatch(r"\s*(\d{1,6})(?:\s*-\s*(\d{1,6}))?\s*", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not 1 <= first <= last <= count:
+            raise BookError(
+                f"{name} {value[:40]} is not valid: write numbers from 1 to {count}, as in 1-3,5."
+            )
+        numbers |= set(range(first, last + 1))
+    return sorted(numbers)
