@@ -38,8 +38,8 @@ def quantity(number: int, noun: str) -> str:
 
 def enumeration(names: Sequence[str], most: int = 12) -> str:
     """The first names, with the number of the others: a, b and 3 more."""
-    shown, more = ", ".join(names[:most]), len(names) - most
-    return f"{shown} and {more} more" if more > 0 else shown
+    first_names, more = ", ".join(names[:most]), len(names) - most
+    return f"{first_names} and {more} more" if more > 0 else first_names
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -1,18 +1,16 @@
-"""Shows the progress of long work, and runs work ahead of its consumer or in threads.
+"""Shows the progress of long work: a bar on a terminal, otherwise an occasional log line.
 
-Progress is a bar on a terminal, otherwise an occasional log line. Quick work shows nothing.
+Quick work shows nothing. `RemainingTime` estimates how long a run still takes.
 """
 
 import logging
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import BinaryIO, TypeVar
 
-S = TypeVar("S")
 T = TypeVar("T")
 
 log = logging.getLogger("train")
@@ -94,21 +92,36 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
-def lookahead(begun: Iterable[T], ahead: int) -> Iterator[T]:
-    """Yields the items in order and takes `ahead` more before each. If taking an item starts its
-    work, as in a generator of `pool.submit(…)`, the work runs ahead of the consumer."""
-    waiting = deque[T]()
-    for item in begun:
-        waiting.append(item)
-        if len(waiting) > ahead:
-            yield waiting.popleft()
-    yield from waiting
+@dataclass
+class RemainingTime:
+    """Measures each kind of work separately, so that a slow kind does not distort the others.
 
+    Attributes:
+        conclusion_seconds: That the evaluation takes after the last epoch.
+    """
 
-def in_threads(work: Callable[[S], T], items: Sequence[S], portion: int) -> Iterator[T]:
-    """Yields the results of `work` in the order of the items. portion: the number of items that a
-    thread takes at once, for work so quick that handing over an item takes as long."""
-    portions = (items[start : start + portion] for start in range(0, len(items), portion))
-    with ThreadPoolExecutor() as pool:
-        for done in pool.map(lambda some: [work(item) for item in some], portions):
-            yield from done
+    num_epochs: int
+    steps_per_epoch: int
+    conclusion_seconds: float = 0.0
+    _step_seconds: float = 0.0
+    _steps: int = 0
+    _end_seconds: float = 0.0
+    _ends: int = 0
+
+    def step(self, seconds: float) -> None:
+        """Counts a step of `seconds`, with its wait for data."""
+        self._step_seconds += seconds
+        self._steps += 1
+
+    def end_epoch(self, seconds: float) -> None:
+        """Counts `seconds` after the last step of an epoch: validation, checkpoint, sample and
+        judging."""
+        self._end_seconds += seconds
+        self._ends += 1
+
+    def seconds_left(self, epoch: int, number: int) -> float:
+        """The remaining seconds after batch `number` of an epoch that has not ended."""
+        steps = (self.num_epochs - epoch + 1) * self.steps_per_epoch - number
+        each = self._step_seconds / max(1, self._steps)
+        end = self._end_seconds / max(1, self._ends)
+        return max(0, steps) * each + (self.num_epochs - epoch + 1) * end + self.conclusion_seconds

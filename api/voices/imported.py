@@ -36,7 +36,7 @@ async def import_file(
     refused, 507 for a full disk.
     """
     base = None if settings.base_model in ("demo", "xtts_v2") else settings.base_model
-    asked = {
+    request = {
         "path": str(path),
         "voices_dir": str(settings.voices_dir),
         "name": name,
@@ -48,7 +48,7 @@ async def import_file(
     }
     errors = StderrFile()
     child = await asyncio.create_subprocess_exec(
-        *module_command(_MODULE, json.dumps(asked)),
+        *module_command(_MODULE, json.dumps(request)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=errors.fileno(),

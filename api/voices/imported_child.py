@@ -17,22 +17,22 @@ _BY_NAME = ("demo", "xtts_v2")
 
 def main() -> int:
     """Imports the file; returns the exit code."""
-    asked = json.loads(sys.argv[1])
-    path = Path(asked["path"])
-    base = asked["base"]
+    request = json.loads(sys.argv[1])
+    path = Path(request["path"])
+    base = request["base"]
     try:
         if foreign.foreign_voice(path) is None:
             with checking.open_voice(path, whole=False) as voice:
                 base = None if voice.manifest.base.name in _BY_NAME else base
         added = unpacking.import_voice(
             path,
-            Path(asked["voices_dir"]),
-            name=asked["name"],
-            replaces=asked["replaces"],
+            Path(request["voices_dir"]),
+            name=request["name"],
+            replaces=request["replaces"],
             base=base,
-            xtts_v2=asked["xtts_v2"],
-            tos_agreed=asked["tos_agreed"],
-            taken=asked["taken"],
+            xtts_v2=request["xtts_v2"],
+            tos_agreed=request["tos_agreed"],
+            taken=request["taken"],
         )
     except SotaqueError as error:
         sys.stderr.write(str(error))

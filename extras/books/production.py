@@ -144,9 +144,9 @@ class _Reader:
         written = self._write_names(names_file(names).encode() if names else b"")
         if names:
             path = self.folder / "names.txt"
-            shown = ", ".join(f"{word} ({count})" for word, count in names.most_common(MOST_SHOWN_NAMES))
+            examples = ", ".join(f"{word} ({count})" for word, count in names.most_common(MOST_SHOWN_NAMES))
             print(
-                f"The voice guesses the pronunciation of {quantity(len(names), 'word')}: {shown}. "
+                f"The voice guesses the pronunciation of {quantity(len(names), 'word')}: {examples}. "
                 f"Correct them in {path} and add --pronunciations {path}."
             )
         lost = unreadable_characters(self._all(), tokenizer, self.language)
@@ -212,28 +212,31 @@ class _Reader:
         from extras.books.plan import Measured
 
         samples = self._sample_lines()
-        heard: list[Chosen] = []
+        samples_spoken: list[Chosen] = []
         if all(self.narration.chosen(sentence, number) for number, sentence in samples):
             print("The sample sentences of the last plan:", flush=True)
         else:
             print("Speaking five sample sentences to measure this machine ...", flush=True)
         self.narration.speak(
-            iter(samples), lambda _chapter, _sentence, chosen: heard.append(chosen) if chosen else None
+            iter(samples),
+            lambda _chapter, _sentence, chosen: samples_spoken.append(chosen) if chosen else None,
         )
-        if not heard:
+        if not samples_spoken:
             raise BookError(
                 f"No sentence of this book can be spoken in {self.language}. Choose the language "
                 "that it is written in, and a voice that speaks it."
             )
-        for place, sample in enumerate(heard, start=1):
+        for place, sample in enumerate(samples_spoken, start=1):
             print(f"  sample {place}: {self.takes.sound(sample.take.key)}  {sample.take.text[:60]}")
-        seconds = sum(sample.take.seconds for sample in heard)
-        pace = seconds / sum(len(sample.take.text) for sample in heard)
+        seconds = sum(sample.take.seconds for sample in samples_spoken)
+        pace = seconds / sum(len(sample.take.text) for sample in samples_spoken)
         last_rate = read_json(self.folder / "plan.json").get("rate")
         self.samples_rate = self.narration.rate
         rate = self.samples_rate / max(self.narration.voice.used, 1e-6)
         spoke = self.narration.spoken_seconds > 0.5 * seconds
-        return Measured(pace, rate if spoke or not isinstance(last_rate, float) else last_rate), heard
+        return Measured(
+            pace, rate if spoke or not isinstance(last_rate, float) else last_rate
+        ), samples_spoken
 
     def _sample_lines(self) -> "list[tuple[int, Sentence]]":
         """The sample sentences of the last plan if the book still contains them, else new ones from

@@ -32,4 +32,4 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _voice_of(arguments: argparse.Namespace) -> "LoadedVoice":
-    return voice_arguments.loaded_voice(arguments, voice_arguments.found_voice(arguments))
+    return voice_arguments.load_voice(arguments, voice_arguments.voice_files_of(arguments))

@@ -14,7 +14,7 @@ _SINCE_MAXWELL = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
 BACKENDS = {"cu130": (13, _SINCE_TURING), "cu126": (12, _SINCE_MAXWELL)}
 CPU_ONLY = "Set DEVICE=cpu: training and speaking then do not use this GPU."
 REBOOT = "Reboot."
-_DRIVER_OF = {
+_DRIVER_COMMANDS = {
     "ubuntu": "sudo ubuntu-drivers install && sudo reboot",
     "cachyos": "sudo chwd -a && sudo reboot",
     "debian": "sudo apt install nvidia-driver && sudo reboot",
@@ -24,47 +24,48 @@ _DRIVER_OF = {
 }
 
 
-def get_driver(system: Sequence[str], inside: bool) -> str:
-    """The command that installs or updates NVIDIA's driver; in a container, advice for the host."""
-    if inside:
+def driver_command(distributions: Sequence[str], in_container: bool) -> str:
+    """The command that installs or updates NVIDIA's driver; in a container, advice for the host.
+    distributions: of Linux, the closest first, as in /etc/os-release."""
+    if in_container:
         return "On the host, not in this container: install or update NVIDIA's driver, and reboot."
-    for name in system:
-        if name in _DRIVER_OF:
-            return _DRIVER_OF[name]
+    for name in distributions:
+        if name in _DRIVER_COMMANDS:
+            return _DRIVER_COMMANDS[name]
     return "Install or update the driver from https://www.nvidia.com/drivers and reboot."
 
 
-def use_backend(name: str, inside: bool) -> str:
-    """The command that changes the build of torch."""
-    if inside:
-        return f"Write TORCH_BACKEND={name} into .env, then: docker compose build"
+def backend_command(backend: str, in_container: bool) -> str:
+    """The command that changes the build of torch to this value of TORCH_BACKEND."""
+    if in_container:
+        return f"Write TORCH_BACKEND={backend} into .env, then: docker compose build"
     dotenv = shlex.quote(commands.in_clone(".env"))
-    return f"echo TORCH_BACKEND={name} >> {dotenv} && {commands.make('install')}"
+    return f"echo TORCH_BACKEND={backend} >> {dotenv} && {commands.make('install')}"
 
 
-def replace_builds(installed: str, build: str) -> str:
-    """The command that replaces all installed builds by one."""
+def replacement_command(installed: str, build: str) -> str:
+    """The command that replaces the installed builds of ONNX Runtime, separated by spaces, by one."""
     return f"{commands.uninstall(installed)} && {commands.install(build)}"
 
 
-def install_libraries() -> str:
+def cuda_libraries_command() -> str:
     """The command that installs the CUDA libraries of ONNX Runtime."""
     return commands.install("onnxruntime-gpu[cuda,cudnn]")
 
 
 def missing_library(message: str) -> str:
     """The library that a loader's error reports as missing; "" for none."""
-    named = re.search(r"(lib[\w.+-]+\.so[.\d]*): cannot open", message)
-    return named[1] if named else ""
+    library = re.search(r"(lib[\w.+-]+\.so[.\d]*): cannot open", message)
+    return library[1] if library else ""
 
 
 def fitting_backend(driver: str, capabilities: Sequence[tuple[int, int]]) -> str:
     """The newest build that the driver and all GPUs support; "" if there is none."""
     branch = branch_of(driver)
-    for name, (major, architectures) in BACKENDS.items():
+    for backend, (cuda_major, architectures) in BACKENDS.items():
         runs = all(has_code_for(capability, architectures) for capability in capabilities)
-        if runs and (branch is None or branch >= OLDEST_DRIVER[major]):
-            return name
+        if runs and (branch is None or branch >= OLDEST_DRIVER[cuda_major]):
+            return backend
     return ""
 
 
@@ -75,16 +76,18 @@ def has_code_for(capability: tuple[int, int], architectures: Sequence[str]) -> b
     accelerated code (sm_90a) only on the same version. PTX (compute_90) compiles for anything
     newer.
     """
-    for name in architectures:
-        kind, _, number = name.partition("_")
-        exact = number[-1:].isalpha()
-        digits = number.rstrip("abcdefghijklmnopqrstuvwxyz")
+    for architecture in architectures:
+        kind, _, version = architecture.partition("_")
+        is_accelerated = version[-1:].isalpha()
+        digits = version.rstrip("abcdefghijklmnopqrstuvwxyz")
         if len(digits) < 2 or not digits.isdigit():
             continue
-        built = (int(digits[:-1]), int(digits[-1]))
-        if built == capability or (not exact and kind == "compute" and built <= capability):
+        compiled = (int(digits[:-1]), int(digits[-1]))
+        if compiled == capability:
             return True
-        if not exact and kind == "sm" and built[0] == capability[0] and built <= capability:
+        if is_accelerated or compiled > capability:
+            continue
+        if kind == "compute" or (kind == "sm" and compiled[0] == capability[0]):
             return True
     return False
 

@@ -124,18 +124,18 @@ class ScoringBase:
     @torch.inference_mode()
     def codes(self, recording: SourceRecording) -> np.ndarray:
         """The codes of a whole recording, `[n]` int16; 46 ms each."""
-        parts, held, before = list[np.ndarray](), np.zeros(0, np.float32), 0
+        parts, pending, before = list[np.ndarray](), np.zeros(0, np.float32), 0
         size = (_BLOCK_CODES + _CONTEXT_CODES) * SAMPLES_PER_CODE
         for block in resampled_blocks(recording, CODE_RATE):
-            held = np.concatenate((held, block))
-            while len(held) >= before * SAMPLES_PER_CODE + size:
-                part = torch.from_numpy(held[: before * SAMPLES_PER_CODE + size])
+            pending = np.concatenate((pending, block))
+            while len(pending) >= before * SAMPLES_PER_CODE + size:
+                part = torch.from_numpy(pending[: before * SAMPLES_PER_CODE + size])
                 codes = codes_of(part, self.dvae, self.stats)
                 parts.append(codes[before : before + _BLOCK_CODES])
-                held = held[(before + _BLOCK_CODES - _CONTEXT_CODES) * SAMPLES_PER_CODE :]
+                pending = pending[(before + _BLOCK_CODES - _CONTEXT_CODES) * SAMPLES_PER_CODE :]
                 before = _CONTEXT_CODES
-        if len(held) > before * SAMPLES_PER_CODE:
-            parts.append(codes_of(torch.from_numpy(held), self.dvae, self.stats)[before:])
+        if len(pending) > before * SAMPLES_PER_CODE:
+            parts.append(codes_of(torch.from_numpy(pending), self.dvae, self.stats)[before:])
         return np.concatenate(parts) if parts else np.zeros(0, np.int16)
 
     @torch.inference_mode()

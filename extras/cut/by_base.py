@@ -143,16 +143,16 @@ def _is_whole(
 def pieces_of(text: Manuscript, most_characters: int) -> list[TextUnit]:
     """The pieces of a text that are aligned: its sentences, of which long ones are split at the
     ends of clauses. Pure."""
-    pieces, held = list[TextUnit](), list[TextUnit]()
+    pieces, pending = list[TextUnit](), list[TextUnit]()
     for number, unit in enumerate(text.units):
-        held.append(unit)
+        pending.append(unit)
         sentence = text.sentences[unit.sentence]
         divides = unit.ends == 1 and len(sentence) > most_characters
         last = number + 1 == len(text.units) or text.units[number + 1].sentence != unit.sentence
         if last or divides:
-            written = " ".join(part.text for part in held)
-            pieces.append(replace(unit, text=written, first_word=held[0].first_word))
-            held = []
+            written = " ".join(part.text for part in pending)
+            pieces.append(replace(unit, text=written, first_word=pending[0].first_word))
+            pending = []
     return pieces
 
 

@@ -25,7 +25,8 @@ from extras.cut.word_alignment import (
     place_units,
     trusted_matches,
 )
-from train.progress import lookahead, with_progress
+from train.concurrency import lookahead
+from train.progress import with_progress
 from xtts.audio import resample
 
 # The expected words move on in steps, because a language model takes 0.1 s to build.

@@ -24,7 +24,8 @@ from extras.cut.planning import UNSURE, PlacedUnit, Stretch, account, clip_frame
 from extras.cut.profile import LEVEL_SECONDS, SoundProfile, measure, speech_spans
 from extras.cut.recordings import LISTENING_RATE, CuttingError, SourceRecording, stretches
 from machine.storage.hashes import sha256_of
-from train.progress import Progress, lookahead
+from train.concurrency import lookahead
+from train.progress import Progress
 from xtts.audio import resample
 from xtts.evaluation import recogniser as recognisers
 from xtts.evaluation.recogniser import Recogniser, RecogniserError

@@ -149,15 +149,15 @@ def stretches(
     """(Index in `spans`, samples) of each span of frames, by its start; reads the recording
     once."""
     waiting = list(enumerate(spans))
-    held, start = np.zeros(0, np.float32), 0
+    buffer, start = np.zeros(0, np.float32), 0
     for block in blocks(recording):
-        held = np.concatenate((held, block))
-        end = start + len(held)
+        buffer = np.concatenate((buffer, block))
+        end = start + len(buffer)
         while waiting and waiting[0][1][1] <= end:
             place, (first, last) = waiting.pop(0)
-            yield place, held[first - start : last - start]
+            yield place, buffer[first - start : last - start]
         keep_from = min([end, *(max(first, start) for _, (first, _last) in waiting)])
-        held, start = held[keep_from - start :].copy(), keep_from
+        buffer, start = buffer[keep_from - start :].copy(), keep_from
 
 
 def _by_av(path: Path, to: Path) -> Path:

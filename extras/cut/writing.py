@@ -169,10 +169,10 @@ def write_report(
 ) -> None:
     """Writes `clips.jsonl` and `report.html` next to `wavs/`, which the page plays. fingerprint: of
     the cut; the browser stores corrections under it."""
-    usual = statistics.median([_rate(clip) for clip in clips if clip.text] or [0.0])
-    shown = [_page_data(clip, usual) for clip in clips]
+    median_rate = statistics.median([_rate(clip) for clip in clips if clip.text] or [0.0])
+    rows = [_page_data(clip, median_rate) for clip in clips]
     more = ({"recording": clip.recording, "sha256": clip.sha256} for clip in clips)
-    lines = [json.dumps({**row, **extra}, ensure_ascii=False) + "\n" for row, extra in zip(shown, more)]
+    lines = [json.dumps({**row, **extra}, ensure_ascii=False) + "\n" for row, extra in zip(rows, more)]
     replace_file(folder / "clips.jsonl", lambda file: file.write("".join(lines).encode()))
     left: list[LeftRow] = [
         {
@@ -199,7 +199,7 @@ def write_report(
                 for cut in result.recordings
             ],
             "unheard": list(unheard),
-            "clips": shown,
+            "clips": rows,
             "left": sorted(left, key=lambda row: -row["seconds"])[:_MOST_ROWS],
         },
         ensure_ascii=False,
@@ -209,15 +209,15 @@ def write_report(
     replace_file(folder / "report.html", lambda file: file.write(page.encode()))
 
 
-def _page_data(clip: WrittenClip, usual: float) -> dict[str, object]:
-    """The data of a clip for the page: the deviation of its rate from the `usual` one, with a note
+def _page_data(clip: WrittenClip, median_rate: float) -> dict[str, object]:
+    """The data of a clip for the page: the deviation of its rate from the median, with a note
     if it is large, and the waveform as at most `_POINTS` peaks."""
-    rate, worst, why = _rate(clip), 0.0, ""
-    if clip.text and usual > 0:
-        worst = abs(math.log(rate / usual))
-    if worst >= _ODD_RATE:
-        pace = "fast" if rate > usual else "slow"
-        why = f"{pace}, {rate:.0f} characters a second where others have {usual:.0f}"
+    rate, deviation, why = _rate(clip), 0.0, ""
+    if clip.text and median_rate > 0:
+        deviation = abs(math.log(rate / median_rate))
+    if deviation >= _ODD_RATE:
+        pace = "fast" if rate > median_rate else "slow"
+        why = f"{pace}, {rate:.0f} characters a second where others have {median_rate:.0f}"
     step = max(math.ceil(len(clip.levels) / _POINTS), 1)
     return {
         "name": clip.name,
@@ -225,7 +225,7 @@ def _page_data(clip: WrittenClip, usual: float) -> dict[str, object]:
         "seconds": clip.seconds,
         "text": clip.text,
         "levels": [max(clip.levels[at : at + step]) for at in range(0, len(clip.levels), step)],
-        "worst": round(worst, 3),
+        "worst": round(deviation, 3),
         "why": why,
     }
 

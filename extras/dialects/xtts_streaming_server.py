@@ -90,10 +90,12 @@ async def clone_speaker(
     for voice in uploaded:
         if voice.sha256 == sha256:
             return handle_of(voice.id)
-    taken = {plain_name(voice.name) for voice in uploaded}
+    taken_names = {plain_name(voice.name) for voice in uploaded}
     numbered = (f"{name} {number}" for number in itertools.count(2))
     name = next(
-        candidate for candidate in itertools.chain((name,), numbered) if plain_name(candidate) not in taken
+        candidate
+        for candidate in itertools.chain((name,), numbered)
+        if plain_name(candidate) not in taken_names
     )
     return handle_of((await keep_voice(state, name, decoded)).id)
 

@@ -265,7 +265,7 @@ class Distillation:
             decoder = self.voice.speaker_decoders.get(narrator.recording)
             students = student.speaker_decoders.get(student.speakers.get(narrator.name, part))
             plan = self.plan if opens else _plan_of(self.plan, narrator, self.context)
-            asked = TunedVoice(
+            tuned_voice = TunedVoice(
                 plan.reference.path,
                 self.reading,
                 0.0 if self.of_base else 1.0,
@@ -273,7 +273,7 @@ class Distillation:
             )
             learned = TunedVoice(plan.reference.path, decoder=None if opens else students)
             results[narrator.name] = judge(
-                Speaking(teacher, asked, self.folder / "teacher" if opens else None),
+                Speaking(teacher, tuned_voice, self.folder / "teacher" if opens else None),
                 Speaking(small, learned, self.folder / "student" if opens else None),
                 plan,
             )
@@ -316,12 +316,12 @@ def _plan(settings: TrainSettings, context: RunContext, voice: VoiceFiles, recor
 def _plan_of(plan: EvaluationPlan, narrator: Narrator, context: RunContext) -> EvaluationPlan:
     """The first sentences of the plan, for one of the other speakers."""
     clips = [context.data.clips[index] for index in narrator.clips]
-    some = sorted(clips, key=lambda clip: clip.sha256)[:MOST_COMPARED]
+    compared_clips = sorted(clips, key=lambda clip: clip.sha256)[:MOST_COMPARED]
     return replace(
         plan,
         reference=replace(plan.reference, path=narrator.recording),
         clips=clips,
-        recordings=some,
+        recordings=compared_clips,
         sentences=plan.sentences[:OTHERS_SENTENCES],
     )
 

@@ -79,9 +79,12 @@ def taught_by(teacher: GPT, lessons: Sequence[Lesson], voices: Tensor) -> Taught
     batches = list(cut(range(len(lessons)), lessons))
     with torch.no_grad(), Progress("Encoding the lessons", len(lessons), "texts") as progress:
         for batch in batches:
-            some = [lessons[index] for index in batch]
-            heard = _latents(teacher, some, voices).cpu()
-            latents += [part.clone() for part in heard.split([len(lesson.codes) + 1 for lesson in some])]
+            batch_lessons = [lessons[index] for index in batch]
+            batch_latents = _latents(teacher, batch_lessons, voices).cpu()
+            latents += [
+                part.clone()
+                for part in batch_latents.split([len(lesson.codes) + 1 for lesson in batch_lessons])
+            ]
             progress.add(len(batch))
     every = torch.cat(latents)
     head = nn.Linear(every.shape[1], teacher.shape.audio_ids)
@@ -242,11 +245,11 @@ def _latents(gpt: GPT, lessons: Sequence[Lesson], voices: Tensor) -> Tensor:
         stop_input=True,
     )
     # Only the first STOP target of a clip is used, because decoding ends there.
-    heard = torch.cat(
+    is_used = torch.cat(
         [torch.arange(len(lesson.codes) + STOP_TARGETS) <= len(lesson.codes) for lesson in lessons]
     )
     device = next(gpt.parameters()).device
-    slots = rows.audio_target_slots[heard].to(device)
+    slots = rows.audio_target_slots[is_used].to(device)
     conditioning = voices[[lesson.narrator for lesson in lessons]].to(device)
     return training.hidden(gpt, rows.to(device), conditioning).index_select(0, slots).float()
 

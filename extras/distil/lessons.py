@@ -114,8 +114,8 @@ class Teacher:
 
     def voice_of(self, recording: Path) -> "tuple[Model, Voice]":
         """The model and the voice of a recording."""
-        asked = TunedVoice(recording, self.reading, 0.0 if self.weights is None else 1.0)
-        return self.tuned.speaking(self.tuned.reading(asked), asked)
+        tuned_voice = TunedVoice(recording, self.reading, 0.0 if self.weights is None else 1.0)
+        return self.tuned.speaking(self.tuned.reading(tuned_voice), tuned_voice)
 
 
 def texts(sentences: Sequence[str], language: str, draw: random.Random) -> Iterator[str]:
@@ -232,21 +232,24 @@ def _requests(
 ) -> Iterator[SynthesisRequest]:
     """The texts of a narrator: in the languages of the narrator's clips, in proportion to their
     numbers; the user's texts in the most frequent language of all clips."""
-    mine = [clips[index] for index in narrator.learned or narrator.clips]
-    counts = Counter(clip.language for clip in mine)
+    narrator_clips = [clips[index] for index in narrator.learned or narrator.clips]
+    counts = Counter(clip.language for clip in narrator_clips)
     texts_by_language = {
-        language: [clip.text for clip in mine if clip.language == language] for language in counts
+        language: [clip.text for clip in narrator_clips if clip.language == language] for language in counts
     }
     ((usual, _),) = Counter(clip.language for clip in clips).most_common(1)
     if user_texts and usual in texts_by_language:
         texts_by_language[usual] = list(user_texts)
     # With very few clips, all texts may be needed.
     texts_by_language = {
-        language: [text for text in some if text not in judging] or some
-        for language, some in texts_by_language.items()
+        language: [text for text in language_texts if text not in judging] or language_texts
+        for language, language_texts in texts_by_language.items()
     }
     draw = random.Random(f"lessons/{seed}/{number}")
-    streams = {language: texts(some, language, draw) for language, some in texts_by_language.items()}
+    streams = {
+        language: texts(language_texts, language, draw)
+        for language, language_texts in texts_by_language.items()
+    }
     for count in itertools.count():
         (language,) = draw.choices(list(counts), list(counts.values()))
         yield SynthesisRequest(next(streams[language]), language, seed_of(seed, number, count))

@@ -65,12 +65,12 @@ class AdamW8bit(torch.optim.Optimizer):
 
     def _move_together(self, group: ParamGroup, steps: int, weights: list[Tensor]) -> None:
         tensors = [weights, *([self.state[weight][name] for weight in weights] for name in _AVERAGES)]
-        joined = [torch.cat([tensor.flatten() for tensor in some]) for some in tensors]
+        joined = [torch.cat([tensor.flatten() for tensor in parts]) for parts in tensors]
         gradient = torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None])
         _move(group, steps, joined[0], gradient, *joined[1:])
         sizes = [weight.numel() for weight in weights]
-        for some, values in zip(tensors, joined, strict=True):
-            torch._foreach_copy_([tensor.view(-1) for tensor in some], values.split(sizes))
+        for parts, values in zip(tensors, joined, strict=True):
+            torch._foreach_copy_([tensor.view(-1) for tensor in parts], values.split(sizes))
 
     def state_dict(self) -> StateDict:
         """The state as plain tensors and values, in the order of the weights; empty for a weight

@@ -254,8 +254,8 @@ class CudaRecorder:
 
     def free_bytes(self) -> int:
         """The driver's free memory plus the allocator's unused memory."""
-        held = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-        return int(torch.cuda.mem_get_info(self.device)[0]) + held
+        cached_bytes = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        return int(torch.cuda.mem_get_info(self.device)[0]) + cached_bytes
 
 
 @dataclass

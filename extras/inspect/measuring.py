@@ -26,10 +26,11 @@ from extras.inspect.settings import InspectSettings
 from extras.inspect.sound import SoundFacts, find_copies, fingerprint, measure
 from machine.storage.facts import Facts
 from machine.storage.hashes import sha256_of
+from train.concurrency import lookahead
 from train.dataset import features
 from train.dataset.dataset import Clip
 from train.dataset.entries import shown_path
-from train.progress import lookahead, with_progress
+from train.progress import with_progress
 from train.run_context import RunContext
 from train.settings import TrainSettings
 from xtts.audio import SPEAKER_RATE, AudioError, facts, read, resample
@@ -171,9 +172,9 @@ def _listen(clips: Sequence[Clip], models: Models, cache: Facts, answers: Answer
         for clip in clips
         if not (sound := sounds[clip.audio_sha256]) or not all_answered(clip.audio_sha256, sound)
     ]
-    shown = with_progress(missing, len(missing), "Sound")
+    clips_with_progress = with_progress(missing, len(missing), "Sound")
     with ThreadPoolExecutor() as pool:  # decoding and FFTs release the GIL
-        begun = ((clip, pool.submit(decoded, clip)) for clip in shown)
+        begun = ((clip, pool.submit(decoded, clip)) for clip in clips_with_progress)
         for clip, result in lookahead(begun, os.cpu_count() or 1):
             try:
                 sound, waveform = result.result()
@@ -245,8 +246,8 @@ def _likelihoods(
                     others[number],
                 )
                 cache.put(keys[number], [round(figure, 4) for figure in result])
-        taken = time.monotonic() - started
-        log.info("Likelihood: %d clips in %.1f s. The results are cached.", len(missing), taken)
+        seconds_taken = time.monotonic() - started
+        log.info("Likelihood: %d clips in %.1f s. The results are cached.", len(missing), seconds_taken)
     return {number: scores for number, key in enumerate(keys) if (scores := cache.get(key))}
 
 

@@ -89,11 +89,11 @@ def _report(settings: TrainSettings, context: RunContext) -> None:
     for note in notes:
         log.warning(note)
     if count:
-        shown = "\n".join(f"  {name}: {reasons}" for name, reasons in worst)
-        some = "The worst:" if count > _WORST_SHOWN else "They are:"
+        rows = "\n".join(f"  {name}: {reasons}" for name, reasons in worst)
+        heading = "The worst:" if count > _WORST_SHOWN else "They are:"
         log.warning(
             f"Suspect clips: {count} of {total}, used for training "
-            f"(SUSPECT_CLIPS=keep; leave_out trains without them). {some}\n{shown}\n"
+            f"(SUSPECT_CLIPS=keep; leave_out trains without them). {heading}\n{rows}\n"
             f"`{commands.program('train check')}` lists all of them, and also compares texts with "
             "sound."
         )

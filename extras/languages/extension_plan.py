@@ -123,8 +123,8 @@ class ExtensionPlan:
     def _pieces(self) -> str:
         vocabulary = self.vocabulary
         pieces = vocabulary.tokens[1 + vocabulary.num_characters :]
-        some = ", ".join(pieces[:_MOST_PIECES_SHOWN])
-        named = f" ({some}{', …' if len(pieces) > _MOST_PIECES_SHOWN else ''})" if pieces else ""
+        examples = ", ".join(pieces[:_MOST_PIECES_SHOWN])
+        named = f" ({examples}{', …' if len(pieces) > _MOST_PIECES_SHOWN else ''})" if pieces else ""
         return (
             f"{len(vocabulary.tokens)} ids are added to the vocabulary from {vocabulary.first_id} on: "
             f"{tag_of(self.language)}, initialised from {tag_of(self.like)}, "

@@ -84,7 +84,7 @@ def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) 
 def real_share(rehearsal: Rehearsal) -> float:
     """The share that an epoch reaches: it draws no clip twice."""
     new, drawn = (
-        sum(rehearsal.clips[i].seconds for i in some) for some in (rehearsal.always, rehearsal.drawn)
+        sum(rehearsal.clips[i].seconds for i in indices) for indices in (rehearsal.always, rehearsal.drawn)
     )
     return min(rehearsal.share, drawn / (new + drawn))
 

@@ -241,13 +241,13 @@ class TrainingQueue:
     def hold_unbegun(self) -> list[str]:
         """Holds the jobs that no trainer has begun, unless one works now; returns the names of
         their runs. Raises WriteError."""
-        held = list[str]()
+        held_jobs = list[str]()
         for job in self.jobs() if not self.has_trainer() else ():
             with contextlib.suppress(JobRefused):
                 if job.state().state == "queued" and not job.is_cancelled:
                     replace_file(job.held_file, lambda _file: None)
-                    held.append(job.read().run)
-        return held
+                    held_jobs.append(job.read().run)
+        return held_jobs
 
     def has_trainer(self) -> bool | None:
         """Whether a trainer works on the queue; None on a file system without locks."""

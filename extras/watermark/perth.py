@@ -100,9 +100,9 @@ class _Network(nn.Module):
         votes = []
         for name, speed in SPEEDS.items():
             frames = int(levels.shape[2] * speed)
-            heard = F.interpolate(levels, size=frames, mode="linear", align_corners=True)
+            resized = F.interpolate(levels, size=frames, mode="linear", align_corners=True)
             where = F.interpolate(present, size=frames, mode="nearest")
-            out = self.decoder[f"{name}_layers"](heard)
+            out = self.decoder[f"{name}_layers"](resized)
             votes.append((out * where).sum(2) / where.sum(2).clamp(min=1))
         weight, vote = torch.stack(votes, 1).unbind(2)
         return (vote * weight.softmax(1)).sum(1)

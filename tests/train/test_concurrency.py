@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from train.progress import in_threads, lookahead
+from train.concurrency import in_threads, lookahead
 
 
 def test_so_many_are_begun_behind_the_one_that_is_handed_out():

@@ -21,7 +21,7 @@ from train.dataset.batches import Batch, Batches, OomBackoff
 from train.distributed import ALONE
 from train.epoch_end import EarlyStopping, EpochEnd
 from train.metrics.logs import DeferredMetrics, TrainedStep
-from train.metrics.remaining_time import RemainingTime
+from train.progress import RemainingTime
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
 from train.settings import TrainSettings

@@ -66,9 +66,9 @@ def most_checkpoints(settings: TrainSettings, saved: int, saves: int) -> int:
     saves to come. Besides the kept epochs, the best one may stay, one is being written, and best.pt
     may be a blend."""
     keep, most = settings.keep_checkpoints, saved + saves
-    held = most if keep is None else min(most, keep + 2)
+    at_once = most if keep is None else min(most, keep + 2)
     blend = settings.blend != "off" and settings.sample_device != "off"
-    return max(1, held - saved) + blend
+    return max(1, at_once - saved) + blend
 
 
 def save_bytes(settings: TrainSettings, context: RunContext) -> tuple[int, int]:

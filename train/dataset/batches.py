@@ -27,10 +27,10 @@ from torch import Tensor
 
 from machine.errors import SotaqueError
 from machine.threads import PassingThreads
+from train.concurrency import lookahead
 from train.dataset.dataset import Clip
 from train.dataset.features import FeatureCache
 from train.distributed import Agreement, World
-from train.progress import lookahead
 from xtts.audio import CODE_RATE, MEL_HOP, SAMPLES_PER_CODE
 from xtts.model.shapes import GPTShape
 from xtts.model.training import PackedBatch, pack

@@ -22,6 +22,7 @@ import numpy as np
 from machine import commands
 from machine.storage.facts import Facts
 from machine.storage.hashes import sha256_of
+from train.concurrency import in_threads
 from train.dataset.entries import (
     LONGEST_CLIP_SECONDS,
     SHORTEST_CLIP_SECONDS,
@@ -30,7 +31,7 @@ from train.dataset.entries import (
     files_named_like,
 )
 from train.dataset.metadata import read_transcript
-from train.progress import in_threads, with_progress
+from train.progress import with_progress
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, AudioError, declared_bytes, measure
 from xtts.model.shapes import GPTShape
@@ -218,8 +219,8 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     try:  # the cache is saved even if the run is stopped
         # Decoding releases the GIL.
         decoded = in_threads(lambda entry: decode_clip(entry, facts, longest), entries, _PORTION)
-        shown = with_progress(decoded, len(entries), "Checking clips")
-        sounds = list(shown)
+        clips_with_progress = with_progress(decoded, len(entries), "Checking clips")
+        sounds = list(clips_with_progress)
         results = [
             check_clip(entry, sound, facts, tokenizer, reader)
             for entry, sound in zip(entries, sounds, strict=True)
@@ -281,10 +282,10 @@ def _in_words(languages: Iterable[str]) -> str:
     """The names of the languages; if there are many, only the first few."""
     codes = dict.fromkeys(languages)
     names = [NAMES.get(code, repr(code)) for code in codes]
-    shown = names[:_MOST_LANGUAGES_NAMED]
-    if len(names) > len(shown):
-        shown = [*shown, f"{len(names) - len(shown)} other languages"]
-    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+    first_names = names[:_MOST_LANGUAGES_NAMED]
+    if len(names) > len(first_names):
+        first_names = [*first_names, f"{len(names) - len(first_names)} other languages"]
+    return " and ".join(filter(None, (", ".join(first_names[:-1]), first_names[-1])))
 
 
 def _language_doubts(clips: Sequence[Clip]) -> Iterator[str]:

@@ -40,9 +40,10 @@ from machine.storage.atomic import replace_file, write_json
 from machine.storage.hashes import sha256_of
 from machine.storage.leftovers import STALE_SECONDS, remove_stale
 from machine.text import enumeration, first_line
+from train.concurrency import in_threads, lookahead
 from train.dataset.dataset import Clip, Dataset, without_collection
 from train.distributed import ALONE, World
-from train.progress import in_threads, lookahead, with_progress
+from train.progress import with_progress
 from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, AudioError, conditioning_mel, dvae_mel, read
 from xtts.model.config import ModelConfig
 from xtts.model.loading import load_dvae, mel_stats, read_tensors
@@ -174,8 +175,8 @@ class FeatureCache:
         ahead = 1 if place.value == "cpu" else min(_MOST_READERS, os.cpu_count() or 1)
         records = list[tuple[str, np.ndarray, np.ndarray]]()
         with ThreadPoolExecutor(ahead) as pool:
-            shown = with_progress(clips, len(clips), "Features")
-            begun = ((clip, pool.submit(read, clip.path, CODE_RATE)) for clip in shown)
+            clips_with_progress = with_progress(clips, len(clips), "Features")
+            begun = ((clip, pool.submit(read, clip.path, CODE_RATE)) for clip in clips_with_progress)
             for clip, waveform in lookahead(begun, ahead):
                 try:
                     records.append((clip.audio_sha256, *extractor.features(waveform.result())))

@@ -218,8 +218,8 @@ def _clean_texts(transcript: Transcript) -> None:
         entry.text = text
     entities = dict.fromkeys(entity for _, encoded in pairs for entity in encoded)
     if entities:
-        shown = enumeration(list(entities))
-        transcript.notes.append(f"HTML entities in the texts are read as characters: {shown}.")
+        entity_list = enumeration(list(entities))
+        transcript.notes.append(f"HTML entities in the texts are read as characters: {entity_list}.")
     if tags:
         transcript.notes.append(tags_note("Transcripts", tags))
 

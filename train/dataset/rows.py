@@ -59,8 +59,8 @@ def entries_of(
     """The rows of transcript files with known columns. unread: transcripts beside them."""
     files = [table.path for table in tables]
     names = [path.relative_to(folder).as_posix() for path in files]
-    some = " and ".join(names) if len(names) < 3 else f"{len(names)} files, such as {names[0]}"
-    transcript, in_rows = Transcript([], f"{folder}: {some}"), set[str]()
+    file_names = " and ".join(names) if len(names) < 3 else f"{len(names)} files, such as {names[0]}"
+    transcript, in_rows = Transcript([], f"{folder}: {file_names}"), set[str]()
     held_out = any(table.validation for table in tables)
     filled = [table for table in tables if table.rows]
     for table in filled:
@@ -95,21 +95,21 @@ def _leave_out_repeated(transcript: Transcript, names: Sequence[str]) -> None:
     held_out = {(entry.path, entry.text) for entry in transcript.entries if entry.validation}
     train = [entry for entry in transcript.entries if not entry.validation]
     left = [entry for entry in train if (entry.path, entry.text) not in held_out]
-    held = [entry for entry in transcript.entries if entry.validation]
-    if held and (left or not train):
-        note = f"{names[-1]} is the validation set: {quantity(len(held), 'clip')}."
+    validation = [entry for entry in transcript.entries if entry.validation]
+    if validation and (left or not train):
+        note = f"{names[-1]} is the validation set: {quantity(len(validation), 'clip')}."
         if twice := len(train) - len(left):
             note += f" {quantity(twice, 'clip')} of {names[0]}, in both files, left out of training."
-        transcript.entries = [*left, *held]
+        transcript.entries = [*left, *validation]
     else:
         recordings = {(entry.path, entry.text) for entry in train}
         transcript.entries = [
             *train,
-            *(entry for entry in held if (entry.path, entry.text) not in recordings),
+            *(entry for entry in validation if (entry.path, entry.text) not in recordings),
         ]
         for entry in transcript.entries:
             entry.validation = None
-        has = f"all clips of {names[0]}" if held else "no clip"
+        has = f"all clips of {names[0]}" if validation else "no clip"
         note = f"{names[-1]} holds {has}, so it is not used as the validation set."
     transcript.notes.append(note)
 
@@ -254,13 +254,13 @@ def _fault(row: Sequence[str], columns: Columns, delimiter: str, name: str, spea
 
 def _error_of_rows(table: Table, columns: Columns, faults: Sequence[str]) -> DatasetError:
     """The error for a file with malformed rows: the first faults, and what a row should be."""
-    shown, more = "; ".join(faults[:_MOST_FAULTS_SHOWN]), len(faults) - _MOST_FAULTS_SHOWN
+    first_faults, more = "; ".join(faults[:_MOST_FAULTS_SHOWN]), len(faults) - _MOST_FAULTS_SHOWN
     more_faults = f"; and {more} more" if more > 0 else ""
     delimiter = _CALLED.get(table.delimiter, f"a {table.delimiter!r}")
     example = f'"Yes{table.delimiter or ","} of course."'
     return DatasetError(
-        f"{table.path}: {shown}{more_faults}. A row is {columns.spelled()}. A text with {delimiter} must "
-        f"be in quotation marks: {example}"
+        f"{table.path}: {first_faults}{more_faults}. A row is {columns.spelled()}. A text with "
+        f"{delimiter} must be in quotation marks: {example}"
     )
 
 

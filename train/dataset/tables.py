@@ -281,11 +281,11 @@ def _row_test(rows: Sequence[Sequence[str]], delimiter: str, path: Path) -> Call
     usual = [cells for cells in rows if len(cells) == width]
     folders = recording_folders(path, path.parent)
     columns = list(zip(*usual, strict=True))
-    some = [column[:_MOST_NAMES_LOOKED_UP] for column in columns]
-    existing = [sum(names_recording(cell, folders) for cell in column) for column in some]
+    column_starts = [column[:_MOST_NAMES_LOOKED_UP] for column in columns]
+    existing = [sum(names_recording(cell, folders) for cell in column) for column in column_starts]
     forms = [_usual_forms(column) for column in columns]
     alike = [sum(_form(cell) in forms[at] for cell in column) for at, column in enumerate(columns)]
-    exist = max(existing) > _MOST * len(some[0])
+    exist = max(existing) > _MOST * len(column_starts[0])
     seen = existing if exist else alike
     place = seen.index(max(seen))
     names = forms[place]

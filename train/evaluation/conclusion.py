@@ -442,8 +442,10 @@ def _speaker(
 
         learned_decoder.remove(tensors)
         if evaluator.plan.learns_decoder and len(clips) >= FEWEST_CLIPS:
-            some = clips_to_learn_from(clips)
-            request = request_for(some, voice, steps=steps_for(minutes_of(some), plan.decoder_steps))
+            learned_clips = clips_to_learn_from(clips)
+            request = request_for(
+                learned_clips, voice, steps=steps_for(minutes_of(learned_clips), plan.decoder_steps)
+            )
             ask = partial(_ask, evaluator, name)
             learn(ask, tensors, verdict.weights, request, judge=judge, whose=name)
     except GpuLost:

@@ -54,9 +54,11 @@ def fit_batches(settings: TrainSettings, context: RunContext, learner: Learner, 
         seconds, reason = _try(context.device.value, learner, batches, longest)
     else:
         recomputed = learner.config.trainable.recompute
-        held, activations = longest_clip_bytes(settings, context, learner.gpt, batches, recomputed=recomputed)
+        fixed_bytes, activations = longest_clip_bytes(
+            settings, context, learner.gpt, batches, recomputed=recomputed
+        )
         ram = context.machine.memory_bytes // learner.world.local_size
-        seconds, reason = fitting_on_cpu(batches.batch_seconds, activations / longest, held, ram)
+        seconds, reason = fitting_on_cpu(batches.batch_seconds, activations / longest, fixed_bytes, ram)
     batches.batch_seconds = learner.world.all_reduce_min(max(seconds, longest))
     log.info("Memory: batches of %g s (%s)", batches.batch_seconds, reason)
 
@@ -75,7 +77,7 @@ def longest_clip_bytes(
     shape = context.config.gpt
     parameters = sum(parameter.numel() for parameter in gpt.parameters())
     trainable = num_adapter_weights(settings.lora_rank, shape) or parameters
-    held = 4 * parameters + 4 * trainable + int(STATE_BYTES[settings.optimizer] * trainable)
+    fixed_bytes = 4 * parameters + 4 * trainable + int(STATE_BYTES[settings.optimizer] * trainable)
     small = 4 if context.precision.value == "fp32" else 2
     block = shape.width * (4 * _WIDTHS_IN_FP32 + small * (_WIDTHS_KEPT - _WIDTHS_IN_FP32))
     position = shape.layers * 4 * shape.width + block if recomputed else shape.layers * block
@@ -83,7 +85,7 @@ def longest_clip_bytes(
     second = (CODE_RATE / SAMPLES_PER_CODE + _TEXT_IDS_A_SECOND) * (position + heads)
     conditioning = 4 * _CONDITIONING_FRAMES * _CONDITIONING_WIDTHS * shape.width
     activations = longest_seconds(batches) * second + conditioning + NUM_LATENTS * position
-    return held, int(activations)
+    return fixed_bytes, int(activations)
 
 
 def room_bytes(context: RunContext) -> int:

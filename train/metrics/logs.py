@@ -21,9 +21,8 @@ from train.dataset.batches import Batch
 from train.evaluation.verdict import candidate_line, evaluation_markdown
 from train.metrics.curves import TensorBoardWriter
 from train.metrics.metrics_file import MetricsFile
-from train.metrics.remaining_time import RemainingTime
 from train.metrics.tensorboard_server import TensorBoard
-from train.progress import clock
+from train.progress import RemainingTime, clock
 from train.sampling.samples import SampleSidecar, of_epoch
 from train.step import LOSS_TERMS, DeferredStepResult, Learner, StepResult
 from xtts import audio

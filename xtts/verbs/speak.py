@@ -139,7 +139,7 @@ def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int
         )
         for line in lines
     ]
-    files = voice_arguments.found_voice(arguments)
+    files = voice_arguments.voice_files_of(arguments)
     read = None
     if arguments.show_text:
         tokenizer = files.tokenizer.open()
@@ -147,7 +147,7 @@ def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int
         _show_texts(tokenizer, read)
         if arguments.out is None:
             return 0
-    voice = voice_arguments.loaded_voice(arguments, files)
+    voice = voice_arguments.load_voice(arguments, files)
     # Errors in a text or recording are reported before anything is computed.
     read = read or _read(asked, voice.model.tokenizer, files)
     if voice.own_voice is None:

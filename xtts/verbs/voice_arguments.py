@@ -76,7 +76,8 @@ def _provide(arguments: argparse.Namespace, settings: "SharedSettings") -> None:
     arguments.voice = published_voice.provide(arguments.voice, settings)
 
 
-def found_voice(arguments: argparse.Namespace) -> "VoiceFiles":
+def voice_files_of(arguments: argparse.Namespace) -> "VoiceFiles":
+    """Finds and verifies the files of the selected voice. Raises as `find_voice`."""
     from xtts.voices.voice_files import VoiceSpec, find_voice
 
     return find_voice(
@@ -93,10 +94,11 @@ def found_voice(arguments: argparse.Namespace) -> "VoiceFiles":
     )
 
 
-def loaded_voice(arguments: argparse.Namespace, files: "VoiceFiles") -> "LoadedVoice":
-    from xtts.voices.loading import compute_config, load_voice
+def load_voice(arguments: argparse.Namespace, files: "VoiceFiles") -> "LoadedVoice":
+    """Loads a voice on the selected device, and prints why if it is another one."""
+    from xtts.voices import loading
 
-    where, reason = compute_config(
+    where, reason = loading.compute_config(
         files,
         arguments.device,
         arguments.precision,
@@ -107,4 +109,4 @@ def loaded_voice(arguments: argparse.Namespace, files: "VoiceFiles") -> "LoadedV
     )
     if reason:
         print(f"Device: {where.device} ({reason})")
-    return load_voice(files, where)
+    return loading.load_voice(files, where)

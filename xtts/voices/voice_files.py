@@ -20,7 +20,6 @@ from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.text.tokenizer import TokenizerSpec
 from xtts.voices import adapter_file, bundle, formats, learned_decoder, speakers
 from xtts.voices.base_models import DEMO, BundleError, base_of, require_consent
-from xtts.voices.files import unpacking
 from xtts.voices.files.manifest import SUFFIX, is_voice_file
 from xtts.voices.run_folder import (
     RunFolder,
@@ -171,6 +170,9 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
     Raises BundleError, FilesError or RunError.
     """
     if is_voice_file(spec.path) and spec.path.is_file():
+        # Imported here because it checks files of strangers, which other voices do not need.
+        from xtts.voices.files import unpacking
+
         spec = replace(spec, name=str(unpacking.cached_folder(spec.path)))
     files = _find(spec)
     own_latents = None if spec.reference else files.latents
@@ -189,9 +191,11 @@ def _find(spec: VoiceSpec) -> VoiceFiles:
     if path.is_file():
         return _of_checkpoint(path, spec)
     _check_published(path, spec)
+    from xtts.voices.files.unpacking import FOLDER
+
     raise BundleError(
         f"There is no voice at {spec.name}. Allowed are demo, xtts_v2, a {SUFFIX} file, an imported "
-        f"voice (VOICES_DIR/{unpacking.FOLDER}/NAME), the folder of an exported voice or of a run, or a "
+        f"voice (VOICES_DIR/{FOLDER}/NAME), the folder of an exported voice or of a run, or a "
         "checkpoint_epoch_N.pt from OUTPUT_DIR/checkpoints."
     )
 

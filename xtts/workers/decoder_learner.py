@@ -83,28 +83,30 @@ class DecoderLearner:
         self.seed, self.step, self.alone = seed, 0, 0
         self.closest, self.farther = 1.0, 0
         adam = eager(torch.optim.AdamW)
-        self._own = adam(self.vocoder.parameters(), lr=rate, betas=BETAS)
-        self._theirs = adam(self.discriminators.parameters(), lr=DISCRIMINATOR_RATE, betas=BETAS)
+        self._vocoder_optimizer = adam(self.vocoder.parameters(), lr=rate, betas=BETAS)
+        self._discriminator_optimizer = adam(
+            self.discriminators.parameters(), lr=DISCRIMINATOR_RATE, betas=BETAS
+        )
 
     def learn(self, clips: Sequence[SpokenClip]) -> None:
         """One step, from rows that depend on the seed and the number of the step only. While the
         discriminators learn alone, the vocoder stays."""
         draw = random.Random(f"{self.seed} {self.alone + self.step}")
         rows = [draw.choice(clips).draw_row(draw) for _ in range(BATCH)]
-        first = self.alone < self.warm_up
-        with torch.set_grad_enabled(not first):
-            sound, recording, off = self._sound_of(self.vocoder, rows)
+        alone = self.alone < self.warm_up
+        with torch.set_grad_enabled(not alone):
+            sound, recording, pitch_error = self._sound_of(self.vocoder, rows)
         with self._low_precision(on_cpu=False):
-            doubt = discriminator_loss(self.discriminators, recording, sound.detach())
-        _descend(self._theirs, self.discriminators, doubt)
-        if first:
+            loss = discriminator_loss(self.discriminators, recording, sound.detach())
+        _descend(self._discriminator_optimizer, self.discriminators, loss)
+        if alone:
             self.alone += 1
             return
         with self._low_precision(on_cpu=False):
             adversarial, matching = generator_losses(self.discriminators, recording, sound)
         distance = spectral_distance(sound, recording).to(self.device)
         loss = MEL_WEIGHT * distance + adversarial + MATCHING_WEIGHT * matching
-        _descend(self._own, self.vocoder, loss + PITCH_WEIGHT * off)
+        _descend(self._vocoder_optimizer, self.vocoder, loss + PITCH_WEIGHT * pitch_error)
         self.step += 1
         decay = average_decay(self.step)
         with torch.no_grad():
@@ -116,8 +118,8 @@ class DecoderLearner:
         """The mean distance of whole clips, with the predicted pitch's error in octaves."""
         distances = []
         for clip in clips:
-            sound, recording, off = self._sound_of(vocoder, [clip.whole])
-            distances.append(float(spectral_distance(sound, recording)) + float(off))
+            sound, recording, pitch_error = self._sound_of(vocoder, [clip.whole])
+            distances.append(float(spectral_distance(sound, recording)) + float(pitch_error))
         return fmean(distances)
 
     def compare(self, held_out: Sequence[SpokenClip], of_base: float) -> None:
@@ -143,13 +145,13 @@ class DecoderLearner:
         pitches = torch.stack([row.pitches for row in rows]).to(self.device)
         speaker = self.speaker.expand(len(rows), -1, -1)
         with self._low_precision(on_cpu=vocoder_type() == torch.bfloat16):
-            sound, off = vocode(vocoder, latents, pitches, speaker)
+            sound, pitch_error = vocode(vocoder, latents, pitches, speaker)
         # A clip ends inside its last code, and a code is not a whole number of samples.
         length = min(sound.shape[1], *(len(row.waveform) for row in rows))
         aside = round(CONTEXT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
         inside = slice(aside, length - aside)
         recording = torch.stack([row.waveform[inside] for row in rows])
-        return sound[:, inside].to(self.fft_device), recording.to(self.fft_device), off
+        return sound[:, inside].to(self.fft_device), recording.to(self.fft_device), pitch_error
 
     def _low_precision(self, *, on_cpu: bool) -> AbstractContextManager[None]:
         """A context for products in bfloat16, where these are fast. The discriminators have too few
@@ -174,7 +176,7 @@ class DecoderLearner:
             "vocoder": self.vocoder.state_dict(),
             "average": self.average.state_dict(),
             "discriminators": self.discriminators.state_dict(),
-            "moments": [_moments(self._own), _moments(self._theirs)],
+            "moments": [_moments(self._vocoder_optimizer), _moments(self._discriminator_optimizer)],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -185,7 +187,7 @@ class DecoderLearner:
         if state["channels"] != self.discriminators.channels:
             discriminators = _random(self.seed, state["channels"])
             self.discriminators = discriminators.to(self.device).train()
-            self._theirs = type(self._theirs)(
+            self._discriminator_optimizer = type(self._discriminator_optimizer)(
                 self.discriminators.parameters(), lr=DISCRIMINATOR_RATE, betas=BETAS
             )
         for module, name in (
@@ -196,7 +198,9 @@ class DecoderLearner:
             with torch.no_grad():
                 for key, tensor in module.state_dict().items():
                     tensor.copy_(state[name][key].reshape(tensor.shape))
-        for optimizer, moments in zip((self._own, self._theirs), state["moments"], strict=True):
+        for optimizer, moments in zip(
+            (self._vocoder_optimizer, self._discriminator_optimizer), state["moments"], strict=True
+        ):
             for weight, moment in zip(_weights(optimizer), moments, strict=True):
                 optimizer.state[weight] = {
                     name: tensor.clone()
@@ -218,8 +222,8 @@ def vocode(vocoder: Vocoder, latents: Tensor, pitches: Tensor, speaker: Tensor) 
     used = torch.where(sure > 0, measured, height)
     voiced = (voicing.detach() > 0).float()
     waveform = vocoder.compute(decoder.excite_at(steps, (used, voiced)), speaker)
-    off = ((height - measured).abs() * sure).sum() / sure.sum().clamp(min=1)
-    return waveform.float(), off
+    pitch_error = ((height - measured).abs() * sure).sum() / sure.sum().clamp(min=1)
+    return waveform.float(), pitch_error
 
 
 def _random(seed: int, channels: int) -> Discriminators:

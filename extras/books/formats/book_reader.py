@@ -89,8 +89,8 @@ def _of_text(path: Path, suffix: str, title: str) -> Book:
         if not block.left_out
     ]
     left_out = [
-        Chapter(reason.capitalize(), [Paragraph(block.text, block.kind) for block in held], reason)
-        for reason, held in groupby(blocks, lambda block: block.left_out)
+        Chapter(reason.capitalize(), [Paragraph(block.text, block.kind) for block in group], reason)
+        for reason, group in groupby(blocks, lambda block: block.left_out)
         if reason
     ]
     chapters = [*chapters_of(paragraphs, title), *left_out]

@@ -128,14 +128,14 @@ def _text_paragraphs(text: str, language: str) -> Iterator[str]:
     full = [len(line) for line in lines if line.strip()]
     # In a text with long lines and without blank ones, each line is a paragraph.
     alone = len(full) == len(lines) and sum(full) > _LONG_LINE * len(full)
-    held: list[str] = []
+    lines_held: list[str] = []
     for line in lines:
-        if held and (alone or not line.strip()):
-            yield from _read(joined(held))
-            held = []
+        if lines_held and (alone or not line.strip()):
+            yield from _read(joined(lines_held))
+            lines_held = []
         if line.strip():
-            held.append(line)
-    yield from _read(joined(held))
+            lines_held.append(line)
+    yield from _read(joined(lines_held))
 
 
 def _read(paragraph: str) -> Iterator[str]:
@@ -180,21 +180,21 @@ def _front_matter(text: str) -> tuple[dict[str, str], str]:
 
 def _markdown_blocks(text: str) -> Iterator[tuple[int, Paragraph]]:
     """(the level of a heading, or 9; the paragraph)."""
-    held: list[str] = []
+    lines_held: list[str] = []
     for line in [*markdown.prose_lines(text), ""]:
-        under = markdown.SETEXT.match(line) if held else None
+        under = markdown.SETEXT.match(line) if lines_held else None
         if under:
-            yield from _block(held, 1 if "=" in line else 2, Kind.HEADING)
-            held = []
+            yield from _block(lines_held, 1 if "=" in line else 2, Kind.HEADING)
+            lines_held = []
             continue
         block = _own_line(line)
         if block is not None or not line.strip() or markdown.ITEM.match(line):
-            yield from _block(held, 9, Kind.TEXT)
-            held = []
+            yield from _block(lines_held, 9, Kind.TEXT)
+            lines_held = []
         if block is not None:
             yield from _block(*block)
         elif line.strip():
-            held.append(markdown.ITEM.sub("", line))
+            lines_held.append(markdown.ITEM.sub("", line))
 
 
 def _own_line(line: str) -> tuple[list[str], int, Kind] | None:

@@ -10,12 +10,12 @@ from extras.common.onnxruntime.inspection import OnnxSurroundings, Trial
 from extras.common.onnxruntime.providers import BUILDS, CALLED, ProviderRequest
 from extras.common.remedies import (
     OLDEST_DRIVER,
-    get_driver,
-    install_libraries,
+    backend_command,
+    cuda_libraries_command,
+    driver_command,
     major_of,
     missing_library,
-    replace_builds,
-    use_backend,
+    replacement_command,
 )
 from machine import commands
 
@@ -71,21 +71,21 @@ def not_in_build(wish: ProviderRequest, seen: OnnxSurroundings) -> Reason:
             "Use cuda for an NVIDIA GPU, rocm for an AMD one, openvino for an Intel one.",
         )
     build, installed = BUILDS[wish.kind], " ".join(seen.packages) or "onnxruntime"
-    message = f"{_answering(seen)} is a build without {CALLED[wish.kind]}"
+    message = f"{_name_of_build(seen)} is a build without {CALLED[wish.kind]}"
     if build in seen.packages and len(seen.packages) > 1:
         others = " and ".join(name for name in seen.packages if name != build)
         return (
             "two_builds",
             f"{build} is installed, but {others} was installed over it and is imported: {message}",
-            replace_builds(installed, build),
+            replacement_command(installed, build),
         )
     if wish.kind == "cuda" and "nvidia" not in seen.gpus:
         message = f"{message}, and this machine shows no NVIDIA GPU"
     if wish.kind == "rocm":
-        mend = f"Replace {installed} with AMD's build {build}, which comes with ROCm."
+        fix = f"Replace {installed} with AMD's build {build}, which comes with ROCm."
     else:
-        mend = replace_builds(installed, build)
-    return "not_in_build", message, mend
+        fix = replacement_command(installed, build)
+    return "not_in_build", message, fix
 
 
 def inactive(wish: ProviderRequest, seen: OnnxSurroundings, trial: Trial) -> Reason:
@@ -132,7 +132,7 @@ def _library(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason 
         return (
             "no_driver",
             f"NVIDIA's driver is missing: this machine has no {library}",
-            get_driver(seen.distribution, seen.in_container),
+            driver_command(seen.distribution, seen.in_container),
         )
     if wish.kind != "cuda":
         return (
@@ -149,20 +149,20 @@ def _cuda_library(seen: OnnxSurroundings, library: str) -> Reason:
         backend = "cu130" if ours == 13 else "cu126"
         return (
             "other_cuda",
-            f"{library} is missing: {_answering(seen)} is built for CUDA {seen.cuda}, but torch "
+            f"{library} is missing: {_name_of_build(seen)} is built for CUDA {seen.cuda}, but torch "
             f"installed CUDA {seen.torch_cuda}",
-            use_backend(backend, seen.in_container),
+            backend_command(backend, seen.in_container),
         )
     code = "missing_cudnn" if library.startswith("libcudnn") else "missing_library"
     name = "cuDNN" if code == "missing_cudnn" else "a library of CUDA"
     version = f" {seen.cuda}" if seen.cuda and code == "missing_library" else ""
     message = f"{library} is missing, {name}{version}"
     if seen.gpus or seen.driver:
-        return code, message, install_libraries()
+        return code, message, cuda_libraries_command()
     return (
         code,
         f"{message}, and this machine shows no NVIDIA GPU",
-        f"With a GPU: {install_libraries()}; without one, use the CPU.",
+        f"With a GPU: {cuda_libraries_command()}; without one, use the CPU.",
     )
 
 
@@ -171,7 +171,7 @@ def _failure(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason 
     if not match:
         if fault := re.search(r"cuDNN is unavailable[^\n]*|CUDNN_STATUS_\w+", log):
             message = f"cuDNN does not work: {fault[0][:_MOST_CHARACTERS]}"
-            return "missing_cudnn", message, install_libraries()
+            return "missing_cudnn", message, cuda_libraries_command()
         return None
     number, words = int(match[1]), match[2].strip()
     if number == 35:
@@ -181,11 +181,11 @@ def _failure(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason 
         return (
             "driver_too_old",
             f"NVIDIA's driver{have} is too old for this build{wants}",
-            get_driver(seen.distribution, seen.in_container),
+            driver_command(seen.distribution, seen.in_container),
         )
     if number in _FAILURES:
-        code, message, mend = _FAILURES[number]
-        return code, f"{message} (CUDA failure {number}: {words})", mend
+        code, message, fix = _FAILURES[number]
+        return code, f"{message} (CUDA failure {number}: {words})", fix
     return ("gpu_failed", f"The GPU fails: CUDA failure {number}: {words}", _run_doctor())
 
 
@@ -209,6 +209,6 @@ def _openvino(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason
     return None
 
 
-def _answering(seen: OnnxSurroundings) -> str:
+def _name_of_build(seen: OnnxSurroundings) -> str:
     name = seen.build or next(iter(seen.packages), "onnxruntime")
     return f"{name} {seen.packages.get(name, '')}".strip()

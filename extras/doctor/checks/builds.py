@@ -8,12 +8,12 @@ from extras.common.readings.snapshot import Container, Driver, MachineSettings, 
 from extras.common.remedies import (
     CPU_ONLY,
     OLDEST_DRIVER,
+    backend_command,
     branch_of,
+    driver_command,
     fitting_backend,
-    get_driver,
     has_code_for,
     major_of,
-    use_backend,
 )
 from extras.doctor.finding import Finding, fail, ok, warn
 from machine import commands
@@ -44,7 +44,7 @@ def torch_build(
             built,
             "a build with CUDA",
             "There is a GPU, but this build cannot use it.",
-            use_backend(fitting, container.inside),
+            backend_command(fitting, container.inside),
         )
     return ok(built, evidence=" ".join(torch.architectures))
 
@@ -62,7 +62,9 @@ def driver_age(torch: TorchBuild, driver: Driver, managed: Managed, container: C
         f"driver {driver.version} with torch for CUDA {torch.cuda}",
         f"driver {oldest} or newer for CUDA {major}",
         "The driver is too old for this build of torch: CUDA fails with error 35, and Sotaque uses the CPU.",
-        use_backend(fitting, container.inside) if fitting else get_driver(driver.system, container.inside),
+        backend_command(fitting, container.inside)
+        if fitting
+        else driver_command(driver.system, container.inside),
         f"torch {torch.version}",
     )
 
@@ -78,10 +80,10 @@ def architecture(torch: TorchBuild, managed: Managed, driver: Driver, container:
     fitting = fitting_backend(driver.version, _capabilities(managed))
     newer = fitting_backend("", _capabilities(managed))
     if fitting:
-        fix = use_backend(fitting, container.inside)
+        fix = backend_command(fitting, container.inside)
     elif newer:
         fix = (
-            f"{use_backend(newer, container.inside)}, with driver "
+            f"{backend_command(newer, container.inside)}, with driver "
             + str(OLDEST_DRIVER[major_of(newer.removeprefix("cu")[:2]) or 13])
             + " or newer"
         )

@@ -13,7 +13,7 @@ from extras.common.readings.snapshot import (
     Managed,
     Nodes,
 )
-from extras.common.remedies import REBOOT, get_driver
+from extras.common.remedies import REBOOT, driver_command
 from extras.doctor.finding import Finding, fail, ok, warn
 
 _MAKERS = {NVIDIA: "NVIDIA", AMD: "AMD", INTEL: "Intel"}
@@ -80,7 +80,7 @@ def driver(
             f"module {driver.version} is loaded, but libcuda.so.1 cannot be loaded",
             expected,
             "Part of the driver is missing: without this library no program can use the GPU.",
-            inside if container.inside else get_driver(driver.system, False),
+            inside if container.inside else driver_command(driver.system, False),
             driver.libcuda_fault,
         )
     if fault and container.inside and "Unknown Error" in fault:
@@ -178,7 +178,7 @@ def _without_module(driver: Driver, graphics: Graphics, nodes: Nodes, container:
         f"no NVIDIA driver is loaded for {_card_words(graphics.nvidia[0])}",
         "NVIDIA's driver, loaded",
         "Without it the card cannot compute, and everything runs on the CPU." + nouveau,
-        get_driver(driver.system, container.inside),
+        driver_command(driver.system, container.inside),
         driver.libcuda_fault,
     )
 

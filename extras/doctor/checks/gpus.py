@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from extras.common.readings.snapshot import Container, Driver, MachineSettings, Managed, Nodes
-from extras.common.remedies import CPU_ONLY, REBOOT, fitting_backend, get_driver, use_backend
+from extras.common.remedies import CPU_ONLY, REBOOT, backend_command, driver_command, fitting_backend
 from extras.doctor.finding import Finding, could_not_run, fail, gigabytes, ok, warn
 from machine import commands
 from machine.devices.health import GpuHealth, Outcome
@@ -138,7 +138,7 @@ def _meaning_of(
         fitting = fitting_backend(driver.version, [gpu.capability])
         return (
             "This build of torch, or a library that it loads, does not fit this GPU.",
-            use_backend(fitting, container.inside) if fitting else CPU_ONLY,
+            backend_command(fitting, container.inside) if fitting else CPU_ONLY,
         )
     if outcome is Outcome.TRANSIENT:
         return (
@@ -148,7 +148,7 @@ def _meaning_of(
     if "unknown error" in gpu.reason.lower() and "nvidia-uvm" in nodes.names:
         return "The driver did not wake up after a suspend; see after_suspend.", _AFTER_SUSPEND
     if outcome is Outcome.DRIVER:
-        mend = REBOOT if managed.fault else get_driver(driver.system, container.inside)
+        mend = REBOOT if managed.fault else driver_command(driver.system, container.inside)
         return "The driver cannot start CUDA.", mend
     meanings = {
         Outcome.HANG: "A call into the driver did not return. Sotaque does not use this GPU.",

@@ -6,7 +6,13 @@ the CUDA library itself, and the loader's text is the reason.
 """
 
 from extras.common.readings.snapshot import Container, Nodes, OnnxRuntime, TorchBuild
-from extras.common.remedies import install_libraries, major_of, missing_library, replace_builds, use_backend
+from extras.common.remedies import (
+    backend_command,
+    cuda_libraries_command,
+    major_of,
+    missing_library,
+    replacement_command,
+)
 from extras.doctor.finding import Finding, ok, warn
 
 _GPU_BUILD = "onnxruntime-gpu"
@@ -24,7 +30,7 @@ def onnx_runtime(onnx: OnnxRuntime, torch: TorchBuild, nodes: Nodes, container: 
             f"{seen}: {len(onnx.packages)} builds in one folder",
             expected,
             "They overwrite each other's files, so it is undefined which one is imported.",
-            replace_builds(names, _GPU_BUILD if nodes.gpus else "onnxruntime"),
+            replacement_command(names, _GPU_BUILD if nodes.gpus else "onnxruntime"),
         )
     if not nodes.gpus:
         return ok(f"{seen}; on this machine it computes on the CPU")
@@ -33,7 +39,7 @@ def onnx_runtime(onnx: OnnxRuntime, torch: TorchBuild, nodes: Nodes, container: 
             f"{seen}, a build for the CPU",
             expected,
             "With BACKEND=onnx everything runs on the CPU and the GPU stays idle.",
-            replace_builds(" ".join(onnx.packages), _GPU_BUILD),
+            replacement_command(" ".join(onnx.packages), _GPU_BUILD),
         )
     if torch.cuda and major_of(onnx.cuda) != major_of(torch.cuda):
         return warn(
@@ -41,7 +47,7 @@ def onnx_runtime(onnx: OnnxRuntime, torch: TorchBuild, nodes: Nodes, container: 
             expected,
             "ONNX Runtime finds no CUDA libraries of its own major version. It computes on the CPU "
             "without a message, although it lists CUDA as available.",
-            use_backend(f"cu{'130' if major_of(onnx.cuda) == 13 else '126'}", container.inside),
+            backend_command(f"cu{'130' if major_of(onnx.cuda) == 13 else '126'}", container.inside),
             onnx.provider_fault,
         )
     if fault := onnx.provider_fault_with_torch:
@@ -57,5 +63,5 @@ def _without_library(seen: str, expected: str, fault: str) -> Finding:
         fix = "Fix `driver` first."
     else:
         meaning = "With BACKEND=onnx everything runs on the CPU, without a message."
-        fix = install_libraries()
+        fix = cuda_libraries_command()
     return warn(f"{seen} cannot load {library}", expected, meaning, fix, fault)

@@ -8,11 +8,11 @@ request.
 import json
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -41,6 +41,20 @@ if TYPE_CHECKING:
 _LIMIT_SECONDS = 300.0
 
 
+@dataclass(frozen=True)
+class EncodingRequest:
+    """What the child encodes. folder, weights, wish, options: of the ONNX model; recordings: one
+    voice; cache: the folder that caches latents, or None; to: the file for the latents."""
+
+    folder: str
+    weights: str
+    wish: str
+    options: OnnxSessionOptions
+    recordings: Sequence[str]
+    cache: str | None
+    to: str
+
+
 def voice_of_recording(model: OnnxModel, recording: Reference, cache: Path | None = None) -> Voice:
     """The latents of one or several recordings. cache: a folder that caches them by weights and
     recording. Raises OnnxError, also for an unusable recording."""
@@ -51,16 +65,16 @@ def voice_of_recording(model: OnnxModel, recording: Reference, cache: Path | Non
     recordings = [recording] if isinstance(recording, Path) else recording
     with tempfile.TemporaryDirectory() as name:
         to = Path(name) / "voice.safetensors"
-        request = {
-            "folder": str(model.folder),
-            "weights": model.voice.weights,
-            "wish": model.wish,
-            "options": asdict(model.options),
-            "kept": None if cache is None else str(cache),
-            "recordings": [str(path) for path in recordings],
-            "to": str(to),
-        }
-        reply = ask_once(module_command(__name__), _LIMIT_SECONDS, request=request)
+        request = EncodingRequest(
+            str(model.folder),
+            model.voice.weights,
+            model.wish,
+            model.options,
+            [str(path) for path in recordings],
+            None if cache is None else str(cache),
+            str(to),
+        )
+        reply = ask_once(module_command(__name__), _LIMIT_SECONDS, request=asdict(request))
         if reply.answer is None:
             raise OnnxError(f"The recording could not be encoded: {reply.last_error}.")
         if refused := reply.answer.get("refused"):
@@ -87,15 +101,15 @@ class OnnxVoiceEncoder:
 
     def conditioning_latents(self, mel: "Tensor") -> "Tensor":
         """Mel [batch, 80, frames] -> latents [batch, 32, width]."""
-        return self._ran(folders.CONDITIONING, mel)
+        return self._run(folders.CONDITIONING, mel)
 
     def speaker_encoder(self, waveform: "Tensor") -> "Tensor":
         """Waveform [batch, samples] at 16 kHz -> [batch, 512, 1]."""
         from xtts.audio import speaker_mel
 
-        return self._ran(folders.SPEAKER, speaker_mel(waveform))
+        return self._run(folders.SPEAKER, speaker_mel(waveform))
 
-    def _ran(self, name: str, mel: "Tensor") -> "Tensor":
+    def _run(self, name: str, mel: "Tensor") -> "Tensor":
         import torch
 
         if name not in self._sessions:
@@ -108,24 +122,24 @@ class OnnxVoiceEncoder:
 def main() -> None:
     """Runs one request of `voice_of_recording`, which reads the latents from a file."""
     answers = reserve_stdout()
-    request = json.load(sys.stdin)
+    fields = json.load(sys.stdin)
+    options = OnnxSessionOptions(**fields.pop("options"))
     try:
-        _encode(request)
+        _encode(EncodingRequest(**fields, options=options))
     except SotaqueError as error:
         write_json_line(answers, {"refused": str(error)})
     else:
         write_json_line(answers, {"refused": None})
 
 
-def _encode(request: Mapping[str, Any]) -> None:
-    options = OnnxSessionOptions(**request["options"])
-    encoder = OnnxVoiceEncoder(Path(request["folder"]), request["wish"], options)
-    paths = tuple(Path(path) for path in request["recordings"])
-    cache = None if request["kept"] is None else Path(request["kept"])
+def _encode(request: EncodingRequest) -> None:
+    encoder = OnnxVoiceEncoder(Path(request.folder), request.wish, request.options)
+    paths = tuple(map(Path, request.recordings))
+    cache = None if request.cache is None else Path(request.cache)
     latents = latents_file.latents_of_recording(
-        cast("Model", encoder), request["weights"], paths if len(paths) > 1 else paths[0], cache
+        cast("Model", encoder), request.weights, paths if len(paths) > 1 else paths[0], cache
     )
-    latents_file.write(Path(request["to"]), latents)
+    latents_file.write(Path(request.to), latents)
 
 
 if __name__ == "__main__":

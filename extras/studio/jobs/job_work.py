@@ -200,10 +200,10 @@ def flags_of(job: TrainingJob, settings: TrainSettings) -> list[str]:
     assert isinstance(settings, StudioSettings)
     check_base(job.settings, settings.base_model)
     data = dataset_folder(job.dataset, settings.datasets_dir, settings.dataset_roots)
-    asked = [f"{flag_of(name)}={value}" for name, value in job.settings.items()]
-    load(asked, {}, None)
+    flags = [f"{flag_of(name)}={value}" for name, value in job.settings.items()]
+    load(flags, {}, None)
     return [
-        *asked,
+        *flags,
         f"--dataset-dir={data}",
         "--dataset-format=auto",
         f"--output-dir={run_folder_of(settings.output_dir, job.run).absolute()}",

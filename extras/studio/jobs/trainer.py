@@ -96,9 +96,9 @@ def _train(job: JobFolder, settings: TrainSettings, module: str, stopping: threa
 
 @contextmanager
 def _alone(queue: TrainingQueue) -> Iterator[None]:
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         try:
-            held.enter_context(locks.exclusive(queue.lock_file))
+            stack.enter_context(locks.exclusive(queue.lock_file))
         except locks.LockHeld as owner:
             raise SotaqueError(
                 f"Another trainer (process {owner}) works on QUEUE_DIR={queue.folder}. Jobs are "

@@ -2,7 +2,7 @@
 
 import pytest
 
-from extras.common.remedies import branch_of, fitting_backend, get_driver, has_code_for
+from extras.common.remedies import branch_of, driver_command, fitting_backend, has_code_for
 
 # The architectures that torch's builds have code for.
 CU130 = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")
@@ -52,7 +52,7 @@ def test_a_version_that_is_none_is_no_version():
 
 
 def test_everybody_gets_the_line_of_their_own_system():
-    assert "ubuntu-drivers" in get_driver(("ubuntu", "debian"), False)
-    assert "chwd" in get_driver(("cachyos", "arch"), False)
-    assert "nvidia.com/drivers" in get_driver((), False)
-    assert "On the host" in get_driver(("ubuntu",), True)
+    assert "ubuntu-drivers" in driver_command(("ubuntu", "debian"), False)
+    assert "chwd" in driver_command(("cachyos", "arch"), False)
+    assert "nvidia.com/drivers" in driver_command((), False)
+    assert "On the host" in driver_command(("ubuntu",), True)
