@@ -7,8 +7,8 @@ like any other. The rule has three steps (docs/develop/evaluation.md says why):
     2. gains     of the rest, those that come measurably and audibly closer to the person than the
                  base does, or sound more natural (`gains`). Without one, the base is the best
     3. nearest   of these, the most similar voice. Among voices without a measurable
-                 difference: the most gains, then the fewest word errors, then the smallest share of
-                 tuned weights (`_nearest`)
+                 difference: the most gains, then the fewest word errors, then the base, then an epoch,
+                 then the blend with the smallest share of tuned weights (`_nearest`)
 
 A base that cannot be served loses to every candidate that passes the floors. If voices can be
 judged, validation loss decides nothing, because it can fall while speech gets worse.
@@ -177,6 +177,7 @@ def _nearest(left: Sequence[Candidate], base: Candidate, person_errors: float | 
             -len(gains(candidate, base)),
             # A recogniser that mishears the person as often cannot tell them apart.
             max(candidate.mean(WORD_ERRORS), person_errors or 0.0),
+            candidate.kind == "blend",
             candidate.share,
             -candidate.mean(WORDS),
             -candidate.mean(VOICE),

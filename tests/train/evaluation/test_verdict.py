@@ -257,10 +257,17 @@ UNDERSTOOD = base(3, errors=0.15)
         ),
         pytest.param(
             base(),
-            [spoken(13, share, voice=0.7) for share in (1.0, 0.7, 0.3)],
+            [spoken(13, share, voice=0.7) for share in (0.7, 0.3, 1.0)],
+            "epoch 2",
+            "",
+            id="of those that nothing tells apart, an epoch and no blend",
+        ),
+        pytest.param(
+            base(),
+            [spoken(13, share, voice=0.7) for share in (0.7, 0.3)],
             "epoch 2 at 30%",
             "",
-            id="of those that nothing tells apart, the smallest share",
+            id="of blends that nothing tells apart, the smallest share",
         ),
         pytest.param(
             base(3),
