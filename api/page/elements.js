@@ -119,10 +119,10 @@ export function menu(of, ...buttons) {
   return box;
 }
 
-/** Closes open menus at a press outside them, from now on. */
+/** Closes open menus, and what the status means, at a press outside them, from now on. */
 export function closeMenus() {
   document.addEventListener("pointerdown", (event) => {
-    for (const box of document.querySelectorAll(".menu[open]")) if (!box.contains(event.target)) box.open = false;
+    for (const box of document.querySelectorAll(":is(.menu, #about)[open]")) if (!box.contains(event.target)) box.open = false;
   });
 }
 

@@ -87,7 +87,8 @@ export function showChosen(row, isChosen) {
 
 /** one: an epoch or candidate; epoch: the run's epoch for it, or null; busy: the one being promoted. */
 export function showServing({ parts: { serving, promote } }, one, { epoch, busy }) {
-  const reason = epoch && epoch.checkpoint_state !== "whole" ? epoch.checkpoint_state : "";
+  const lost = one.kind === "blend" && !one.can_speak ? "not kept" : "";
+  const reason = epoch && epoch.checkpoint_state !== "whole" ? epoch.checkpoint_state : lost;
   say(serving, one.is_served ? "Serving" : reason);
   serving.classList.toggle("now", Boolean(one.is_served));
   promote.hidden = Boolean(!epoch || one.is_served || reason);

@@ -154,24 +154,25 @@ function define(evaluation, columns) {
     ...absent(evaluation).flatMap((name) => entry(NAMES[name], `Not measured: ${evaluation.judges[name].absent}`)));
 }
 
-/** Shows which candidate is best and why, and the button that serves it. promote(candidate), follow(): its actions. */
-export function showVerdict(run, { promoted, follows }, { promote, follow }) {
+/** Shows which candidate is best and why, and the button that serves it. promote(candidate): its action. */
+export function showVerdict(run, { promoted, follows }, promote) {
   const { verdict } = run.evaluation;
   const best = verdict && candidatesOf(run).find((one) => one.id === verdict.candidate);
   tell(find("verdict"), verdict ? verdict.reason : "No verdict yet: it needs an evaluation of the base and of an epoch.");
   tell(find("advice"), verdict?.advice ?? "");
   find("advice").hidden = !verdict?.advice;
   const wanted = best && !best.is_served && run.kind !== "archived" ? best : null;
-  find("suggestion").hidden = !wanted;
+  const isCurrent = run.id === "current";
+  // Then the button that follows the training does the same.
+  const canFollow = isCurrent && promoted && follows === "best";
+  find("suggestion").hidden = !wanted || canFollow;
   if (!wanted) return;
   const name = candidateName(best);
   const button = find("suggest");
   const canPromote = best.kind !== "base" && best.can_speak;
-  const isCurrent = run.id === "current";
-  const canFollow = isCurrent && promoted && follows === "best";
   const how = isCurrent ? "leave VOICE empty, or set VOICE=best." : "export the run, unpack it, and set VOICE to its folder.";
-  say(find("suggestion-text"), `${capital(name)} is not served${canPromote || canFollow ? "." : `: ${how}`}`);
+  say(find("suggestion-text"), `${capital(name)} is not served${canPromote ? "." : `: ${how}`}`);
   say(button, `Serve ${name}`);
-  button.hidden = !canPromote && !canFollow;
-  button.onclick = () => (canFollow ? follow() : promote(best));
+  button.hidden = !canPromote;
+  button.onclick = () => promote(best);
 }

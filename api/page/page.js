@@ -50,7 +50,7 @@ const parts = await Promise.all([...document.querySelectorAll("[data-part]")].ma
 showMeanings();
 closeMenus();
 takeDrops();
-followViews(() => {});
+followViews(() => (find("about").open = false));
 
 function run() {
   const shows = (one) => one.epochs.length > 0 || one.training;
@@ -99,7 +99,7 @@ function show() {
   showRuns(known.runs, now?.id);
   showServed(known);
   find("main").classList.toggle("judged", isJudged);
-  find("main").classList.toggle("empty", !now?.epochs.length && !now?.training);
+  find("main").classList.toggle("no-epochs", !now?.epochs.length && !now?.training);
   find("judged").hidden = !isJudged;
   find("epochs-scroll").hidden = isJudged;
   const epoch = isJudged ? showJudged(now) : showEpochs(now);
@@ -130,7 +130,7 @@ function showJudged(now) {
   epochs.show({ ...now, epochs: [] }, null, chosen);
   find("epochs-empty").hidden = true;
   judged.show(now, one.id, chosen);
-  showVerdict(now, known, { promote: promoteCandidate, follow });
+  showVerdict(now, known, promoteCandidate);
   comparison.show(now, list, one.id, known);
   return one.of?.epoch;
 }

@@ -53,6 +53,7 @@ export function followViews(shown) {
     }
     return shown(next.view);
   };
+  history.scrollRestoration = "manual"; // It comes before the view that was scrolled is shown.
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();
     find("main").focus();

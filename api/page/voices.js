@@ -83,6 +83,10 @@ export class Voices {
     find("voices-before").addEventListener("click", () => this.#turn(this.#offset - PAGE));
     find("voices-after").addEventListener("click", () => this.#turn(this.#offset + PAGE));
     const form = find("voice-form");
+    find("add-voice").addEventListener("click", () => {
+      form.scrollIntoView();
+      form.elements.file.focus({ preventScroll: true });
+    });
     const file = form.elements.file;
     this.microphone = new Microphone(() => (file.required = !this.microphone.samples));
     // Files or a recording, whichever came last.

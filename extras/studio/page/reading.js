@@ -1,6 +1,6 @@
 // Sentences to read aloud: one at a time, recorded, checked by the server, kept or read again.
 
-import { announce, calmly, complain, find, make, options, say, stored, store, tried, twice } from "../elements.js";
+import { announce, calmly, complain, find, isNew, make, options, say, stored, store, tried, twice } from "../elements.js";
 import { decibelsOf, LevelMeter, openMicrophone, recordFrom } from "../microphone.js";
 import { bytes as fetchSound, read, request, send } from "../server.js";
 import { datasetPath } from "./paths.js";
@@ -62,6 +62,8 @@ export class Reading {
       const first = mine[0]?.id ?? null;
       if (first !== this.#chosen && !mine.some((one) => one.id === this.#chosen)) this.#choose(first, false);
       find("reading-choice").hidden = !mine.length;
+      // The form is open while there is nothing to read.
+      if (isNew(this, "hasAny", mine.length > 0)) find("reading-new").open = !mine.length;
       options(find("reading-dataset"), mine.map((one) => ({ value: one.id, text: one.name })));
       find("reading-dataset").value = this.#chosen ?? "";
       this.#sheet = this.#chosen && (await read(this.#path));

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.api.page.desk import PHONE, add_voice, go, pick, says, speak, until
+from tests.api.page.desk import PHONE, add_voice, go, pick, says, until
 from tests.api.page.world import speech, wav
 
 pytestmark = pytest.mark.system

@@ -78,15 +78,16 @@ def test_what_a_figure_means_is_told_without_a_pointer(opened, by):
     speak(page, "Good morning.")
     for place, terms in MEANINGS.items():
         go(page, "compare" if place in ("#epoch-figures", "#curve-figures") else "speak")
-        assert page.is_hidden(f"{place} dd >> nth=0")
+        terms_of = "#about-meanings" if place == "#about" else place
+        assert page.is_hidden(f"{terms_of} dd >> nth=0")
         if touch:
             page.tap(f"{place} summary")
         else:
             page.focus(f"{place} summary")
             page.keyboard.press("Enter")
-        page.wait_for_selector(f"{place} dd >> nth=0")
-        assert page.locator(f"{place} dt").all_inner_texts() == terms
-        assert all(len(told) > 30 for told in page.locator(f"{place} dd").all_inner_texts())
+        page.wait_for_selector(f"{terms_of} dd >> nth=0")
+        assert page.locator(f"{terms_of} dt").all_inner_texts() == terms
+        assert all(len(told) > 30 for told in page.locator(f"{terms_of} dd").all_inner_texts())
     assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
 
 

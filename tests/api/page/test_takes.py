@@ -45,9 +45,8 @@ def test_takes_of_a_text_are_kept_and_heard_one_after_the_other(page, world):
     assert page.locator(ABOUT).all_inner_texts() == ["Epoch 3, seed 1, 0:02.4", "Epoch 3, seed 0, 0:02.4"]
     for number in (2, 1):
         page.click(f"#take-list > li:nth-child({number}) .round")
-        until(page, f"{SECONDS} > 0.1")
-        playing = "[...document.querySelectorAll('#take-list .playing')].map((o) => o.ariaLabel)"
-        assert page.evaluate(playing) == [f"Pause Good morning., Epoch 3, seed {2 - number}"]
+        playing = "[...document.querySelectorAll('#take-list .playing')].map((o) => o.ariaLabel).join()"
+        until(page, f"{playing} === 'Pause Good morning., Epoch 3, seed {2 - number}'")
     until(page, DONE)
     # Nothing was spoken again.
     assert len(world.bodies) == 2
@@ -140,6 +139,7 @@ def test_nothing_of_a_take_leaves_the_browser(page, world):
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.method))
     page.click("#take-list .round")
+    page.wait_for_selector("#take-list .playing")
     page.click("#take-list .star")
     until(page, DONE)
     assert [method for method in asked if method != "GET"] == []
@@ -152,7 +152,7 @@ def test_without_a_database_takes_last_as_long_as_the_page(world, opened):
     speak(page, "Good morning.")
     takes(page, 1)
     page.click("#take-list .round")
-    until(page, f"{SECONDS} > 0.1")
+    page.wait_for_selector("#take-list .playing")
     page.reload()
     says(page, "live", "Live")
     assert page.is_hidden("#takes")

@@ -20,7 +20,7 @@ CONTROLS = "button, a, input, select, textarea, summary"
 # Where each control and heading is on the page: [name, left, top, right, bottom]. The slider of the
 # desk covers both lanes by design; the buttons lie above it (test_access.py).
 PLACES = f"""[...document.querySelectorAll("{CONTROLS}, h1, h2, h3, h4, dt, dd, canvas")]
-  .filter((one) => !one.closest("#player") && one.id !== "position" && !one.matches(".skip, .hidden, .hidden *")
+  .filter((one) => one.id !== "position" && !one.matches("#player *, .skip, .hidden, .hidden *")
     && one.checkVisibility({{ visibilityProperty: true }}))
   .map((one) => {{
     const {{ left, top, right, bottom }} = one.getBoundingClientRect();
@@ -36,7 +36,8 @@ OUTSIDE = """[...document.querySelectorAll("body *")]
   .map((one) => `${one.localName} ${one.id || one.textContent.trim()}`.slice(0, 60))"""
 COVERED = f"""(() => {{
   const all = [...document.querySelectorAll("{CONTROLS}")]
-    .filter((one) => one.id !== "position" && !one.matches(".skip") && !one.closest("#index, #player, .menu-box, #about-box, #judged-table thead")
+    .filter((one) => one.id !== "position" && !one.matches(".skip")
+      && !one.closest("#index, #player, .menu-box, #about-box, #judged-table thead")
       && one.checkVisibility({{ visibilityProperty: true }}))
     .map((one) => [one, one.getBoundingClientRect()]);
   const name = (one) => `${{one.localName}} ${{one.id || one.textContent.trim()}}`.slice(0, 60);

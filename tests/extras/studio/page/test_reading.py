@@ -198,6 +198,7 @@ def test_letters_do_nothing_outside_of_it(service, open_page, reader):
     page = open_page(
         service.address, view="train/reading", ready="#reading-works:not([hidden])", browser=reader
     )
+    page.click("#reading-new > summary")
     page.focus("#reading-name")
     page.keyboard.type("rs ")
     page.focus("#reading-record")
