@@ -102,7 +102,7 @@ export class JudgedTable {
     const name = capital(candidateName(one));
     const cell = (column, ...children) => make("td", { class: "number", role: "cell", "data-label": titleOf(column) }, ...children);
     const parts = {
-      ...rowButtons(one.kind === "base" ? "Base" : name, candidateName(one), { chosen: () => this.chosen(one.id), played: () => this.played(one.id), promoted: () => this.promoted(one.epoch) }),
+      ...rowButtons({ base: "Base", base_decoder: "Base with decoder" }[one.id] ?? name, candidateName(one), { chosen: () => this.chosen(one.id), played: () => this.played(one.id), promoted: () => this.promoted(one.epoch) }),
       marks: make("span", { class: "marks" }),
       failed: make("span"),
       cells: Object.fromEntries(present(evaluation).map((judge) => [judge, make("span", { class: "figure" })])),
@@ -154,11 +154,20 @@ function define(evaluation, columns) {
     ...absent(evaluation).flatMap((name) => entry(NAMES[name], `Not measured: ${evaluation.judges[name].absent}`)));
 }
 
+/** The first sentence of a reason, and the others. Pure. */
+export function headlineOf(reason) {
+  const [, first, rest] = /^([^]*?\.)(?:\s+([^]*))?$/.exec(reason) ?? [null, reason, ""];
+  return [first, rest ?? ""];
+}
+
 /** Shows which candidate is best and why, and the button that serves it. promote(candidate): its action. */
 export function showVerdict(run, { promoted, follows }, promote) {
   const { verdict } = run.evaluation;
   const best = verdict && candidatesOf(run).find((one) => one.id === verdict.candidate);
-  tell(find("verdict"), verdict ? verdict.reason : "No verdict yet: it needs an evaluation of the base and of an epoch.");
+  const [first, why] = verdict ? headlineOf(verdict.reason) : ["No verdict yet: it needs an evaluation of the base and of an epoch.", ""];
+  tell(find("verdict"), first);
+  tell(find("verdict-why"), why);
+  find("verdict-more").hidden = !why;
   tell(find("advice"), verdict?.advice ?? "");
   find("advice").hidden = !verdict?.advice;
   const wanted = best && !best.is_served && run.kind !== "archived" ? best : null;

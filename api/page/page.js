@@ -99,7 +99,8 @@ function show() {
   showRuns(known.runs, now?.id);
   showServed(known);
   find("main").classList.toggle("judged", isJudged);
-  find("main").classList.toggle("no-epochs", !now?.epochs.length && !now?.training);
+  find("main").classList.toggle("no-epochs", !now?.epochs.length);
+  find("main").classList.toggle("idle", !now?.training);
   find("judged").hidden = !isJudged;
   find("epochs-scroll").hidden = isJudged;
   const epoch = isJudged ? showJudged(now) : showEpochs(now);

@@ -250,7 +250,7 @@ export class Voices {
       const form = make("form", { class: "row rename" }, field, make("button", { class: "plain small", text: "Save" }));
       const leave = () => {
         form.replaceWith(details);
-        find("voices").focus();
+        button.closest(".menu").firstChild.focus();
       };
       form.addEventListener("submit", async (event) => {
         event.preventDefault();

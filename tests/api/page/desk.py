@@ -125,9 +125,11 @@ def faults(page: Any, width: int, least_texts: int) -> list[str]:
 
 
 def outside(page: Any, width: int, chosen: str) -> list[str]:
-    """Those elements that overflow a page of this width, and whether it scrolls sideways."""
+    """Those elements that overflow a page of this width, and whether it scrolls sideways. The
+    headings of the evaluation scroll by themselves on a phone."""
     names = page.evaluate(f"""[...document.querySelectorAll("{chosen}")]
-      .filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > {width})
+      .filter((one) => one.checkVisibility() && !one.closest("#judged-table thead"))
+      .filter((one) => one.getBoundingClientRect().right > {width})
       .map((one) => one.id || one.textContent)""")
     scrolls = page.evaluate("document.documentElement.scrollWidth") > width
     return [*names, *(["the page scrolls sideways"] if scrolls else [])]

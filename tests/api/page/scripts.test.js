@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { luckOf, rivalsOf, sumOf, tally } from "./compare.js";
 import { messageParts } from "./elements.js";
 import { blocks, parsed } from "./events.js";
+import { headlineOf as verdictOf } from "./judged.js";
 import { againstBase, halfInterval } from "./judges.js";
 import { curlOf, exampleOf, fieldsOf, headlineOf, operationsOf, triedAddress, typeOf } from "./operations.js";
 import { runInfo } from "./runs.js";
@@ -242,6 +243,14 @@ test("the sum of a blind test, and how easily luck gives it", () => {
     ["Epoch 1 is preferred 2 : 1, no difference once. Guessing gives such a result in 100 % of tests: it may be luck.", votes("a", "a", "b", null)],
     ["The base is preferred 7 : 0. Guessing gives such a result in 2 % of tests.", votes(..."bbbbbbb")],
     ["As often the one as the other (1 : 1).", votes("a", "b")],
+  ]);
+});
+
+test("a verdict is a sentence, and why", () => {
+  each(verdictOf, [
+    [["Epoch 2 is the best.", "Voice 0.76 (base 0.33). The cost: none."], "Epoch 2 is the best. Voice 0.76 (base 0.33). The cost: none."],
+    [["Epoch 2 is the best: nearer (0.7, base 0.3).", ""], "Epoch 2 is the best: nearer (0.7, base 0.3)."],
+    [["None", ""], "None"],
   ]);
 });
 

@@ -188,7 +188,7 @@ def test_a_missing_reference_leaves_the_output_playable(world, opened):
 
 
 def test_no_run_is_told_beside_the_next_step(world, opened):
-    world.epochs, world.records = [], []
+    world.epochs, world.records, world.training = [], [], False
     page = opened(view="compare", ready="#epochs-empty:not([hidden])")
     assert page.text_content("#epochs-empty").strip().startswith("No epochs yet.")
     for nothing in ("#epochs-table", "#desk", "#curves", "#runs"):

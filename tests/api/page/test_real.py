@@ -196,7 +196,8 @@ def test_a_run_that_was_evaluated_is_compared_and_heard(evaluated, service, open
     assert ids[:1] == ["base"] and {"epoch_1", "epoch_2"} <= set(ids)
     page = open_page(service.address, view="compare", ready=JUDGED)
     until(page, desk.WORKS)
-    assert page.text_content("#verdict") == evaluated["verdict"]["reason"]
+    told = f"{page.text_content('#verdict')} {page.text_content('#verdict-why')}"
+    assert told.strip() == evaluated["verdict"]["reason"]
     page.click(f"tr[data-candidate='epoch_{EARLIER}'] .epoch")
     page.select_option("#against", "base")
     until(page, desk.WORKS)

@@ -27,7 +27,7 @@ import xtts
 from api.voices.samples import resampled
 from extras.studio.datasets.prompts import of_text
 from tests.api.page import desk
-from tests.api.page.desk import go, says, until
+from tests.api.page.desk import go, until
 from tests.api.page.hearing import browser_hearing
 from tests.api.page.pictures import picture
 from tests.api.page.world import RATE, wav
@@ -50,6 +50,7 @@ MOST_AGAIN = 15
 BEFORE, AFTER = 1.5, 0.7
 CHECKED = "/^[0-9]+ clips/.test(document.getElementById('check-info').textContent)"
 TRAININGS = "document.getElementById('trainings').textContent"
+VERDICT = "document.getElementById('verdict').textContent"
 FOLDERS = ("OUTPUT_DIR", "QUEUE_DIR", "VOICES_DIR", "DATASETS_DIR", "RUNS_DIR", "CACHE_DIR")
 
 
@@ -291,7 +292,7 @@ def serve(page: Any, person: Person, studio: Studio, folder: Path) -> None:
     assert "Done." in page.evaluate(TRAININGS), page.evaluate(TRAININGS)
     (run,) = [run for run in studio.asks("/v1/runs")["runs"] if run["id"] == "ana"]
     assert [epoch["epoch"] for epoch in run["epochs"]] == [1, 2]
-    says(page, "verdict", run["evaluation"]["verdict"]["reason"])
+    until(page, f"{run['evaluation']['verdict']['reason']!r}.startsWith({VERDICT}) && {VERDICT}")
     person.press("[aria-label='Serve epoch 2']")
     until(page, "document.getElementById('served').textContent.startsWith('Serving epoch 2 of ana')")
     film(page, folder, "studio-5-serve", "epochs", "judged-table")
