@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
 from api import errors
@@ -53,8 +54,8 @@ def build(
         app.include_router(router)
     app.state.routes = [route for router in every for route in router.routes]
     for name, folder in page_folders().items():
-        app.mount(f"/page/{name}", StaticFiles(directory=folder))
-    app.mount("/page", StaticFiles(directory=PAGE, check_dir=False), name="page")
+        app.mount(f"/page/{name}", GZipMiddleware(StaticFiles(directory=folder)))
+    app.mount("/page", GZipMiddleware(StaticFiles(directory=PAGE, check_dir=False)), name="page")
     app.add_exception_handler(errors.APIError, errors.answer_refusal)
     app.add_exception_handler(HTTPException, errors.answer_http)
     app.add_exception_handler(RequestValidationError, errors.answer_invalid)

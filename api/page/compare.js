@@ -79,6 +79,7 @@ export class Comparison {
     if (!one || sample || !find("sentence").options.length) this.desk.show(run.id, one?.of ?? null);
     else this.#put(one);
     if (!find("judgement").hidden) this.#tellNotes();
+    else find("by-ear").hidden = true;
   }
 
   /** The sentences of another run's candidate, in the order of these; unknown without details. */
@@ -216,7 +217,19 @@ export class Comparison {
     button.click();
   }
 
+  /** How many sentences of this pair were judged blind; after the last one, what that says. */
+  #tellSum() {
+    const pair = [this.#chosen, this.#against.id].sort().join();
+    const blind = this.#notes.of(this.#candidates).filter((note) => note.blind && [note.a.id, note.b.id].sort().join() === pair);
+    const total = [...find("sentence").options].filter((option) => option.value !== SAMPLE).length;
+    const sum = `${blind.length} of ${total}`;
+    say(find("blind-sum"), find("blind").checked || blind.length ? `Judged blind: ${sum}.${blind.length < total ? "" : ` ${sumOf(blind)}`}` : "");
+    find("by-ear").hidden = blind.length < total;
+    say(find("by-ear"), blind.length < total ? "" : `By your ear, blind: ${sumOf(blind)}`);
+  }
+
   #tellNotes() {
+    this.#tellSum();
     const all = this.#notes.of(this.#candidates);
     const shown = this.#shownNotes();
     say(find("notes-title"), `Notes (${all.length})`);
@@ -292,6 +305,34 @@ class Notes {
   save(notes, name) {
     keep(new Blob([JSON.stringify(notes, null, 2)], { type: "application/json" }), name);
   }
+}
+
+/**
+ * The chance that two candidates nobody can tell apart get votes as far from even as these, or further: the
+ * two-sided binomial test. Pure.
+ */
+export function luckOf(votes, others) {
+  const total = votes + others;
+  let [ways, sum] = [1, 0];
+  for (let count = 0; count <= Math.min(votes, others); count += 1) {
+    sum += ways;
+    ways *= (total - count) / (count + 1);
+  }
+  return Math.min(1, (2 * sum) / 2 ** total);
+}
+
+/** "Epoch 2 8, the base 3, no difference 1. Chance alone gives …" of the blind notes about one pair. Pure. */
+export function sumOf(notes) {
+  const names = [...new Map(notes.flatMap(({ a, b }) => [[a.id, a.name], [b.id, b.name]]))].sort(([x], [y]) => (x === "base") - (y === "base") || x.localeCompare(y));
+  const votes = names.map(([id]) => notes.filter((note) => note[note.preferred]?.id === id).length);
+  const [most, least] = [Math.max(...votes), Math.min(...votes)];
+  const ties = notes.length - most - least;
+  const said = ties ? `, no difference ${ties === 1 ? "once" : `${ties} times`}` : "";
+  if (most === least) return `As often the one as the other (${most} : ${least}${said}).`;
+  const luck = luckOf(most, least);
+  const winner = capital(names[votes.indexOf(most)][1]);
+  const chance = luck < 0.01 ? "less than 1 %" : `${Math.round(100 * luck)} %`;
+  return `${winner} is preferred ${most} : ${least}${said}. Guessing gives such a result in ${chance} of tests${luck > 0.05 ? ": it may be luck" : ""}.`;
 }
 
 /** "Epoch 3 against the base: better 4 times, worse once, no difference twice." for each two. Pure. */

@@ -2,8 +2,9 @@
 // two candidates.
 
 import { complain, find, isNew, make, redraws, say } from "./elements.js";
+import { player } from "./player.js";
 import { bytes } from "./server.js";
-import { decoded, keep, RATE } from "./sound.js";
+import { decoded, keep, RATE, sounding } from "./sound.js";
 import { ticks } from "./scales.js";
 import { clear, marks, paint } from "./spectrogram.js";
 import { SpokenText } from "./spoken_text.js";
@@ -20,6 +21,8 @@ export class Desk {
   #shown = "";
   #loading = null;
   #names = SAMPLE;
+  // Whether to play as soon as the recordings have been read.
+  #waits = false;
   #text = new SpokenText(find("desk-text"));
 
   constructor() {
@@ -32,7 +35,6 @@ export class Desk {
     this.slider.addEventListener("input", () => this.transport.seek(Number(this.slider.value)));
     this.slider.addEventListener("keydown", (event) => this.#step(event));
     find("switch").addEventListener("click", () => this.transport.other());
-    find("loop").addEventListener("change", (event) => (this.transport.looping = event.target.checked));
     find("match").addEventListener("change", (event) => this.transport.match(event.target.checked));
     find("scale").addEventListener("change", () => this.draw());
     find("keep-output").addEventListener("click", () => this.#keep());
@@ -51,23 +53,40 @@ export class Desk {
     return this.transport.playing || this.transport.position > 0;
   }
 
+  /** Plays what is on the desk, at the latest when it has been read. */
+  playSoon() {
+    sounding(); // Within the click, else the browser blocks the audio.
+    this.#waits = true;
+    if (!find("desk-works").hidden) this.#playNow();
+  }
+
+  #playNow() {
+    if (!this.#waits) return;
+    this.#waits = false;
+    if (this.transport.names.includes("output")) this.transport.hear("output");
+    this.transport.play();
+  }
+
   /** Requests failed recordings again at the next show. */
   retry() {
     if (!find("desk-fault").hidden) this.#shown = "";
   }
 
-  /** Shows the sample of an epoch and its reference. epoch: one of a run's epochs, or null. */
-  async show(run, epoch) {
+  /**
+   * Shows the sample of an epoch and its reference. epoch: one of a run's epochs, or null; isAwaited: whether
+   * the sample may still be being spoken.
+   */
+  async show(run, epoch, isAwaited = false) {
     const sample = epoch?.sample ?? null;
     const silent = epoch && !sample?.output;
     await this.put({
-      key: epoch ? JSON.stringify([run, epoch.epoch, sample?.output, sample?.seconds]) : "",
+      key: epoch ? JSON.stringify([run, epoch.epoch, sample?.output, sample?.seconds, isAwaited]) : "",
       chosen: epoch?.epoch ?? null,
       title: epoch ? `Epoch ${epoch.epoch}` : "Listen",
       text: sample?.text ?? "",
       words: sample?.words ?? [],
       about: sampleInfo(sample),
-      empty: silent ? "This epoch has no sample." : "",
+      empty: !silent ? "" : !sample && isAwaited ? "Its sample is being spoken." : "This epoch has no sample.",
       urls: sample?.output ? { output: sample.output, reference: sample.reference } : null,
       names: SAMPLE,
       file: epoch ? fileName(run, "epoch", epoch.epoch, "output.wav") : null,
@@ -121,6 +140,7 @@ export class Desk {
     find("desk-works").hidden = TRACKS.every((track) => !this.#buffers[track]);
     this.transport.load(this.#buffers);
     this.draw();
+    this.#playNow();
   }
 
   /** Draws the spectrograms in the current colours and sizes. */
@@ -182,6 +202,13 @@ export class Desk {
     if (this.#wav) keep(new Blob([this.#wav.bytes], { type: "audio/wav" }), this.#wav.name);
   }
 
+  /** Who is heard: for an epoch's sample, the epoch or the person. */
+  get #by() {
+    const { audible } = this.transport;
+    if (this.#names !== SAMPLE) return capital(this.#names[audible]);
+    return audible === "output" ? find("desk-title").textContent : "The person";
+  }
+
   #refresh() {
     const { transport } = this;
     for (const track of TRACKS) {
@@ -195,6 +222,13 @@ export class Desk {
       button.setAttribute("aria-label", `${heard && transport.playing ? "Pause" : "Play"} ${this.#names[track]}`);
       const seconds = this.#buffers[track]?.duration;
       say(find(`seconds-${track}`), seconds ? `${seconds.toFixed(1)} s` : "");
+    }
+    if (transport.playing) player.take(transport, { title: find("desk-text").textContent, by: this.#by, save: this.#wav?.name ? () => this.#keep() : null });
+    else player.refresh();
+    for (const button of document.querySelectorAll(".row-play")) {
+      const plays = transport.playing && button.closest("tr").classList.contains("selected");
+      button.classList.toggle("playing", plays);
+      button.setAttribute("aria-label", `${plays ? "Pause" : "Play"} ${button.dataset.of}`);
     }
     const other = transport.names.find((name) => name !== transport.audible);
     find("switch").disabled = !other;

@@ -102,6 +102,30 @@ export function twice(button, label, act, { of = "" } = {}) {
   return button;
 }
 
+/** A button "…" that opens these buttons; of: the thing they are about. A press, Escape, or a leave closes it. */
+export function menu(of, ...buttons) {
+  const box = make("details", { class: "menu" }, make("summary", { "aria-label": `More for ${of}`, text: "…" }), make("div", { class: "menu-box" }, ...buttons));
+  box.addEventListener("click", (event) => {
+    // A button that asks first stays.
+    const pressed = event.target.closest("button");
+    if (pressed && !pressed.dataset.sure) box.open = false;
+  });
+  box.addEventListener("focusout", (event) => box.contains(event.relatedTarget) || !event.relatedTarget || (box.open = false));
+  box.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !box.open) return;
+    box.open = false;
+    box.firstChild.focus();
+  });
+  return box;
+}
+
+/** Closes open menus, and what the status means, at a press outside them, from now on. */
+export function closeMenus() {
+  document.addEventListener("pointerdown", (event) => {
+    for (const box of document.querySelectorAll(":is(.menu, #about)[open]")) if (!box.contains(event.target)) box.open = false;
+  });
+}
+
 /**
  * Fills a select if its list has changed, and keeps its choice. list: [{value, text}]; wanted: the default;
  * picked: whether the person made the current choice.

@@ -10,14 +10,13 @@ const FOLLOWS = {
   fixed: "",
 };
 
-/** chosen(epoch), promoted(epoch): the person's clicks. */
+/** chosen(epoch), played(epoch), promoted(epoch): the person's clicks. */
 export class EpochsTable {
   #rows = new Map();
   #run = null;
 
-  constructor({ chosen, promoted }) {
-    this.chosen = chosen;
-    this.promoted = promoted;
+  constructor({ chosen, played, promoted }) {
+    Object.assign(this, { chosen, played, promoted });
     this.table = find("epochs-table");
   }
 
@@ -43,13 +42,14 @@ export class EpochsTable {
     say(loss, figure(epoch.validation_loss));
     best.hidden = !epoch.is_best;
     say(similarity, figure(epoch.sample?.similarity, 2));
+    row.parts.play.disabled = !epoch.sample?.output;
     showServing(row, epoch, { epoch, busy });
     return row;
   }
 
   #newRow(number) {
     const parts = {
-      ...rowButtons(String(number), `epoch ${number}`, () => this.chosen(number), () => this.promoted(number)),
+      ...rowButtons(String(number), `epoch ${number}`, { chosen: () => this.chosen(number), played: () => this.played(number), promoted: () => this.promoted(number) }),
       loss: make("span"),
       best: make("span", { class: "best", text: "best", hidden: true }),
       similarity: make("span"),
@@ -57,7 +57,7 @@ export class EpochsTable {
     // The roles keep it a table where the rows are cards.
     const cell = (label, ...children) => make("td", { class: "number", role: "cell", "data-label": label }, ...children);
     const row = make("tr", { "data-epoch": number, role: "row" },
-      make("th", { scope: "row", role: "rowheader" }, parts.listen),
+      make("th", { scope: "row", role: "rowheader" }, parts.play, parts.listen),
       cell("Audio loss", parts.best, parts.loss),
       cell("Similarity", parts.similarity),
       make("td", { class: "serve", role: "cell" }, parts.serving, parts.promote));
@@ -70,9 +70,10 @@ export class EpochsTable {
   }
 }
 
-/** The cells that every row of epochs or candidates has: a button to listen, the state, a button to serve. */
-export function rowButtons(text, name, chosen, promoted) {
+/** The cells that every row of epochs or candidates has: buttons to choose and to play it, the state, a button to serve. */
+export function rowButtons(text, name, { chosen, played, promoted }) {
   return {
+    play: make("button", { type: "button", class: "round small row-play", "data-of": name, "aria-label": `Play ${name}`, onclick: played }),
     listen: make("button", { type: "button", class: "epoch", text, "aria-pressed": "false", "aria-label": `Listen to ${name}`, onclick: chosen }),
     serving: make("span", { class: "serving" }),
     promote: smallButton("Serve", { beside: name, onclick: promoted }),
@@ -86,7 +87,8 @@ export function showChosen(row, isChosen) {
 
 /** one: an epoch or candidate; epoch: the run's epoch for it, or null; busy: the one being promoted. */
 export function showServing({ parts: { serving, promote } }, one, { epoch, busy }) {
-  const reason = epoch && epoch.checkpoint_state !== "whole" ? epoch.checkpoint_state : "";
+  const lost = one.kind === "blend" && !one.can_speak ? "not kept" : "";
+  const reason = epoch && epoch.checkpoint_state !== "whole" ? epoch.checkpoint_state : lost;
   say(serving, one.is_served ? "Serving" : reason);
   serving.classList.toggle("now", Boolean(one.is_served));
   promote.hidden = Boolean(!epoch || one.is_served || reason);

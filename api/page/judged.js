@@ -3,6 +3,7 @@
 import { fillRows, find, isNew, make, say, tell } from "./elements.js";
 import { rowButtons, showChosen, showServing } from "./epochs.js";
 import { absent, againstBase, FAILED, facts, failures, halfInterval, INTERVAL, LOSS, lowestFirst, meaning, NAMES, ordered, present, short } from "./judges.js";
+import { showWay } from "./way.js";
 import { candidateName, capital, counted, figure } from "./wording.js";
 
 const UNJUDGED = { judges: {}, remarks: [], unfinished: 0, cut: 0, babbling: 0, judged: false };
@@ -21,15 +22,14 @@ export function candidatesOf(run) {
   }));
 }
 
-/** chosen(candidate), promoted(epoch): the person's clicks. */
+/** chosen(candidate), played(candidate), promoted(epoch): the person's clicks. */
 export class JudgedTable {
   #rows = new Map();
   #sort = { column: "epoch", ascending: false };
   #last = null;
 
-  constructor({ chosen, promoted }) {
-    this.chosen = chosen;
-    this.promoted = promoted;
+  constructor({ chosen, played, promoted }) {
+    Object.assign(this, { chosen, played, promoted });
     this.table = find("judged-table");
     this.table.addEventListener("keydown", (event) => {
       if (event.key === "Escape") event.target.closest("th")?.classList.add("dismissed");
@@ -45,7 +45,9 @@ export class JudgedTable {
     const others = ordered(all.filter((one) => one.kind !== "base"), evaluation, this.#sort);
     fillRows(find("judged-base"), all.filter((one) => one.kind === "base").map((one) => this.#row(one, evaluation, selected, busy)));
     fillRows(find("judged-others"), others.map((one) => this.#row(one, evaluation, selected, busy)));
-    this.#tell(all.find((one) => one.id === selected), evaluation);
+    const one = all.find((each) => each.id === selected);
+    this.#tell(one, evaluation);
+    showWay(one, all.find((each) => each.kind === "base"), evaluation.judges);
   }
 
   #head(evaluation) {
@@ -100,14 +102,14 @@ export class JudgedTable {
     const name = capital(candidateName(one));
     const cell = (column, ...children) => make("td", { class: "number", role: "cell", "data-label": titleOf(column) }, ...children);
     const parts = {
-      ...rowButtons(one.kind === "base" ? "Base" : name, candidateName(one), () => this.chosen(one.id), () => this.promoted(one.epoch)),
+      ...rowButtons({ base: "Base", base_decoder: "Base with decoder" }[one.id] ?? name, candidateName(one), { chosen: () => this.chosen(one.id), played: () => this.played(one.id), promoted: () => this.promoted(one.epoch) }),
       marks: make("span", { class: "marks" }),
       failed: make("span"),
       cells: Object.fromEntries(present(evaluation).map((judge) => [judge, make("span", { class: "figure" })])),
       loss: make("span"),
     };
     const row = make("tr", { "data-candidate": one.id, role: "row" },
-      make("th", { scope: "row", role: "rowheader" }, parts.listen, parts.marks),
+      make("th", { scope: "row", role: "rowheader" }, make("div", { class: "row-name" }, parts.play, make("div", {}, parts.listen, parts.marks))),
       cell("failed", parts.failed),
       ...Object.entries(parts.cells).map(([judge, figures]) => cell(judge, figures)),
       cell("loss", parts.loss),
@@ -120,7 +122,7 @@ export class JudgedTable {
 
   /** Describes the chosen candidate in words, since colours and tooltips are not enough. */
   #tell(one, evaluation) {
-    say(find("candidate-title"), one ? capital(candidateName(one)) : "");
+    say(find("candidate-title"), one ? `${capital(candidateName(one))} in words and figures` : "");
     const lines = one ? facts(one, evaluation) : [];
     const list = find("candidate-facts");
     if (isNew(list.dataset, "shown", lines)) list.replaceChildren(...lines.map((text) => make("li", { text })));
@@ -152,24 +154,34 @@ function define(evaluation, columns) {
     ...absent(evaluation).flatMap((name) => entry(NAMES[name], `Not measured: ${evaluation.judges[name].absent}`)));
 }
 
-/** Shows which candidate is best and why, and the button that serves it. promote(candidate), follow(): its actions. */
-export function showVerdict(run, { promoted, follows }, { promote, follow }) {
+/** The first sentence of a reason, and the others. Pure. */
+export function headlineOf(reason) {
+  const [, first, rest] = /^([^]*?\.)(?:\s+([^]*))?$/.exec(reason) ?? [null, reason, ""];
+  return [first, rest ?? ""];
+}
+
+/** Shows which candidate is best and why, and the button that serves it. promote(candidate): its action. */
+export function showVerdict(run, { promoted, follows }, promote) {
   const { verdict } = run.evaluation;
   const best = verdict && candidatesOf(run).find((one) => one.id === verdict.candidate);
-  tell(find("verdict"), verdict ? verdict.reason : "No verdict yet: it needs an evaluation of the base and of an epoch.");
+  const [first, why] = verdict ? headlineOf(verdict.reason) : ["No verdict yet: it needs an evaluation of the base and of an epoch.", ""];
+  tell(find("verdict"), first);
+  tell(find("verdict-why"), why);
+  find("verdict-more").hidden = !why;
   tell(find("advice"), verdict?.advice ?? "");
   find("advice").hidden = !verdict?.advice;
   const wanted = best && !best.is_served && run.kind !== "archived" ? best : null;
-  find("suggestion").hidden = !wanted;
+  const isCurrent = run.id === "current";
+  // Then the button that follows the training does the same.
+  const canFollow = isCurrent && promoted && follows === "best";
+  find("suggestion").hidden = !wanted || canFollow;
   if (!wanted) return;
   const name = candidateName(best);
   const button = find("suggest");
   const canPromote = best.kind !== "base" && best.can_speak;
-  const isCurrent = run.id === "current";
-  const canFollow = isCurrent && promoted && follows === "best";
   const how = isCurrent ? "leave VOICE empty, or set VOICE=best." : "export the run, unpack it, and set VOICE to its folder.";
-  say(find("suggestion-text"), `${capital(name)} is not served${canPromote || canFollow ? "." : `: ${how}`}`);
+  say(find("suggestion-text"), `${capital(name)} is not served${canPromote ? "." : `: ${how}`}`);
   say(button, `Serve ${name}`);
-  button.hidden = !canPromote && !canFollow;
-  button.onclick = () => (canFollow ? follow() : promote(best));
+  button.hidden = !canPromote;
+  button.onclick = () => promote(best);
 }

@@ -8,7 +8,7 @@ const SIMILARITY = "Cosine similarity between the speaker embeddings of the samp
 
 // By the id of their element: [term, meaning, id of the next element].
 const MEANINGS = {
-  about: [
+  "about-meanings": [
     ["Device", "The device that computes the speech. A CPU takes longer than a GPU, and by default computes in int8 with XTTS-v2, so the same seed gives another take.", "why"],
     ["Provider", "The library that computes the speech, and its device. If the settings request another provider, that one follows in brackets."],
     ["Voice", "The voice of requests that name none.", "voice-why"],

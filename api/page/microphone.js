@@ -1,7 +1,8 @@
 // Records from the microphone, trims the recording to its speech, plays it, and returns a WAV file.
 
 import { announce, complain, find, say } from "./elements.js";
-import { bufferOf, decoded, drawWave, plays, RATE, toPcm, wavOf } from "./sound.js";
+import { plays } from "./player.js";
+import { bufferOf, decoded, drawSamples, RATE, toPcm, wavOf } from "./sound.js";
 import { figure } from "./wording.js";
 
 // The service's limits.
@@ -92,6 +93,11 @@ export function recordFrom(stream, { most, ticked = () => {} }) {
   return { stop, samples };
 }
 
+const FLOOR_DECIBELS = -60;
+
+/** A peak in [0, 1] in dB below full scale, at least FLOOR_DECIBELS. */
+export const decibelsOf = (peak) => Math.max(FLOOR_DECIBELS, 20 * Math.log10(peak + 1e-6));
+
 /** Reports the peak of a stream at each animation frame, and whether it has clipped since it was opened. */
 export class LevelMeter {
   #context = null;
@@ -134,10 +140,11 @@ export class Microphone {
     this.changed = changed;
     this.samples = null;
     this.hearing = {};
+    this.meter = new LevelMeter(({ peak }) => (find("record-level").value = decibelsOf(peak)));
     find("record").addEventListener("click", () => (this.recorder ? this.recorder.stop() : this.#start()));
     find("trim-start").addEventListener("input", () => this.#trimmed("start"));
     find("trim-end").addEventListener("input", () => this.#trimmed("end"));
-    plays(find("trim-hear"), () => bufferOf(this.#kept()), { label: "Play the selection", fault: "microphone-fault", group: this.hearing });
+    plays(find("trim-hear"), () => bufferOf(this.#kept()), { label: "Play the selection", title: "Your recording", fault: "microphone-fault", group: this.hearing });
     find("trim-discard").addEventListener("click", () => {
       this.discard();
       find("record").focus();
@@ -168,9 +175,13 @@ export class Microphone {
       this.recorder = recordFrom(stream, { most: MOST_SECONDS, ticked: (seconds) => (find("record-time").textContent = `${figure(seconds, 1)} s`) });
       this.recorder.samples.finally(() => {
         stream.getTracks().forEach((track) => track.stop());
+        this.meter.close();
+        find("record-level").hidden = true;
         this.recorder = null;
         find("record-time").textContent = "";
       }).then((samples) => this.#show(samples), (error) => this.#failed(error));
+      this.meter.open(stream);
+      find("record-level").hidden = false;
       say(find("record"), "Stop recording");
       announce("Recording.");
     } catch (error) {
@@ -201,7 +212,7 @@ export class Microphone {
     }
     say(find("record"), "Record again");
     find("trim").hidden = false;
-    this.#draw();
+    drawSamples(find("trim-wave"), this.samples);
     this.#trimmed("end");
     this.changed();
     announce(`Recorded. ${find("trim-info").textContent}`);
@@ -225,17 +236,5 @@ export class Microphone {
     find("trim-kept").style.left = `${(100 * start.valueAsNumber) / all}%`;
     find("trim-kept").style.right = `${100 - (100 * end.valueAsNumber) / all}%`;
     say(find("trim-info"), `${figure(this.#kept().length / RATE, 1)} s of ${figure(all, 1)} s are kept.`);
-  }
-
-  /** Draws the wave: for each column of pixels, the largest sample. */
-  #draw() {
-    const canvas = find("trim-wave");
-    const columns = Math.trunc(canvas.clientWidth * devicePixelRatio);
-    const each = this.samples.length / columns;
-    drawWave(canvas, Array.from({ length: columns }, (_, column) => {
-      let most = 0;
-      for (let i = Math.floor(column * each); i < (column + 1) * each; i += 1) most = Math.max(most, Math.abs(this.samples[i] ?? 0));
-      return most;
-    }));
   }
 }

@@ -62,6 +62,28 @@ export function curlOf({ method, path, body }, origin, docs) {
   return words.join(" \\\n  ");
 }
 
+/** A description as its first sentence and the rest. Pure. */
+export function headlineOf(description) {
+  const [, first, rest] = /^([^.]*(?:\.(?!\s)[^.]*)*\.?)([^]*)$/.exec(description.trim());
+  return [first.replace(/\.$/, "").replace(/\s+/g, " "), rest.trim()];
+}
+
+/**
+ * How a request is tried: {path, query, body} with the given values; names of parameters as `name (place)`. An
+ * empty value is left out. Pure.
+ */
+export function triedAddress({ path, fields }, values) {
+  const query = new URLSearchParams();
+  let address = path;
+  for (const { name } of fields) {
+    const [, plainName, place] = /^(.*) \((\w+)\)$/.exec(name);
+    const value = values[name] ?? "";
+    if (place === "path") address = address.replace(`{${plainName}}`, encodeURIComponent(value));
+    else if (place === "query" && value) query.set(plainName, value);
+  }
+  return query.size ? `${address}?${query}` : address;
+}
+
 /** The operations by their tag: [tag, [{method, path, title, text, fields, body, answer}]]. */
 export function operationsOf(docs) {
   const tags = new Map();
@@ -69,9 +91,10 @@ export function operationsOf(docs) {
     for (const method of METHODS.filter((one) => item[one])) {
       const { tags: [tag] = ["other"], summary = "", description = "", parameters = [], requestBody, responses = {} } = item[method];
       const done = Object.entries(responses).find(([status]) => status.startsWith("2"))?.[1];
-      const fields = parameters.map(({ name, in: place, required, schema, description: text = "" }) => ({ name: `${name} (${place})`, type: typeOf(schema, docs), needed: Boolean(required), text }));
+      const fields = parameters.map(({ name, in: place, required, schema, description: about = "" }) => ({ name: `${name} (${place})`, type: typeOf(schema, docs), needed: Boolean(required), text: about }));
       const body = bodyOf(requestBody?.content);
-      const one = { method: method.toUpperCase(), path, title: summary, text: description, fields, body, answer: bodyOf(done?.content) };
+      const [headline, text] = headlineOf(description);
+      const one = { method: method.toUpperCase(), path, title: headline || summary, text, fields, body, answer: bodyOf(done?.content) };
       tags.set(tag, [...(tags.get(tag) ?? []), one]);
     }
   }

@@ -3,7 +3,7 @@
 import { Comparison } from "./compare.js";
 import { Curves } from "./curves.js";
 import { Desk } from "./desk.js";
-import { announce, calmly, complain, find, say, tried } from "./elements.js";
+import { announce, calmly, closeMenus, complain, find, say, tried } from "./elements.js";
 import { EpochsTable, showProgress, showRuns, showServed } from "./epochs.js";
 import { listen } from "./events.js";
 import { candidatesOf, JudgedTable, showVerdict } from "./judged.js";
@@ -11,11 +11,11 @@ import { showMeanings } from "./meanings.js";
 import { RunList } from "./runs.js";
 import { joined } from "./scales.js";
 import { epochPath, read, runPath, send } from "./server.js";
-import { followSections } from "./sections.js";
 import { SpeakBox } from "./speak.js";
-import { showConnection, showStatus } from "./status.js";
+import { showConnection, showSpeaker, showStatus } from "./status.js";
+import { followViews, go, takeDrops } from "./views.js";
 import { Voices } from "./voices.js";
-import { candidateName, capital } from "./wording.js";
+import { candidateName, capital, servedName } from "./wording.js";
 
 // The server may send many events a second.
 const NEWS_MILLISECONDS = 1000;
@@ -30,19 +30,13 @@ const curves = new Curves();
 const voices = new Voices();
 const runList = new RunList({ opened: (id) => open(id), changed: () => attempt(refreshRuns) });
 const epochs = new EpochsTable({
-  chosen: (epoch) => {
-    chosen.epoch = epoch;
-    desk.retry();
-    show();
-  },
+  chosen: (epoch) => choosing({ epoch }),
+  played: (epoch) => playing({ epoch }),
   promoted: (epoch) => promote(epoch),
 });
 const judged = new JudgedTable({
-  chosen: (candidate) => {
-    chosen.candidate = candidate;
-    desk.retry();
-    show();
-  },
+  chosen: (candidate) => choosing({ candidate }),
+  played: (candidate) => playing({ candidate }),
   promoted: (epoch) => promote(epoch),
 });
 const comparison = new Comparison(desk, { changed: () => show(), wanted: (id) => attempt(() => refreshDetails(id)) });
@@ -54,7 +48,9 @@ const parts = await Promise.all([...document.querySelectorAll("[data-part]")].ma
   return new Part({ opened: (id) => open(id), changed: () => show() });
 }));
 showMeanings();
-followSections();
+closeMenus();
+takeDrops();
+followViews(() => (find("about").open = false));
 
 function run() {
   const shows = (one) => one.epochs.length > 0 || one.training;
@@ -81,12 +77,30 @@ function selectedCandidate(list, verdict) {
   return list.find((one) => one.id === chosen.candidate) ?? (heard || best || epochs[0] || list[0]);
 }
 
+/** Puts an epoch or a candidate on the desk. */
+function choosing(one) {
+  Object.assign(chosen, one);
+  desk.retry();
+  show();
+}
+
+/** The same, and plays it, or pauses it if it plays. */
+function playing(one) {
+  const [name] = Object.keys(one);
+  const isThere = chosen[name] === one[name] || desk.chosen === one[name];
+  choosing(one);
+  if (isThere && desk.transport.playing) desk.transport.pause();
+  else desk.playSoon();
+}
+
 function show() {
   const now = run();
   const isJudged = Boolean(now?.evaluation);
   showRuns(known.runs, now?.id);
   showServed(known);
   find("main").classList.toggle("judged", isJudged);
+  find("main").classList.toggle("no-epochs", !now?.epochs.length);
+  find("main").classList.toggle("idle", !now?.training);
   find("judged").hidden = !isJudged;
   find("epochs-scroll").hidden = isJudged;
   const epoch = isJudged ? showJudged(now) : showEpochs(now);
@@ -95,9 +109,10 @@ function show() {
   curves.show(records, now?.epochs ?? [], epoch);
   voices.offerCandidates(now);
   runList.show(known, (id) => parts.map((part) => part.trainingOf?.(id)).find(Boolean) ?? null);
-  const served = known.served ? candidateName(known.served) : find("fact-voice").textContent;
+  const served = servedName(known);
   const alone = speakBox.alone;
-  say(find("speaks-with"), alone ? `with ${alone}, not served` : served && served !== "–" ? `with ${served}` : "");
+  say(find("speaks-with"), alone ? `with ${alone}, not served` : served ? `with ${served}` : "");
+  showSpeaker(served);
 }
 
 /** Shows a run without an evaluation: each epoch's sample and the person's recording. */
@@ -105,7 +120,8 @@ function showEpochs(now) {
   const epoch = selected();
   comparison.hide();
   epochs.show(now, epoch?.epoch ?? null, chosen);
-  desk.show(now?.id, epoch);
+  const newest = Math.max(...(now?.epochs ?? []).map((one) => one.epoch));
+  desk.show(now?.id, epoch, Boolean(now?.training) && !epoch?.sample && epoch?.epoch === newest);
   return epoch?.epoch;
 }
 
@@ -115,7 +131,7 @@ function showJudged(now) {
   epochs.show({ ...now, epochs: [] }, null, chosen);
   find("epochs-empty").hidden = true;
   judged.show(now, one.id, chosen);
-  showVerdict(now, known, { promote: promoteCandidate, follow });
+  showVerdict(now, known, promoteCandidate);
   comparison.show(now, list, one.id, known);
   return one.of?.epoch;
 }
@@ -130,6 +146,7 @@ async function refreshStatus() {
   // The voice `default` is the served one, whose name can change.
   if (status.voice !== known.voice) voices.refresh();
   known.voice = status.voice;
+  show();
 }
 
 async function refreshRuns() {
@@ -246,7 +263,9 @@ function choose(id) {
 /** Shows a run, and moves the focus to where keys play it. */
 function open(id) {
   choose(id);
-  find("epochs").scrollIntoView();
+  go("compare");
+  // The view is shown at the next event.
+  addEventListener("hashchange", () => find("desk").focus({ preventScroll: true }), { once: true });
   find("desk").focus({ preventScroll: true });
 }
 

@@ -23,7 +23,7 @@ let asking = null;
 /** fetch with the key; returns a successful response. Throws Fault or AbortError. */
 export async function request(path, options = {}) {
   for (;;) {
-    const key = sessionStorage.getItem(KEPT);
+    const key = keyNow();
     const answer = await reach(path, withKey(options, key));
     if (answer.status !== 401) {
       if (answer.ok) return answer;
@@ -31,15 +31,25 @@ export async function request(path, options = {}) {
     }
     await answer.body?.cancel();
     // Another request may have obtained the key meanwhile.
-    if (sessionStorage.getItem(KEPT) === key) {
+    if (keyNow() === key) {
       asking ??= askForKey(Boolean(key)).finally(() => (asking = null));
-      sessionStorage.setItem(KEPT, await asking);
+      keepKey(await asking);
     }
   }
 }
 
+const keyNow = () => sessionStorage.getItem(KEPT) ?? localStorage.getItem(KEPT);
+
+/** Keeps the key for this tab, or, if the person wishes, for every tab of this browser. */
+function keepKey(key) {
+  const stays = find("key-stays").checked;
+  sessionStorage.setItem(KEPT, key);
+  if (stays) localStorage.setItem(KEPT, key);
+  else localStorage.removeItem(KEPT);
+}
+
 /** Whether the server has asked for a key. */
-export const hasKey = () => sessionStorage.getItem(KEPT) !== null;
+export const hasKey = () => keyNow() !== null;
 
 /** Asks for the key in a dialog. refused: whether the last key was refused. Resolves with a key. */
 function askForKey(refused) {

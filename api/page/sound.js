@@ -1,6 +1,4 @@
-// Audio in the browser: one context at the voices' sample rate, decoding, playback, loudness, WAV.
-
-import { complain, find, relabel } from "./elements.js";
+// Audio in the browser: one context at the voices' sample rate, decoding, loudness, WAV.
 
 // The vocoder's rate. At another one, the browser would resample each streamed piece separately, which
 // clicks at every joint.
@@ -27,35 +25,6 @@ export function bufferOf(samples) {
   return buffer;
 }
 
-/**
- * Makes a button play the AudioBuffer that `load` resolves with, and stop it at the second press.
- * of: the text after "Play" for screen readers; fault: the id of the element for errors; group: buttons
- * that share it stop each other; `group.source` is playing.
- */
-export function plays(button, load, { label = "Play", of = "", fault, group = {} }) {
-  let mine = null;
-  button.addEventListener("click", async () => {
-    const playing = group.source;
-    playing?.stop();
-    if (playing && playing === mine) return;
-    const context = sounding(); // Within the click, else the browser blocks the audio.
-    try {
-      const source = new AudioBufferSourceNode(context, { buffer: await load() });
-      group.source = mine = source;
-      source.connect(context.destination);
-      source.onended = () => {
-        if (group.source === source) group.source = null;
-        relabel(button, label, of);
-      };
-      source.start();
-      relabel(button, "Stop", of);
-    } catch (error) {
-      complain(find(fault), error);
-    }
-  });
-  return button;
-}
-
 /** Draws a wave of vertical bars of equal width, `gap` apart; heights: in [0, 1]. */
 export function drawWave(canvas, heights, gap = 0) {
   canvas.width = canvas.clientWidth * devicePixelRatio;
@@ -67,6 +36,17 @@ export function drawWave(canvas, heights, gap = 0) {
     const height = Math.max(gap || 1, canvas.height * share);
     pen.fillRect(place * each, (canvas.height - height) / 2, Math.max(each - gap, 1), height);
   });
+}
+
+/** Draws the wave of samples: for each column of pixels, the largest of them. */
+export function drawSamples(canvas, samples) {
+  const columns = Math.trunc(canvas.clientWidth * devicePixelRatio);
+  const each = samples.length / columns;
+  drawWave(canvas, Array.from({ length: columns }, (_, column) => {
+    let most = 0;
+    for (let i = Math.floor(column * each); i < (column + 1) * each; i += 1) most = Math.max(most, Math.abs(samples[i] ?? 0));
+    return most;
+  }));
 }
 
 /** The root mean square without pauses. */

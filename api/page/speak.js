@@ -3,12 +3,13 @@
 import { announce, calmly, complain, find, options, redraws, say, sends } from "./elements.js";
 import { heard, next } from "./events.js";
 import { read, request } from "./server.js";
-import { History } from "./history.js";
+import { player } from "./player.js";
 import { offerCopies, showRequest } from "./request_text.js";
-import { keep, pcmOf, RATE, wavOf } from "./sound.js";
+import { fromPcm, keep, pcmOf, RATE, wavOf } from "./sound.js";
 import { clear, paint } from "./spectrogram.js";
 import { SpokenText } from "./spoken_text.js";
 import { Stream } from "./stream.js";
+import { aboutRequest, Takes } from "./takes.js";
 import { fileName, languageOptions } from "./wording.js";
 
 const NUMBERS = ["speed", "temperature", "seed"];
@@ -36,6 +37,17 @@ export function endInfo(stopped, seconds, before) {
   return `${stopped ? "Stopped" : "Nothing was spoken"}${before ? "; the speech before it is still here" : ""}.`;
 }
 
+/** The bytes of all pieces. */
+function joined(pieces) {
+  const whole = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
+  let at = 0;
+  for (const piece of pieces) {
+    whole.set(piece, at);
+    at += piece.length;
+  }
+  return whole;
+}
+
 /** Requests speech. */
 function speech(path, body, signal) {
   const headers = { "Content-Type": "application/json", Accept: "audio/*, application/json" };
@@ -51,24 +63,31 @@ export class SpeakBox {
   #model = null;
   #saving = new Saving();
   #text = new SpokenText(find("spoken-text"));
+  // The words of the shown speech so far, with their times.
+  #words = [];
+  #takes;
 
   constructor() {
     find("speak-form").addEventListener("submit", (event) => {
       event.preventDefault();
-      // The button reads "Stop" while the service speaks; Ctrl+Enter has no submitter and always speaks.
-      if (this.#abort && event.submitter) this.stop();
-      else this.#speak(event.target);
+      this.#speak(event.target);
     });
-    find("again").addEventListener("click", () => (this.#playing ? this.stop() : this.#replay()));
+    find("stop").addEventListener("click", () => this.stop());
+    find("again").addEventListener("click", () => this.#stream.toggle());
     find("take").addEventListener("click", () => this.#anotherTake());
     find("text").addEventListener("keydown", (event) => {
       if (sends(event)) find("speak-form").requestSubmit();
     });
     find("text").addEventListener("input", () => this.#count());
     this.#count();
-    this.history = new History((request) => this.#restore(request));
+    this.#takes = new Takes({
+      play: (take, sound) => this.#playTake(take, sound),
+      save: (take, sound) => this.#saving.save({ ...saidBy(take), pieces: [new Uint8Array(sound)] }),
+      restore: (take) => this.#restore(take),
+    });
     offerCopies();
     for (const event of ["input", "change", "toggle"]) find("speak").addEventListener(event, () => this.#write(), true);
+    seeks(find("spoken-sheet"), (share) => this.#stream?.seek(share * this.#stream.seconds));
     redraws(find("spoken-works"), () => this.#draw());
   }
 
@@ -97,37 +116,49 @@ export class SpeakBox {
     return this.alone ? find("voice").value : SERVED;
   }
 
+  /** Ends what is generated and what is heard. */
   stop() {
     this.#abort?.abort();
     this.#stream?.stop();
   }
 
-  /** Whether the last speech is played. */
-  get #playing() {
-    return this.#stream !== null && !this.#stream.done;
-  }
-
-  /** Speaks the form. The box is free again when the service has finished, while the sound still plays. */
+  /** Speaks the form, instead of what is spoken now. The last speech stays until the new one has sound. */
   async #speak(form) {
     const wanted = this.#request(form);
     const path = this.#path;
+    const who = this.#who();
     const began = performance.now();
-    const stream = new Stream(); // Within the click, else the browser blocks the audio.
+    const stream = new Stream((changed) => this.#changed(changed)); // Within the click, else the browser blocks the audio.
     const abort = this.#begin();
-    let [spokenBy, mark] = [null, ""];
+    const file = { path, name: nameOf(wanted.input), body: wanted, pieces: stream.pieces, spokenBy: null, mark: "" };
+    let whole;
+    file.whole = new Promise((resolve) => (whole = resolve));
     try {
-      const answer = await this.#answer(wanted, path);
-      spokenBy = modelOf(answer.answer);
-      mark = answer.answer.headers.get("X-AI-Generated") ?? "";
-      this.history.add(this.#entry(wanted, path));
-      const firstSeconds = await this.#receive(answer, stream, began, () => this.#show(wanted.input, stream));
+      const { answer, streams } = await this.#answer(wanted, path);
+      file.body = { model: this.#model, ...wanted };
+      file.spokenBy = modelOf(answer);
+      file.mark = answer.headers.get("X-AI-Generated") ?? "";
+      const firstSeconds = await this.#receive({ answer, streams }, stream, began, () => this.#show(wanted.input, who, stream, file));
       if (abort === this.#abort) this.#tell(stream, firstSeconds, (performance.now() - began) / 1000);
+      if (firstSeconds !== null) this.#keep(stream, { ...file, who, text: wanted.input });
     } catch (error) {
       stream.end();
       if (abort === this.#abort) this.#broken(error, stream);
     }
+    whole();
     // A newer request may have taken the place of this one.
-    if (abort === this.#abort) this.#end(stream, { path, body: { model: this.#model, ...wanted }, spokenBy, mark });
+    if (abort !== this.#abort) return;
+    this.#abort = null;
+    find("stop").disabled = true;
+    this.#enable();
+  }
+
+  /** Keeps a finished speech as a take. */
+  async #keep(stream, { path, name, body, spokenBy, mark, who, text }) {
+    const words = stream === this.#stream ? this.#words : [];
+    const sound = joined(stream.pieces).buffer;
+    stream.take = await this.#takes.add({ path, name, body, spokenBy, mark, who, text, words, seconds: stream.seconds }, sound);
+    if (stream === this.#stream) this.#takes.mark(stream.take.id, stream.playing);
   }
 
   /** Handles an early end; the audio so far can be played again. */
@@ -161,21 +192,23 @@ export class SpeakBox {
     showRequest(this.#path, { ...this.#request(find("speak-form")), response_format: this.#saving.format });
   }
 
-  /** The request as the history keeps it: a candidate's request has the voice "default", and a path of its own. */
-  #entry(wanted, path) {
-    const { text } = find("voice").selectedOptions[0] ?? {};
-    return { ...wanted, voice: path === SERVED ? wanted.voice : path, who: text ?? "" };
+  /** Who speaks the form, as it is called on the page. */
+  #who() {
+    const option = find("voice").selectedOptions[0];
+    return option?.value && option.value !== "default" ? option.text : find("speaker").dataset.voice || option?.text || "";
   }
 
-  #restore({ input, voice, language, who, ...numbers }) {
+  /** Fills in the form with a take, exactly as it was spoken. */
+  #restore({ text, path, body, who }) {
     const { elements } = find("speak-form");
-    elements.input.value = input;
+    elements.input.value = text;
     this.#count();
+    const voice = path === SERVED ? body.voice : path;
     const isThere = [...elements.voice.options].some((one) => one.value === voice);
     if (isThere) elements.voice.value = voice;
     complain(find("speak-fault"), isThere ? null : { message: `${who || voice} is not in the list of voices now. Choose another voice.` });
-    elements.language.value = language ?? "";
-    for (const name of NUMBERS) elements[name].value = numbers[name] ?? "";
+    elements.language.value = body.language ?? "";
+    for (const name of NUMBERS) elements[name].value = body[name] ?? "";
     elements.voice.dispatchEvent(new Event("change", { bubbles: true }));
     elements.input.focus();
   }
@@ -198,17 +231,20 @@ export class SpeakBox {
   async #receive({ answer, streams }, stream, began, show) {
     let first = null;
     const early = [];
-    const draw = calmly(() => this.#draw(), 200);
+    const draw = calmly(() => stream === this.#stream && this.#draw(), 200);
+    const add = (words) => {
+      if (first === null) early.push(...words);
+      else if (stream === this.#stream) this.#addWords(words);
+    };
     const take = (bytes) => {
       if (!bytes.length) return;
       if (first === null) show();
       first ??= (performance.now() - began) / 1000;
-      this.#text.add(early.splice(0));
+      add(early.splice(0));
       stream.push(bytes);
       draw();
     };
     if (/event-stream/.test(answer.headers.get("Content-Type") ?? "")) {
-      const add = (words) => (first === null ? early.push(...words) : this.#text.add(words));
       const sound = await heard(answer, add, streams ? take : null);
       if (sound) take(pcmOf(sound));
     } else if (streams && answer.body) {
@@ -223,41 +259,59 @@ export class SpeakBox {
     return first;
   }
 
-  /** Ends what is spoken or played. The last speech stays until the new one has sound. */
   #begin() {
     this.stop();
     this.#abort = new AbortController();
     complain(find("speak-fault"), null);
-    say(find("say"), "Stop");
+    find("stop").disabled = false;
     say(find("spoken-info"), "Speaking …");
-    this.#enable(false);
+    find("take").disabled = true;
     return this.#abort;
   }
 
-  /** said: the request, the voice that answered, and the mark of its speech. */
-  #end(stream, said) {
-    this.#abort = null;
-    say(find("say"), "Speak");
-    if (stream.seconds) this.#saving.spoken({ ...said, pieces: stream.pieces, name: fileName("sotaque", said.body.input.slice(0, 40)) });
-    this.#enable(this.#stream !== null);
+  #addWords(words) {
+    this.#words.push(...words);
+    this.#text.add(words);
   }
 
-  #show(text, stream) {
+  /** Shows a speech, and makes it the one in the player. */
+  #show(text, who, stream, file) {
+    this.#words = [];
     this.#text.show(text);
     clear(find("sheet-spoken"));
-    this.#play(stream);
+    this.#stream = stream;
+    this.#saving.spoken(file);
+    this.#enable();
+    player.take(stream, { title: text, by: who, save: () => this.#saving.save(file) });
+    this.#changed(stream);
   }
 
-  /** Makes this stream the one that is played. */
-  #play(stream) {
-    this.#stream = stream;
-    say(find("again"), "Stop sound");
-    stream.finished.then(() => stream === this.#stream && say(find("again"), "Play again"));
+  #playTake(take, sound) {
+    if (this.#stream?.take === take) return this.#stream.toggle();
+    const pieces = [new Uint8Array(sound)];
+    const stream = Stream.of(fromPcm(pieces[0]), (changed) => this.#changed(changed));
+    Object.assign(stream, { pieces, take });
+    this.#abort?.abort();
+    complain(find("speak-fault"), null);
+    this.#show(take.text, take.who, stream, { ...saidBy(take), pieces });
+    this.#addWords(take.words);
+    say(find("spoken-info"), `${take.who}, ${aboutRequest(take.body)}.`);
+    this.#draw();
+    return stream.play();
+  }
+
+  /** Shows the state of the stream; called when it starts, stops, seeks or ends. */
+  #changed(stream) {
+    player.refresh();
+    if (stream !== this.#stream) return;
+    say(find("again"), stream.playing ? "Pause" : "Play");
+    if (stream.take) this.#takes.mark(stream.take.id, stream.playing);
     this.#playhead();
   }
 
-  #enable(on) {
-    for (const id of ["take", "again", "keep-spoken"]) find(id).disabled = !on;
+  #enable() {
+    for (const id of ["again", "keep-spoken"]) find(id).disabled = !this.#stream;
+    find("take").disabled = !this.#stream || this.#abort !== null;
   }
 
   #tell(stream, firstSeconds, tookSeconds) {
@@ -267,19 +321,12 @@ export class SpeakBox {
       : "The server sent no sound.");
   }
 
-  #replay() {
-    const { pieces } = this.#stream;
-    const stream = new Stream();
-    for (const piece of pieces) stream.push(piece);
-    stream.end();
-    this.#play(stream);
-  }
-
   #draw() {
     if (!this.#stream?.seconds) return;
     const canvas = find("sheet-spoken");
     paint(canvas, this.#stream.samples(), RATE);
     canvas.setAttribute("aria-label", `Spectrogram of the speech, ${this.#stream.seconds.toFixed(1)} seconds`);
+    if (!this.#stream.whole) say(find("spoken-info"), `Speaking, ${this.#stream.seconds.toFixed(0)} s so far …`);
   }
 
   #playhead() {
@@ -289,23 +336,41 @@ export class SpeakBox {
     const move = () => {
       line.style.left = `${stream.seconds ? (100 * stream.position) / stream.seconds : 0}%`;
       line.dataset.seconds = stream.position.toFixed(2);
-      if (stream === this.#stream) this.#text.mark(stream.done ? null : stream.position);
-      if (stream === this.#stream && !stream.done) this.waiting = requestAnimationFrame(move);
+      this.#text.mark(stream.playing || stream.position < stream.seconds ? stream.position : null);
+      if (stream === this.#stream && stream.playing) this.waiting = requestAnimationFrame(move);
     };
     move();
   }
 }
 
+const nameOf = (text) => fileName("sotaque", text.slice(0, 40));
+
+/** What Saving needs of a take. */
+const saidBy = ({ path, name, body, spokenBy, mark }) => ({ path, name, body, spokenBy, mark });
+
+/** Calls act(share of the width) at a press or a drag on a box. */
+function seeks(box, act) {
+  const to = (event) => {
+    const { left, width } = box.getBoundingClientRect();
+    act(Math.min(1, Math.max(0, (event.clientX - left) / width)));
+  };
+  box.addEventListener("pointerdown", (event) => {
+    box.setPointerCapture(event.pointerId);
+    to(event);
+  });
+  box.addEventListener("pointermove", (event) => box.hasPointerCapture(event.pointerId) && to(event));
+}
+
 /**
- * Saves the speech as a file. The page writes WAV from its samples. For other formats, the service speaks
- * again with the same seed, which gives the same speech, and sends it whole, so that the file has its length.
+ * Saves speech as a file. The page writes WAV from its samples. For other formats, the service speaks again
+ * with the same seed, which gives the same speech, and sends it whole, so that the file has its length.
  */
 class Saving {
   #spoken = null;
 
   constructor() {
     this.offer();
-    find("keep-spoken").addEventListener("click", () => this.#save());
+    find("keep-spoken").addEventListener("click", () => this.save(this.#spoken));
   }
 
   /** formats: of /status. */
@@ -318,27 +383,30 @@ class Saving {
     return find("format").value;
   }
 
-  /** spoken: the samples (pieces), the file name without its extension, the request, and the voice that answered with its mark. */
-  spoken(spoken) {
-    this.#spoken = spoken;
+  /** file: the shown speech, as for `save`. */
+  spoken(file) {
+    this.#spoken = file;
   }
 
-  async #save() {
-    const { pieces, name, mark } = this.#spoken;
+  /**
+   * file: the samples (pieces), the file name without its extension, the request (path, body), the voice that
+   * answered with its mark; whole: settles when the speech has ended, which a file waits for.
+   */
+  async save(file) {
     const form = this.format;
-    if (form === "wav") return keep(wavOf(pieces, mark), `${name}.wav`);
     const button = find("keep-spoken");
     button.disabled = true;
     say(button, "Saving …");
     try {
-      await this.#saveAs(form, this.#spoken);
+      await file.whole;
+      if (form === "wav") keep(wavOf(file.pieces, file.mark), `${file.name}.wav`);
+      else await this.#saveAs(form, file);
     } catch (error) {
       complain(find("speak-fault"), error);
     } finally {
       button.disabled = false;
       say(button, "Save");
     }
-    return undefined;
   }
 
   async #saveAs(form, { path, body, spokenBy, name }) {

@@ -1,4 +1,4 @@
-// The strip at the top: the device, the provider, the voice and the requests.
+// The status at the top: who speaks where, and behind it the device, the provider, the voice and the requests.
 
 import { find, say, tell } from "./elements.js";
 import { counted, device } from "./wording.js";
@@ -27,6 +27,14 @@ export function showStatus(status) {
   tell(find("voice-why"), status.voice_reason ?? "");
   say(find("licence"), status.licence ? `Voice licence: ${status.licence}` : "");
   say(find("version"), status.version ? `Sotaque ${status.version}` : "");
+}
+
+/** voice: the name of what speaks, "" if nothing does yet. */
+export function showSpeaker(voice) {
+  const where = find("fact-device").textContent;
+  find("speaker").dataset.voice = voice.charAt(0).toUpperCase() + voice.slice(1);
+  const isKnown = voice && !["–", "none yet"].includes(voice) && !["–", "none yet"].includes(where);
+  say(find("speaker"), isKnown ? `speaks with ${voice}, on ${where === "CPU" ? "the CPU" : `the ${where}`}` : "");
 }
 
 // No warning while the service starts for the first time, or runs as configured, even on a CPU.

@@ -2,7 +2,8 @@
 //
 // Both play at once, one with gain 0. A switch is a crossfade of 12 ms, not a seek.
 
-import { loudness, matchingGains, sounding } from "./sound.js";
+import { bufferOf, loudness, matchingGains, sounding } from "./sound.js";
+import { stretched } from "./stretch.js";
 
 const FADE_SECONDS = 0.012;
 // The context needs time to start; without it, the first consonant is cut off.
@@ -14,6 +15,9 @@ export class Transport {
   #playing = null;
   #offset = 0;
   #audible = "output";
+  #rate = 1;
+  // The recordings at the rate.
+  #stretched = {};
 
   /** changed(): called when playback starts, stops or switches. */
   constructor(changed) {
@@ -27,6 +31,7 @@ export class Transport {
     this.pause();
     this.#buffers = Object.fromEntries(Object.entries(buffers).filter(([, buffer]) => buffer));
     this.#offset = 0;
+    this.#stretched = {};
     const names = Object.keys(this.#buffers);
     const gains = matchingGains(names.map((name) => loudness(this.#buffers[name].getChannelData(0))));
     this.#gains = Object.fromEntries(names.map((name, i) => [name, gains[i]]));
@@ -54,10 +59,26 @@ export class Transport {
   get position() {
     if (!this.#playing) return this.#offset;
     const { context, startedAt, from } = this.#playing;
-    const passed = Math.max(0, context.currentTime - startedAt);
+    const passed = Math.max(0, context.currentTime - startedAt) * this.#rate;
     return this.looping && this.duration
       ? (from + passed) % this.duration
       : Math.min(from + passed, this.duration);
+  }
+
+  /** 2 is twice as fast, at the same pitch. */
+  set rate(rate) {
+    if (rate === this.#rate) return;
+    const playing = this.playing;
+    this.pause();
+    this.#rate = rate;
+    this.#stretched = {};
+    if (playing) this.play();
+  }
+
+  #atRate(name, buffer) {
+    if (this.#rate === 1) return buffer;
+    this.#stretched[name] ??= bufferOf(stretched(buffer.getChannelData(0), this.#rate));
+    return this.#stretched[name];
   }
 
   play() {
@@ -67,10 +88,10 @@ export class Transport {
     const startedAt = context.currentTime + LEAD_SECONDS;
     const sources = {};
     for (const [name, buffer] of Object.entries(this.#buffers)) {
-      const source = new AudioBufferSourceNode(context, { buffer });
+      const source = new AudioBufferSourceNode(context, { buffer: this.#atRate(name, buffer) });
       const gain = new GainNode(context, { gain: this.#gainOf(name) });
       source.connect(gain).connect(context.destination);
-      if (from < buffer.duration) source.start(startedAt, from);
+      if (from < buffer.duration) source.start(startedAt, from / this.#rate);
       sources[name] = { source, gain, started: from < buffer.duration };
     }
     this.#playing = { context, startedAt, from, sources };
@@ -119,7 +140,7 @@ export class Transport {
   tick() {
     if (!this.#playing) return;
     const { context, startedAt, from } = this.#playing;
-    if (from + context.currentTime - startedAt < this.duration) return;
+    if (from + (context.currentTime - startedAt) * this.#rate < this.duration) return;
     this.#end();
     this.#offset = 0;
     if (this.looping) this.play();

@@ -1,10 +1,12 @@
 // The voices: upload, record, rename, delete, and choose one to speak.
 
-import { announce, entry, find, isNew, make, say, smallButton, tried, twice } from "./elements.js";
+import { announce, entry, find, isNew, make, menu, say, smallButton, tried, twice } from "./elements.js";
 import { candidatesOf } from "./judged.js";
 import { Microphone } from "./microphone.js";
 import { bytes, read, request, runPath, send } from "./server.js";
-import { decoded, keep, plays } from "./sound.js";
+import { plays } from "./player.js";
+import { decoded, keep } from "./sound.js";
+import { go } from "./views.js";
 import { candidateName, capital, figure, fileName, moment } from "./wording.js";
 
 const ORIGINS = { served: "from the served model", speaker: "speaker of the served model", adapter: "adapter of the served model", imported: "from a file", upload: "added" };
@@ -57,12 +59,20 @@ export function pageOf(persons, wanted, offset) {
 const MOST_RECORDINGS = 10;
 /** Whether a chosen file is a voice (docs/voice-file.md), not a recording. */
 export const isVoiceFile = (name) => /\.(sotaque|ovsvoice|voicebox(\.zip)?)$/i.test(name);
+/** Whether a voice has this name, as the list shows it. Pure. */
+export const isTaken = (name, voices) => voices.some((one) => nameOf(one).trim().toLowerCase() === name.trim().toLowerCase());
 /** "1 file", "3 files". */
 const files = (count) => `${count} ${count === 1 ? "file" : "files"}`;
 
 /** "Quality: good.", or the word and the remarks. */
 function qualityOf({ word, remarks }) {
   return [`Quality: ${word}.`, ...(remarks ?? [])].join(" ");
+}
+
+/** Shows a sentence in an element, or hides it without one. */
+function tellIn(id, sentence) {
+  say(find(id), sentence);
+  find(id).hidden = !sentence;
 }
 
 export class Voices {
@@ -73,18 +83,33 @@ export class Voices {
     find("voices-before").addEventListener("click", () => this.#turn(this.#offset - PAGE));
     find("voices-after").addEventListener("click", () => this.#turn(this.#offset + PAGE));
     const form = find("voice-form");
+    find("add-voice").addEventListener("click", () => {
+      form.scrollIntoView();
+      form.elements.file.focus({ preventScroll: true });
+    });
     const file = form.elements.file;
     this.microphone = new Microphone(() => (file.required = !this.microphone.samples));
     // Files or a recording, whichever came last.
     file.addEventListener("change", () => {
       if (file.files.length) this.microphone.discard();
       this.#tellFiles(file.files.length);
+      const [first] = file.files;
+      if (first && !form.elements.name.value) form.elements.name.value = first.name.replace(/\.(voicebox\.zip|\w+)$/i, "").slice(0, 64);
     });
+    form.elements.name.addEventListener("input", () => this.#doubt(""));
     form.addEventListener("reset", () => this.#tellFiles(0));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#add(event.target);
     });
+  }
+
+  /** Asks before a second voice gets a name that exists; "" takes the question back. */
+  #doubt(name) {
+    const button = find("voice-form").querySelector("[type=submit]");
+    button.dataset.sure = name;
+    say(button, name ? `Add a second ${name}` : "Add voice");
+    tellIn("voices-told", name ? `A voice is called ${name} already. Choose another name, or press again.` : "");
   }
 
   /** Shows the number of chosen files, if there are several. */
@@ -155,9 +180,27 @@ export class Voices {
     const about = [several, seconds, ORIGINS[voice.origin] ?? voice.origin, moment(voice.created)].filter(Boolean).join(", ");
     const details = entry(name, about, voice.quality && make("span", { class: "quiet", text: qualityOf(voice.quality) }));
     const of = `the recording of ${name}`;
-    const hear = voice.preview && plays(smallButton("Play", { beside: of }), async () => decoded(await bytes(voice.preview)), { of, fault: "voices-fault" });
+    const hear = make("button", { type: "button", class: "round small", "aria-label": `Play ${of}`, disabled: !voice.preview });
+    plays(hear, async () => decoded(await bytes(voice.preview)), { of, title: name, by: "The recording of this voice", fault: "voices-fault" });
     const isOwn = voice.origin === "upload";
-    if (!isOwn && voice.origin !== "imported") return make("li", {}, details, hear ? make("div", { class: "row" }, hear) : null);
+    const buttons = [
+      smallButton("Speak with it", { beside: name, onclick: () => this.#speakWith(voice.id) }),
+      ...(isOwn || voice.origin === "imported" ? [this.#saver(voice, name)] : []),
+      ...(isOwn ? [...this.#adder(voice, name), this.#renamer(voice, name, details)] : []),
+      smallButton("Copy its id", { beside: `${name}: ${voice.id}`, onclick: () => tried("voices-fault", () => navigator.clipboard.writeText(voice.id), `${voice.id} is copied.`) }),
+      ...(isOwn || voice.origin === "imported" ? [this.#remover(voice, name)] : []),
+    ];
+    return make("li", {}, hear, details, menu(name, ...buttons));
+  }
+
+  #speakWith(id) {
+    find("voice").value = id;
+    find("voice").dispatchEvent(new Event("change", { bubbles: true }));
+    go("speak");
+    addEventListener("hashchange", () => find("text").focus(), { once: true });
+  }
+
+  #saver(voice, name) {
     const save = smallButton("Save as file", { beside: name });
     save.addEventListener("click", async () => {
       save.disabled = true;
@@ -167,11 +210,14 @@ export class Voices {
       }, `${name} is saved.`);
       save.disabled = false;
     });
-    const remove = twice(smallButton("Remove"), "Remove", async () => {
+    return save;
+  }
+
+  #remover(voice, name) {
+    return twice(smallButton("Remove"), "Remove", async () => {
       await this.#change(() => send("DELETE", `/v1/voices/${encodeURIComponent(voice.id)}`), `${name} is removed.`);
       find("voices").focus();
     }, { of: name });
-    return make("li", {}, details, make("div", { class: "row" }, hear || null, save, ...(isOwn ? [...this.#adder(voice, name), this.#renamer(voice, name, details)] : []), remove));
   }
 
   /** A button that opens the file dialog, and its hidden field. */
@@ -204,8 +250,7 @@ export class Voices {
       const form = make("form", { class: "row rename" }, field, make("button", { class: "plain small", text: "Save" }));
       const leave = () => {
         form.replaceWith(details);
-        button.hidden = false;
-        button.focus();
+        button.closest(".menu").firstChild.focus();
       };
       form.addEventListener("submit", async (event) => {
         event.preventDefault();
@@ -215,17 +260,19 @@ export class Voices {
       });
       form.addEventListener("keydown", (event) => event.key === "Escape" && leave());
       details.replaceWith(form);
-      button.hidden = true;
-      field.select();
+      // After the menu has closed, and the focus with it.
+      setTimeout(() => field.select());
     });
     return button;
   }
 
   async #add(form) {
     const body = new FormData(form);
+    const wanted = body.get("name").trim();
+    const button = form.querySelector("[type=submit]");
+    if (isTaken(wanted, this.voices ?? []) && button.dataset.sure !== wanted) return this.#doubt(wanted);
     const recorded = this.microphone.recording();
     if (recorded) body.set("file", recorded, "microphone.wav");
-    const button = form.querySelector("[type=submit]");
     button.disabled = true;
     const [file] = recorded ? [] : form.elements.file.files;
     const act = file && isVoiceFile(file.name)
@@ -233,13 +280,18 @@ export class Voices {
       : () => send("POST", "/v1/voices", body);
     const added = await this.#change(act, (made) => `${body.get("name")} is added${made.recordings > 1 ? ` with ${made.recordings} recordings` : ""}.${made.quality ? ` ${qualityOf(made.quality)}` : ""}`);
     button.disabled = false;
-    if (!added) return;
+    if (!added) return undefined;
+    this.#doubt("");
     form.reset();
     this.microphone.discard();
     if (added.id) find("voice").value = added.id;
     // Show the new voice, wherever it is in the list.
     find("voice-filter").value = "";
     this.#turn(byPerson(this.voices).findIndex((one) => one.voices.some(({ id }) => id === added.id)));
+    const speak = smallButton("Speak with it", { beside: wanted, onclick: () => this.#speakWith(added.id) });
+    find("voices-told").replaceChildren(find("announcement").textContent, " ", speak);
+    find("voices-told").hidden = false;
+    return undefined;
   }
 
   /** Acts, refreshes the list and announces the sentence; an error shows its message. */

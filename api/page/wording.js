@@ -68,6 +68,13 @@ export function candidateName(one) {
   return `epoch ${one.epoch}${share ? ` at ${Math.round(100 * share)}%` : ""}${of}`;
 }
 
+/** "ana, epoch 2", "epoch 2" of the current run, or the voice of /status without its hash. Pure. */
+export function servedName({ served, runs, voice }) {
+  if (!served) return (voice ?? "").replace(/ \([0-9a-f]{8}\)$/, "");
+  const run = runs.find((one) => one.id === served.run);
+  return run && run.id !== "current" ? `${runName(run)}, ${candidateName(served)}` : candidateName(served);
+}
+
 /** How a sample was made: "Spoken on the CPU in 2.1 s (there is no GPU)." */
 export function sampleInfo(sample) {
   if (!sample) return "";

@@ -1,5 +1,6 @@
 """Routes /, /docs, /status, /livez, /readyz, /metrics and /events."""
 
+import gzip
 import time
 
 from fastapi import APIRouter, Request
@@ -21,9 +22,16 @@ POLICY = (
 @router.get("/", response_model=Status, responses={200: {"content": {"text/html": {}}}})
 async def root(request: Request, response: Response, state: Shared) -> Response | Status:
     """The page for a browser, the status for anything else."""
-    headers = {"Vary": "Accept", "Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
+    headers = {
+        "Vary": "Accept, Accept-Encoding",
+        "Content-Security-Policy": POLICY,
+        "Cache-Control": "no-cache",
+    }
     if "text/html" in request.headers.get("accept", "") and (PAGE / "index.html").is_file():
-        return HTMLResponse(page(), headers=headers)
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return HTMLResponse(page(), headers=headers)
+        packed = gzip.compress(page().encode(), compresslevel=6)
+        return HTMLResponse(packed, headers=headers | {"Content-Encoding": "gzip"})
     if refusal := refuse_key(key_of(state.settings), request.headers):
         raise refusal
     response.headers["Vary"] = "Accept"

@@ -2,7 +2,8 @@
 
 import { announce, calmly, complain, entry, figuresRow, find, isNew, make, options, say, smallButton, tell, tried, twice } from "../elements.js";
 import { bytes, read, request, send } from "../server.js";
-import { decoded, keep, plays } from "../sound.js";
+import { plays } from "../player.js";
+import { decoded, keep } from "../sound.js";
 import { clock, counted, diskSize, roughTime, timeLeft } from "../wording.js";
 
 const bookPath = (book) => `/v1/books/${encodeURIComponent(book)}`;

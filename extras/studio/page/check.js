@@ -3,7 +3,8 @@
 import { find, make, say, smallButton, tried } from "../elements.js";
 import { bytes, send } from "../server.js";
 import { datasetPath } from "./paths.js";
-import { decoded, plays } from "../sound.js";
+import { plays } from "../player.js";
+import { decoded } from "../sound.js";
 import { counted } from "../wording.js";
 
 const MOST = 50;

@@ -3,7 +3,8 @@
 import { find, isNew, make, say, sends, smallButton, tried } from "../elements.js";
 import { bytes, read, send } from "../server.js";
 import { datasetPath } from "./paths.js";
-import { decoded, drawWave, plays } from "../sound.js";
+import { plays } from "../player.js";
+import { decoded, drawWave } from "../sound.js";
 import { clock, figure } from "../wording.js";
 
 const PAGE = 20;

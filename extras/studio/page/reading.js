@@ -1,17 +1,17 @@
 // Sentences to read aloud: one at a time, recorded, checked by the server, kept or read again.
 
-import { announce, calmly, complain, find, make, options, say, stored, store, tried, twice } from "../elements.js";
-import { LevelMeter, openMicrophone, recordFrom } from "../microphone.js";
+import { announce, calmly, complain, find, isNew, make, options, say, stored, store, tried, twice } from "../elements.js";
+import { decibelsOf, LevelMeter, openMicrophone, recordFrom } from "../microphone.js";
 import { bytes as fetchSound, read, request, send } from "../server.js";
 import { datasetPath } from "./paths.js";
-import { bufferOf, decoded, drawWave, plays, toPcm, wavOf } from "../sound.js";
+import { plays } from "../player.js";
+import { bufferOf, decoded, drawSamples, toPcm, wavOf } from "../sound.js";
 import { counted, figure } from "../wording.js";
 
 // Longer than a clip may be, so that the server says how long it is.
 const MOST_SECONDS = 20;
 // An unused microphone is closed after this time.
 const IDLE_MILLISECONDS = 60000;
-const FLOOR_DB = -60;
 const CHOSEN = "sotaque-reading";
 
 export class Reading {
@@ -40,7 +40,7 @@ export class Reading {
         if (event.detail > 0 || find(id).disabled) this.#focus();
       });
     }
-    plays(find("reading-hear"), () => this.#sound(), { fault: "reading-fault", group: this.#hearing });
+    plays(find("reading-hear"), () => this.#sound(), { title: "Your recording", fault: "reading-fault", group: this.#hearing });
     twice(find("reading-delete"), "Delete the take", () => this.#delete());
     find("reading-works").addEventListener("keydown", (event) => this.#key(event));
     document.addEventListener("visibilitychange", () => document.hidden && !this.#recording && this.#close());
@@ -62,6 +62,8 @@ export class Reading {
       const first = mine[0]?.id ?? null;
       if (first !== this.#chosen && !mine.some((one) => one.id === this.#chosen)) this.#choose(first, false);
       find("reading-choice").hidden = !mine.length;
+      // The form is open while there is nothing to read.
+      if (isNew(this, "hasAny", mine.length > 0)) find("reading-new").open = !mine.length;
       options(find("reading-dataset"), mine.map((one) => ({ value: one.id, text: one.name })));
       find("reading-dataset").value = this.#chosen ?? "";
       this.#sheet = this.#chosen && (await read(this.#path));
@@ -138,8 +140,8 @@ export class Reading {
     find("reading-found").replaceChildren(...(found?.findings ?? []).map(({ sentence }) => make("li", { text: sentence })));
     say(find("reading-state"), this.#sentence(recording, checking, take));
     const canvas = find("reading-wave");
-    canvas.hidden = !take?.found?.levels?.length;
-    if (!canvas.hidden) drawWave(canvas, take.found.levels.map((level) => Math.max(0, 1 - level / FLOOR_DB)));
+    canvas.hidden = !take?.found;
+    if (!canvas.hidden) drawSamples(canvas, take.samples);
   }
 
   #sentence(recording, checking, take) {
@@ -152,7 +154,7 @@ export class Reading {
   }
 
   #showLevel({ peak, clipped }) {
-    const decibels = Math.max(FLOOR_DB, 20 * Math.log10(peak + 1e-6));
+    const decibels = decibelsOf(peak);
     find("reading-level").value = decibels;
     // A separate line, not a live region: a screen reader would speak into the recording.
     const word = clipped ? "Clipping: lower the level, or move away." : decibels < -30 ? "Quiet" : "Good";
@@ -212,7 +214,7 @@ export class Reading {
     } catch (error) {
       if (this.#take !== take) return;
       // The person can still keep it: the server may be back by then.
-      take.found = { findings: [], usable: true, seconds: samples.length / 24000, levels: [] };
+      take.found = { findings: [], usable: true, seconds: samples.length / 24000 };
       this.#keepsWhenChecked = false;
       complain(find("reading-fault"), error);
     }

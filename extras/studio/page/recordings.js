@@ -84,6 +84,7 @@ export class Recordings {
   #list(datasets, space) {
     if (!datasets.some((one) => one.id === this.#chosen)) this.#chosen = datasets[0]?.id ?? null;
     find("dataset-choice").hidden = !datasets.length;
+    if (isNew(this, "hasAny", datasets.length > 0)) find("dataset-new").open = !datasets.length;
     say(find("recordings-room"), datasets.length ? `${diskSize(space.used)} of ${diskSize(space.most)} used` : "");
     options(find("dataset"), datasets.map((one) => ({ value: one.id, text: one.name })));
     find("dataset").value = this.#chosen ?? "";

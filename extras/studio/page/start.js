@@ -44,7 +44,6 @@ export class Start {
     const counts = isEmpty ? await this.#counts.catch(() => []) : [];
     const kept = counts.filter((one) => one.clips.kept);
     const step = isEmpty ? nextStep({ clips: kept.length, trainings: this.#queue.trainings, runs: this.#runs }) : null;
-    find("start").hidden = find("index-start").hidden = step === null;
     for (const item of find("start").querySelectorAll("[data-step]")) {
       if (item.dataset.step === step) item.setAttribute("aria-current", "step");
       else item.removeAttribute("aria-current");
@@ -52,7 +51,7 @@ export class Start {
     if (kept.length) say(find("start-dataset"), `${kept.map(described).join(" ")} More recordings make a better voice.`);
     say(find("start-train"), this.#queue.allowed
       ? "Choose the dataset, check its clips, and press Train. You may close the page while it runs."
-      : "This service does not start training. Copy the command under Datasets, and run it where you train.");
+      : "This service does not start training. Copy the command under Cut long recordings, and run it where you train.");
   }
 
   #count() {

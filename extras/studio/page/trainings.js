@@ -104,9 +104,11 @@ export class Trainings {
     if (OPEN.includes(one.state) && !one.cancelling) add("Cancel", () => this.#act(() => send("DELETE", `/v1/trainings/${encodeURIComponent(one.id)}`), `${one.run} is cancelled. Its checkpoints stay.`));
     if (one.progress && !OPEN.includes(one.state)) add("Train more", () => this.#goOn(one));
     row.append(buttons);
-    if (one.progress && one.state === "running") {
-      const { epoch, epochs, step, steps } = one.progress;
-      row.append(make("progress", { max: epochs * steps, value: (epoch - 1) * steps + step, "aria-label": `Training of ${one.run}` }));
+    if (["checking", "running"].includes(one.state)) {
+      const { epoch, epochs, step, steps } = one.progress ?? {};
+      // Before the first step, the bar only says that something is done.
+      const share = one.progress && { max: epochs * steps, value: (epoch - 1) * steps + step };
+      row.append(make("progress", { ...share, "aria-label": `Training of ${one.run}` }));
     }
     return row;
   }

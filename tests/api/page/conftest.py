@@ -16,14 +16,17 @@ Open = Callable[..., Any]
 
 @pytest.fixture
 def open_page(chromium: Any) -> Iterator[Open]:
-    """open_page(address, **context): the page once `ready` matches; `browser` replaces `chromium`.
+    """open_page(address, **context): a view of the page once `ready` matches; `browser` replaces
+    `chromium`.
 
     At the end, the console may hold only messages that match a word of `page.provoked` (the browser
     logs every status of 400 and more), and no request may have gone to another host.
     """
     contexts = []
 
-    def opened(address: str, *, ready: str = "#state", browser: Any = None, **options: Any) -> Any:
+    def opened(
+        address: str, *, view: str = "speak", ready: str = "#index", browser: Any = None, **options: Any
+    ) -> Any:
         context = (browser or chromium).new_context(**options)
         context.set_default_timeout(PATIENCE_MILLISECONDS)
         page = context.new_page()
@@ -32,7 +35,7 @@ def open_page(chromium: Any) -> Iterator[Open]:
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         page.on("request", lambda asked: page.hosts.add(urlsplit(asked.url).netloc))
         contexts.append((context, page, urlsplit(address).netloc))
-        page.goto(address)
+        page.goto(f"{address.rstrip('/')}/#/{view}")
         page.wait_for_selector(ready)
         return page
 
@@ -68,5 +71,5 @@ def opened(address: str, open_page: Open) -> Open:
 
 @pytest.fixture
 def page(opened: Open) -> Any:
-    """The page on the fake server, with the newest epoch on its desk."""
-    return opened(ready=DESK)
+    """The view that compares, on the fake server, with the newest epoch on its desk."""
+    return opened(view="compare", ready=DESK)

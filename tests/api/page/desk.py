@@ -9,9 +9,11 @@ import pytest
 # On a loaded machine an action of one second may take a minute.
 PATIENCE_MILLISECONDS = 120_000
 CHECKS = (Path(__file__).parent / "checks.js").read_text(encoding="utf-8")
+# The service has finished: nothing is generated.
+GENERATED = "document.getElementById('stop').disabled"
 # The speak box has finished: nothing is generated and nothing plays.
 DONE = (
-    "(({ disabled, textContent }) => !disabled && textContent === 'Play again')"
+    f"{GENERATED} && (({{ disabled, textContent }}) => !disabled && textContent === 'Play')"
     "(document.getElementById('again'))"
 )
 # Positions of the desk and the speak box in seconds, and whether the desk is ready to play.
@@ -36,6 +38,14 @@ def until(page: Any, expression: str, seconds: float = PATIENCE_MILLISECONDS / 1
     while not page.evaluate(expression):
         assert time.monotonic() < end, f"never came true: {expression}"
         page.wait_for_timeout(25)
+
+
+def go(page: Any, address: str) -> None:
+    """Shows a view, or a place in it, as a link would."""
+    view, _, place = address.partition("/")
+    page.evaluate(f"location.hash = '#/{address}'")
+    shown = f"!document.querySelector('[data-view={view}]').hidden"
+    until(page, f"{shown} && !document.getElementById('{place}').hidden" if place else shown)
 
 
 def says(page: Any, element: str, text: str) -> None:
@@ -72,11 +82,12 @@ def shows_serving(page: Any, number: int) -> None:
 def is_only_words(page: Any) -> bool:
     """Whether no part of EVIL became markup."""
     count = page.evaluate("document.querySelectorAll('img, b').length")
-    return count == 0 and page.title() == "Sotaque"
+    return count == 0 and page.title().endswith(" - Sotaque")
 
 
 def say(page: Any, text: str) -> None:
     """Starts the speak box."""
+    go(page, "speak")
     page.fill("#text", text)
     page.click("#say")
 
@@ -84,11 +95,20 @@ def say(page: Any, text: str) -> None:
 def speak(page: Any, text: str) -> None:
     """Speaks a text in the speak box to the end."""
     say(page, text)
-    until(page, f"{DONE} && document.getElementById('say').textContent === 'Speak'")
+    until(page, DONE)
+
+
+def pick(page: Any, of: str, button: str) -> None:
+    """Presses a button in the menu of a thing, by keyboard."""
+    page.focus(f"[aria-label='More for {of}']")
+    page.keyboard.press("Enter")
+    page.focus(f"details:has(> [aria-label='More for {of}']) button:text-is('{button}')")
+    page.keyboard.press("Enter")
 
 
 def add_voice(page: Any, recording: Path, name: str) -> None:
     """Uploads a recording through the form."""
+    go(page, "voices")
     page.set_input_files("[name=file]", recording)
     page.fill("#voice-form [name=name]", name)
     page.click("#voice-form [type=submit]")
@@ -105,9 +125,11 @@ def faults(page: Any, width: int, least_texts: int) -> list[str]:
 
 
 def outside(page: Any, width: int, chosen: str) -> list[str]:
-    """Those elements that overflow a page of this width, and whether it scrolls sideways."""
+    """Those elements that overflow a page of this width, and whether it scrolls sideways. The
+    headings of the evaluation scroll by themselves on a phone."""
     names = page.evaluate(f"""[...document.querySelectorAll("{chosen}")]
-      .filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > {width})
+      .filter((one) => one.checkVisibility() && !one.closest("#judged-table thead"))
+      .filter((one) => one.getBoundingClientRect().right > {width})
       .map((one) => one.id || one.textContent)""")
     scrolls = page.evaluate("document.documentElement.scrollWidth") > width
     return [*names, *(["the page scrolls sideways"] if scrolls else [])]

@@ -17,6 +17,7 @@ from api.parts import PAGE, page, page_folders
 from api.routes.status import POLICY
 from tests.api.page.world import World, speech, wav
 from xtts import encoding
+from xtts.marks import HEADER, UNNAMED
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -200,7 +201,8 @@ class Answers(BaseHTTPRequestHandler):
     def start(self, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)
         for name, value in (
-            headers | {"Content-Security-Policy": POLICY, "X-Model": self.world.spoken_by}
+            headers
+            | {"Content-Security-Policy": POLICY, "X-Model": self.world.spoken_by, HEADER: UNNAMED.text}
         ).items():
             self.send_header(name, value)
         self.end_headers()

@@ -12,8 +12,8 @@ _COLOURS = Path(__file__).parents[3] / "api/page/colours.css"
 _MOST_BYTES = 300_000
 
 
-def picture(page: Any, folder: Path, name: str, last: str, first: str = "") -> None:
-    """Writes a screenshot from the section `first`, or the top, down to the section `last`.
+def picture(page: Any, folder: Path, name: str, first: str = "", last: str = "") -> None:
+    """Writes a screenshot of the screen, or from the section `first` down to the section `last`.
 
     SOTAQUE_PICTURES names another output folder.
     """
@@ -22,11 +22,19 @@ def picture(page: Any, folder: Path, name: str, last: str, first: str = "") -> N
     ending = f"{'-phone' if width < 1280 else ''}{'-dark' if dark else ''}.png"
     path = Path(os.environ.get("SOTAQUE_PICTURES", folder)) / f"{name}{ending}"
     box = "document.getElementById('{}').getBoundingClientRect()"
-    # With `first`, the next line of text is close below.
-    foot = page.evaluate(f"{box.format(last)}.bottom + scrollY") + (4 if first else 16)
-    head = page.evaluate(f"{box.format(first)}.top + scrollY") - 16 if first else 0
-    clip = {"x": 0, "y": head, "width": width, "height": foot - head}
-    taken = page.screenshot(full_page=True, animations="disabled", clip=clip)
+    if first:
+        # The player and the navigation of a phone would lie over the sections.
+        shown = page.is_visible("#player")
+        hide = "hidden => ['player', 'index'].forEach((id) => (document.getElementById(id).hidden = hidden))"
+        page.evaluate(hide, True)
+        foot = page.evaluate(f"{box.format(last or first)}.bottom + scrollY") + 4
+        head = page.evaluate(f"{box.format(first)}.top + scrollY") - 16
+        clip = {"x": 0, "y": head, "width": width, "height": foot - head}
+        taken = page.screenshot(full_page=True, animations="disabled", clip=clip)
+        page.evaluate(hide, False)
+        page.evaluate(f"document.getElementById('player').hidden = {str(not shown).lower()}")
+    else:
+        taken = page.screenshot(animations="disabled")
     _few_colours(Image.open(io.BytesIO(taken)).convert("RGB")).save(path, optimize=True)
     assert path.stat().st_size < _MOST_BYTES
 

@@ -4,18 +4,21 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { rivalsOf, tally } from "./compare.js";
+import { luckOf, rivalsOf, sumOf, tally } from "./compare.js";
 import { messageParts } from "./elements.js";
 import { blocks, parsed } from "./events.js";
-import { aboutRequest } from "./history.js";
+import { headlineOf as verdictOf } from "./judged.js";
 import { againstBase, halfInterval } from "./judges.js";
-import { curlOf, exampleOf, fieldsOf, operationsOf, typeOf } from "./operations.js";
+import { curlOf, exampleOf, fieldsOf, headlineOf, operationsOf, triedAddress, typeOf } from "./operations.js";
 import { runInfo } from "./runs.js";
-import { sectionAt } from "./sections.js";
 import { addressOf, request } from "./server.js";
 import { counting, endInfo, modelOf } from "./speak.js";
-import { byPerson, pageOf } from "./voices.js";
-import { candidateName, clock, counted, diskSize, fileName, progressInfo, roughTime, spokenTime, timeLeft } from "./wording.js";
+import { stretched } from "./stretch.js";
+import { aboutRequest, outdated } from "./takes.js";
+import { waysOf } from "./way.js";
+import { viewOf } from "./views.js";
+import { byPerson, isTaken, pageOf } from "./voices.js";
+import { candidateName, clock, counted, diskSize, fileName, progressInfo, roughTime, servedName, spokenTime, timeLeft } from "./wording.js";
 
 const each = (act, rows) => rows.forEach(([wanted, ...given]) => assert.deepEqual(act(...given), wanted, JSON.stringify(given)));
 
@@ -120,13 +123,41 @@ test("an early end says whether anything was spoken", () => {
   ]);
 });
 
-test("entries of the history for one text differ by what was chosen", () => {
+test("takes of one text differ by their numbers", () => {
   each(aboutRequest, [
-    ["Epoch 3, speed 1.5, seed 7", { input: "Hi.", voice: "/v1/runs/ana/candidates/epoch_3/speech", who: "Epoch 3", speed: 1.5, seed: 7 }],
-    ["v7, language pt", { input: "Hi.", voice: "v7", language: "pt" }],
-    // Of a former version of the page.
-    ["default", { input: "Hi.", voice: "default" }],
+    ["seed 7, speed 1.5", { input: "Hi.", voice: "default", speed: 1.5, seed: 7 }],
+    ["seed 0, pt", { input: "Hi.", voice: "v7", language: "pt" }],
+    ["seed 0, temperature 0.2", { input: "Hi.", temperature: 0.2 }],
   ]);
+});
+
+test("old takes make room, those with a star last, and the newest stays", () => {
+  // Newest first; a capital has a star.
+  const of = (text, bytes = 1) => [...text].map((id) => ({ id, bytes, starred: id !== id.toLowerCase() }));
+  each((text, bytes, most, limit) => outdated(of(text, bytes), most, limit).join(""), [
+    ["", "abc", 1, 3, 9],
+    ["c", "abc", 1, 2, 9],
+    ["d", "aBcd", 1, 2, 9],
+    ["dc", "abcd", 5, 9, 10],
+    ["dC", "aBCd", 5, 9, 12],
+    ["", "a", 50, 9, 10],
+  ]);
+});
+
+test("speech at another speed keeps its ends, its pitch and its level", () => {
+  const tone = Float32Array.from({ length: 48000 }, (_, i) => 0.5 * Math.sin((2 * Math.PI * 200 * i) / 24000));
+  const crossings = (samples) => samples.reduce((count, value, i) => count + (i > 0 && samples[i - 1] < 0 && value >= 0 ? 1 : 0), 0);
+  for (const rate of [0.75, 1.25, 1.5, 2]) {
+    const found = stretched(tone, rate);
+    assert.equal(found.length, Math.round(tone.length / rate));
+    // 200 Hz, as before.
+    assert.ok(Math.abs(crossings(found) / (found.length / 24000) - 200) < 4, String(rate));
+    assert.deepEqual([found[0], found[99], found.at(-1)], [tone[0], tone[99], tone.at(-1)]);
+    const level = Math.sqrt(found.reduce((sum, value) => sum + value * value, 0) / found.length);
+    assert.ok(Math.abs(level - 0.3535) < 0.01, `${rate}: ${level}`);
+  }
+  assert.equal(stretched(tone, 1), tone);
+  assert.equal(stretched(tone.subarray(0, 1000), 2).length, 1000);
 });
 
 test("the service may lie below a path of its host", async () => {
@@ -136,7 +167,7 @@ test("the service may lie below a path of its host", async () => {
     ["http://here:8005/v1/models?a=b", "/v1/models?a=b", "http://here:8005/#speak"],
     ["https://here/tts/", "", "https://here/tts/#speak"],
   ]);
-  Object.assign(globalThis, { document: { baseURI: "https://here/tts/" }, sessionStorage: { getItem: () => null } });
+  Object.assign(globalThis, { document: { baseURI: "https://here/tts/" }, sessionStorage: { getItem: () => null }, localStorage: { getItem: () => null } });
   const asked = [];
   globalThis.fetch = async (address) => {
     asked.push(address);
@@ -146,10 +177,28 @@ test("the service may lie below a path of its host", async () => {
   assert.deepEqual(asked, ["https://here/tts/v1/audio/speech"]);
 });
 
-test("the section on the screen", () => {
-  const sections = [{ id: "a", top: -500 }, { id: "b", top: 200 }, { id: "c", top: 900 }];
-  each((line) => sectionAt(sections, line), [["a", 199], ["b", 200], ["c", 1000], ["a", -900]]);
-  assert.equal(sectionAt([], 0), null);
+test("an address is a view and a place in it", () => {
+  const views = { speak: [], train: ["reading", "trains"] };
+  each((hash, last) => viewOf(hash, views, new Map(last)), [
+    [{ view: "speak", place: null }, "#/speak"],
+    [{ view: "train", place: "reading" }, "#/train"],
+    [{ view: "train", place: "trains" }, "#/train/trains"],
+    [{ view: "train", place: "trains" }, "#/train", [["train", "trains"]]],
+    [{ view: "train", place: "reading" }, "#/train/nowhere"],
+    [null, "#/books"],
+    [null, "#main"],
+    [null, ""],
+  ]);
+});
+
+test("the served voice is called by its run", () => {
+  const runs = [{ id: "current", kind: "current" }, { id: "ana", kind: "named" }];
+  each(servedName, [
+    ["ana, epoch 2", { served: { run: "ana", epoch: 2, candidate: "epoch_2" }, runs }],
+    ["epoch 2 at 30%", { served: { run: "current", epoch: 2, candidate: "epoch_2_share_0.3" }, runs }],
+    ["demo", { served: null, runs, voice: "demo (905c8a39)" }],
+    ["", { served: null, runs }],
+  ]);
 });
 
 test("times, sizes, counts and names", () => {
@@ -183,6 +232,48 @@ test("votes are counted for a pair in either order", () => {
   const [base, one] = [{ id: "base", name: "the base" }, { id: "epoch_1", name: "epoch 1" }];
   const notes = [{ a: one, b: base, preferred: "a" }, { a: base, b: one, preferred: "b" }, { a: base, b: one, preferred: "a" }, { a: one, b: base, preferred: null }];
   assert.deepEqual(tally(notes), ["Epoch 1 against the base: better in 2 sentences, worse in 1, no difference in 1."]);
+});
+
+test("the sum of a blind test, and how easily luck gives it", () => {
+  // By R: binom.test(8, 11)$p.value and so on.
+  each((a, b) => Number(luckOf(a, b).toFixed(4)), [[0.2266, 8, 3], [0.25, 3, 0], [1, 2, 2], [0.0005, 12, 0], [1, 0, 0]]);
+  const [base, one] = [{ id: "base", name: "the base" }, { id: "epoch_1", name: "epoch 1" }];
+  const votes = (...all) => all.map((preferred) => ({ a: one, b: base, preferred }));
+  each(sumOf, [
+    ["Epoch 1 is preferred 2 : 1, no difference once. Guessing gives such a result in 100 % of tests: it may be luck.", votes("a", "a", "b", null)],
+    ["The base is preferred 7 : 0. Guessing gives such a result in 2 % of tests.", votes(..."bbbbbbb")],
+    ["As often the one as the other (1 : 1).", votes("a", "b")],
+  ]);
+});
+
+test("a verdict is a sentence, and why", () => {
+  each(verdictOf, [
+    [["Epoch 2 is the best.", "Voice 0.76 (base 0.33). The cost: none."], "Epoch 2 is the best. Voice 0.76 (base 0.33). The cost: none."],
+    [["Epoch 2 is the best: nearer (0.7, base 0.3).", ""], "Epoch 2 is the best: nearer (0.7, base 0.3)."],
+    [["None", ""], "None"],
+  ]);
+});
+
+test("the way from the base to the person", () => {
+  const of = (voice, pitch, words, against = {}) => ({ judges: {
+    voice: { mean: voice, against_base: against.voice }, pitch_drift_percent: { mean: pitch, against_base: against.pitch }, words: { mean: words },
+  } });
+  const judges = { voice: { better: "higher" }, pitch_drift_percent: { better: "zero" }, words: { better: "higher" } };
+  const base = of(0.2, -10, 0.99);
+  const gap = (mean) => ({ mean, low: mean - 0.01, high: mean + 0.01 });
+  const found = waysOf(of(0.6, 20, 0.5, { voice: gap(0.4), pitch: gap(30) }), base, judges);
+  assert.deepEqual(found.map(({ what, share, words }) => [what, share && Number(share.toFixed(2)), words]), [
+    ["Voice", 0.5, "50 % of the way"],
+    ["Words", null, "the base is there already"],
+    ["Pitch", -1, "further away than the base"],
+  ]);
+  assert.deepEqual(waysOf(base, base, judges)[0].words, "here it begins");
+  assert.equal(waysOf(of(0.3, 0, 1), base, judges)[0].words, "no measurable difference from the base");
+});
+
+test("a name is taken as the list shows it", () => {
+  const voices = [{ id: "default", name: "Anna " }, { id: "v7" }];
+  each((name) => isTaken(name, voices), [[true, "anna"], [true, " V7"], [false, "ann"]]);
 });
 
 const DOCS = {
@@ -229,6 +320,16 @@ test("the reference groups the operations and shows requests that work", () => {
   assert.equal(flat(speak), `curl -X POST http://here/speech -H 'Content-Type: application/json' -d '{"input":"text"}'`);
   assert.equal(flat(list), "curl http://here/voices");
   assert.equal(flat(add), "curl -X POST http://here/voices -F file=@FILE -F name=text");
+});
+
+test("a title is a sentence, and a request is tried with its values", () => {
+  each(headlineOf, [
+    [["Speaks a text", "Streams it."], "Speaks a\ntext. Streams it."],
+    [["Reads v1.2 of it", ""], "Reads v1.2 of it."],
+    [["", ""], ""],
+  ]);
+  const fields = ["voice (path)", "limit (query)", "since (query)"].map((name) => ({ name }));
+  assert.equal(triedAddress({ path: "/v1/{voice}/x", fields }, { "voice (path)": "a b", "limit (query)": "2", "since (query)": "" }), "/v1/a%20b/x?limit=2");
 });
 
 test("an example ends, even if an object holds itself", () => {

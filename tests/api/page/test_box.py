@@ -1,71 +1,21 @@
-"""The speak box and the voices: history, the request as code, renaming, phones."""
+"""The speak box and the voices: the request as code, renaming, phones."""
 
 import subprocess
 import sys
 
 import pytest
 
-from tests.api.page.desk import PHONE, add_voice, says, speak, until
+from tests.api.page.desk import PHONE, add_voice, go, pick, says, until
 from tests.api.page.world import speech, wav
 
 pytestmark = pytest.mark.system
 
 
-def test_what_was_said_is_kept_in_this_browser_and_comes_back(page, world):
-    assert page.text_content("#history-title") == "History (0 texts)"
-    page.click("#speak summary")
-    page.fill("[name=speed]", "1.5")
-    speak(page, "Good morning.")
-    page.fill("[name=speed]", "")
-    speak(page, "Good night.")
-    page.reload()
-    says(page, "history-title", "History (2 texts)")
-    page.click("#history-title")
-    assert page.locator("#history-list button").all_inner_texts() == ["Good night.", "Good morning."]
-    page.click("#history-list button >> nth=1")
-    assert page.input_value("#text") == "Good morning."
-    assert page.input_value("[name=speed]") == "1.5"
-    page.click("#forget-history")
-    assert page.text_content("#history-title") == "History (0 texts)"
-    assert page.evaluate("localStorage.getItem('sotaque-history')") is None
-
-
-def test_a_text_comes_back_with_the_voice_that_spoke_it(page, world):
-    page.click("#speak summary")
-    page.select_option("#voice", label="Epoch 3")
-    page.fill("[name=seed]", "7")
-    candidate = page.input_value("#voice")
-    speak(page, "Good morning.")
-    page.select_option("#voice", "default")
-    page.fill("[name=seed]", "")
-    speak(page, "Good morning.")
-    assert world.spoken_with == [candidate, "/v1/audio/speech"]
-    page.click("#history-title")
-    served, epoch = page.locator("#history-list li").all_inner_texts()
-    assert epoch.split("\n")[-1].endswith("Epoch 3, seed 7") and "Epoch 3" not in served
-    page.click("#history-list button >> nth=1")
-    assert page.input_value("#voice") == candidate and page.input_value("[name=seed]") == "7"
-    speak(page, "Good morning.")
-    assert world.spoken_with[-1] == candidate
-    page.click("#history-list button >> nth=1")
-    assert page.input_value("#voice") == "default"
-
-
-def test_a_voice_of_the_history_that_is_gone_is_told(page, world, tmp_path):
-    """The text comes back; nothing pretends that another voice had spoken it."""
-    world.voices.append({"id": "v7", "name": "Anna", "origin": "upload", "created": None})
-    page.reload()
-    page.wait_for_selector("#voice option[value='v7']", state="attached")
-    page.select_option("#voice", "v7")
-    speak(page, "Good morning.")
-    world.voices.pop()
-    page.reload()
-    page.wait_for_selector("#voice option", state="attached")
-    page.click("#history-title")
-    page.click("#history-list button")
-    assert page.input_value("#text") == "Good morning."
-    told = "Anna is not in the list of voices now. Choose another voice."
-    assert page.text_content("#speak-fault") == told
+@pytest.fixture
+def page(page):
+    """The view that speaks; the run is known already."""
+    go(page, "speak")
+    return page
 
 
 def test_the_request_runs_as_curl_and_as_python(page, world, tmp_path):
@@ -92,14 +42,15 @@ def test_a_voice_is_heard_renamed_and_its_quality_is_told(page, world, tmp_path)
     page.wait_for_selector("[aria-label='Stop the recording of Anna']")
     page.click("[aria-label='Stop the recording of Anna']")
     page.wait_for_selector("[aria-label='Play the recording of Anna']")
-    page.focus("[aria-label='Rename Anna']")
-    page.keyboard.press("Enter")
+    pick(page, "Anna", "Rename")
+    until(page, "document.activeElement.ariaLabel === 'New name of Anna'")
     page.keyboard.press("Escape")
-    assert page.evaluate("document.activeElement.textContent") == "Rename"
-    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.ariaLabel") == "More for Anna"
+    pick(page, "Anna", "Rename")
+    until(page, "document.activeElement.ariaLabel === 'New name of Anna'")
     page.keyboard.type("Ben")
     page.keyboard.press("Enter")
-    page.wait_for_selector("[aria-label='Rename Ben']")
+    page.wait_for_selector("[aria-label='More for Ben']")
     assert world.voices[-1]["name"] == "Ben"
 
 
@@ -115,7 +66,7 @@ def test_the_characters_are_counted_and_a_text_that_is_too_long_is_not_sent(page
     assert message.startswith("The text has 4,097 of 4,096 characters: 1 too many.")
     page.fill("#text", "Good morning.")
     page.click("#say")
-    until(page, "document.getElementById('say').textContent === 'Stop'")
+    until(page, "!document.getElementById('stop').disabled")
 
 
 def add_voices(world, count: int) -> None:
@@ -133,7 +84,7 @@ def add_voices(world, count: int) -> None:
 
 def test_of_many_voices_ten_are_shown_at_a_time_and_one_is_found_by_its_name(world, opened):
     add_voices(world, 199)  # 200 with the served one
-    page = opened()
+    page = opened(view="voices")
     page.wait_for_selector("#voice-list li")
     names = "#voice-list .name"
     assert page.locator(names).count() == 10
@@ -151,15 +102,66 @@ def test_of_many_voices_ten_are_shown_at_a_time_and_one_is_found_by_its_name(wor
 
 def test_a_new_voice_is_on_the_page_that_is_shown(world, opened, tmp_path):
     add_voices(world, 24)
-    page = opened()
+    page = opened(view="voices")
     page.wait_for_selector("#voice-list li")
     (tmp_path / "anna.wav").write_bytes(wav(speech(7.25, 200)))
     add_voice(page, tmp_path / "anna.wav", "Anna")
-    page.wait_for_selector("[aria-label='Rename Anna']")
+    page.wait_for_selector("[aria-label='More for Anna']")
     assert page.text_content("#voices-info") == "21 to 26 of 26"
 
 
+def test_a_voice_speaks_at_a_press_and_its_id_is_copied(page, world, tmp_path):
+    (tmp_path / "anna.wav").write_bytes(wav(speech(7.25, 200)))
+    add_voice(page, tmp_path / "anna.wav", "Anna")
+    page.click("#voices-told button")
+    until(page, "document.activeElement.id === 'text'")
+    assert page.input_value("#voice") == world.voices[-1]["id"]
+    page.select_option("#voice", "default")
+    go(page, "voices")
+    pick(page, "Anna", "Speak with it")
+    until(page, "document.activeElement.id === 'text'")
+    assert page.input_value("#voice") == world.voices[-1]["id"]
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    go(page, "voices")
+    pick(page, "Anna", "Copy its id")
+    until(page, "navigator.clipboard.readText().then((text) => text === 'v1')")
+
+
+def test_a_name_that_exists_is_asked_about(page, world, tmp_path):
+    (tmp_path / "anna.wav").write_bytes(wav(speech(7.25, 200)))
+    add_voice(page, tmp_path / "anna.wav", "Anna")
+    page.wait_for_selector("[aria-label='More for Anna']")
+    add_voice(page, tmp_path / "anna.wav", "anna ")
+    until(
+        page,
+        "document.getElementById('voices-told').textContent.startsWith('A voice is called anna already')",
+    )
+    button = "#voice-form [type=submit]"
+    assert page.text_content(button) == "Add a second anna" and len(world.voices) == 2
+    page.fill("#voice-form [name=name]", "Ana")
+    assert page.text_content(button) == "Add voice"
+    page.fill("#voice-form [name=name]", "anna")
+    page.click(button)
+    page.click(button)
+    until(page, "document.querySelectorAll('#voice-list > li').length === 3")
+
+
+def test_files_that_are_dropped_anywhere_are_chosen_with_their_name(page):
+    go(page, "voices")
+    page.evaluate("""() => {
+      const files = new DataTransfer();
+      files.items.add(new File(["x"], "Kim of old.sotaque"));
+      const drop = new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer: files });
+      document.querySelector("#voices-title").dispatchEvent(drop);
+      window.prevented = drop.defaultPrevented;
+    }""")
+    assert page.evaluate("window.prevented")
+    assert page.evaluate("document.querySelector('[name=file]').files[0].name") == "Kim of old.sotaque"
+    assert page.input_value("#voice-form [name=name]") == "Kim of old"
+
+
 def test_few_voices_have_no_pages(page):
+    go(page, "voices")
     page.wait_for_selector("#voice-list li")
     assert page.is_hidden("#voice-pages")
 

@@ -12,6 +12,7 @@ from playwright.sync_api import Page
 from tests.api.page import desk
 from tests.api.page.conftest import Open
 from tests.api.page.desk import says, until
+from tests.api.page.fake import sentence_of
 from tests.api.page.test_access import FOCUSED
 from tests.api.page.world import SENTENCES, World, evaluation, figure_of, judged
 
@@ -32,7 +33,7 @@ def world() -> World:
 @pytest.fixture
 def page(opened: Open) -> Any:
     """The page with the best epoch and the base on its desk."""
-    opened_page = opened(ready=READY)
+    opened_page = opened(view="compare", ready=READY)
     until(opened_page, desk.WORKS)
     return opened_page
 
@@ -52,6 +53,12 @@ def sorts(page: Any) -> dict[str, str]:
 
 def heading(page: Any, name: str) -> Any:
     return page.locator("#judged-table .sort", has_text=re.compile(f"^{name}$"))
+
+
+# The length of what lies as A, and that of the base's sentence.
+SECONDS_OF = "document.getElementById('seconds-output').textContent"
+BASE_SECONDS = f"""`${{({[round(sentence_of("base", number)[0], 1) for number in range(3)]})[
+  Number(document.getElementById("sentence").value)].toFixed(1)}} s`"""
 
 
 def test_the_base_is_first_and_the_best_says_why(page):
@@ -74,6 +81,18 @@ def test_the_base_is_first_and_the_best_says_why(page):
     ]
 
 
+def test_a_picture_says_how_far_a_candidate_came(page):
+    ways = "#ways > div"
+    assert page.text_content("#way-title") == "From the base to the person: epoch 2"
+    assert page.locator(ways).all_inner_texts() == [
+        "Voice\n38 % of the way · the person",
+        "Words\nno measurable difference from the base · no word lost",
+        "Pitch\n67 % of the way · the person's pitch",
+    ]
+    page.click("tr[data-candidate='base'] .epoch")
+    until(page, "document.querySelector('#ways dd').textContent.startsWith('here it begins')")
+
+
 def test_a_pitch_further_from_the_persons_is_worse_in_words_and_by_its_sign(world, opened):
     """What is better, worse or different is decided in scripts.test.js."""
     world.evaluation = evaluation()
@@ -81,7 +100,7 @@ def test_a_pitch_further_from_the_persons_is_worse_in_words_and_by_its_sign(worl
         is_base = candidate["kind"] == "base"
         figure = figure_of(-6.1, None, 2.2) if is_base else figure_of(-12.8, -6.1, 2.2)
         candidate["judges"]["pitch_drift_percent"] = figure
-    page = opened(ready=READY)
+    page = opened(view="compare", ready=READY)
     cell = page.locator("tr[data-candidate='epoch_2'] td[data-label='Pitch']")
     assert cell.text_content() == "▼ worseworse than the base: -12.8 %±2.2"
     assert cell.locator(".mark.worse").inner_text() == "▼ worse"
@@ -177,7 +196,7 @@ def tab_to(page: Any, name: str, key: str = "Tab") -> None:
 
 
 def test_a_blind_comparison_by_keyboard_alone(world, opened, tmp_path):
-    page = opened(ready=READY)
+    page = opened(view="compare", ready=READY)
     until(page, desk.WORKS)
     tab_to(page, "Listen to epoch 3")
     page.keyboard.press("Enter")
@@ -296,6 +315,23 @@ def test_sides_are_drawn_anew_and_the_note_names_who_lay_where(page):
     assert set(first) == {"The base", "Epoch 2"}
 
 
+def test_a_blind_test_counts_and_ends_with_a_sum_and_the_chance_of_luck(page):
+    page.check("#blind")
+    says(page, "blind-sum", "Judged blind: 0 of 3.")
+    for number in (1, 2, 3):
+        until(page, desk.WORKS)
+        # The base is preferred each time, wherever it lies.
+        page.click("#prefer-a" if page.evaluate(SECONDS_OF) == page.evaluate(BASE_SECONDS) else "#prefer-b")
+        if number < 3:
+            says(page, "blind-sum", f"Judged blind: {number} of 3.")
+            assert page.is_hidden("#by-ear")
+            with page.expect_response("**/sentences/*.wav"):
+                page.keyboard.press("n")
+    told = "The base is preferred 3 : 0. Guessing gives such a result in 25 % of tests: it may be luck."
+    says(page, "blind-sum", f"Judged blind: 3 of 3. {told}")
+    assert page.text_content("#by-ear") == f"By your ear, blind: {told}"
+
+
 def test_notes_about_an_epoch_that_was_trained_again_are_not_told(page, world):
     page.click("#prefer-a")
     assert page.text_content("#notes-title") == "Notes (1)"
@@ -311,6 +347,7 @@ def test_a_typed_sentence_is_spoken_by_an_epoch_that_is_not_served(page, world):
     where = "/v1/runs/current/candidates/epoch_1/speech"
     choices = page.locator("#voice optgroup option").all_text_contents()
     assert choices == ["The base", "Epoch 1", "Epoch 2", "Epoch 3"]  # no blend
+    desk.go(page, "speak")
     page.select_option("#voice", where)
     assert page.text_content("#speaks-with") == "with epoch 1, not served"
     desk.speak(page, "Good morning.")
@@ -335,7 +372,7 @@ def test_the_best_is_suggested_and_served_at_a_press(page, world):
 def test_the_base_may_be_best_with_what_to_try(world, opened):
     world.evaluation = evaluation("base")
     world.evaluation["verdict"]["advice"] = "Try more clips, or a lower learning rate."
-    page = opened(ready=READY)
+    page = opened(view="compare", ready=READY)
     assert page.text_content("#verdict").startswith("Base is the best")
     assert page.text_content("#advice") == "Try more clips, or a lower learning rate."
     assert page.text_content("#suggestion-text").endswith("leave VOICE empty, or set VOICE=best.")
@@ -346,7 +383,7 @@ def test_the_base_may_be_best_with_what_to_try(world, opened):
 
 def test_an_epoch_that_is_not_judged_yet_stands_in_the_table(world, opened):
     del world.evaluation["candidates"][3]
-    page = opened(ready=READY)
+    page = opened(view="compare", ready=READY)
     assert rows(page)[1] == "epoch_3"
     assert page.text_content("tr[data-candidate='epoch_3'] .marks") == "not evaluated yet"
     page.click("tr[data-candidate='epoch_3'] .epoch")
@@ -357,7 +394,7 @@ def test_an_epoch_that_is_not_judged_yet_stands_in_the_table(world, opened):
 
 def test_a_run_without_an_evaluation_has_its_epochs_alone(world, opened):
     world.evaluation = None
-    page = opened(ready="#desk-works:not([hidden])")
+    page = opened(view="compare", ready="#desk-works:not([hidden])")
     assert all(page.is_hidden(gone) for gone in ("#judged", "#pair", "#judgement"))
     assert page.is_visible("#epochs-table")
     assert not page.evaluate("document.getElementById('main').classList.contains('judged')")
@@ -367,16 +404,20 @@ def test_a_run_without_an_evaluation_has_its_epochs_alone(world, opened):
 @desk.LOOKS
 def test_names_contrast_and_width(world, opened, width, scheme):
     page = opened(
-        ready=READY, color_scheme=scheme, has_touch=width < 400, viewport={"width": width, "height": 844}
+        view="compare",
+        ready=READY,
+        color_scheme=scheme,
+        has_touch=width < 400,
+        viewport={"width": width, "height": 844},
     )
     until(page, desk.WORKS)
-    page.click("#figures summary")
-    page.click("#notes summary")
+    for opens in ("#figures", "#candidate", "#notes"):
+        page.click(f"{opens} summary")
     page.click("#prefer-a")
     assert desk.faults(page, width, 100) == []
     # Sections never overlap.
     over = page.evaluate("""(() => {
-      const boxes = [...document.querySelectorAll("main > section")].map((one) =>
+      const boxes = [...document.querySelectorAll("[data-view=compare] > section")].map((one) =>
         [one.id, one.getBoundingClientRect()]);
       return boxes.flatMap(([a, x], i) => boxes.slice(i + 1)
         .filter(([, y]) => x.left < y.right && y.left < x.right)
@@ -425,7 +466,7 @@ def test_words_are_only_words_in_an_evaluation_too(world, opened):
         **evaluation["judges"],
         "words": {**evaluation["judges"]["words"], "meaning": desk.EVIL},
     }
-    page = opened(ready=READY)
+    page = opened(view="compare", ready=READY)
     page.fill("#note", desk.EVIL)
     page.click("#prefer-a")
     for place in ("#verdict", "#candidate-facts", "#note-list"):
@@ -434,7 +475,7 @@ def test_words_are_only_words_in_an_evaluation_too(world, opened):
 
 
 def test_a_damaged_store_of_notes_is_none(world, opened):
-    page = opened(ready=READY)
+    page = opened(view="compare", ready=READY)
     key = f"sotaque-notes-{'5' * 64}"
     page.evaluate(f"localStorage.setItem({key!r}, '{{\"a\": 1}}')")
     page.reload()

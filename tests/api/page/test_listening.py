@@ -50,7 +50,7 @@ def test_it_ends_at_the_end_and_begins_again_by_itself_in_a_loop(page):
     until(page, "!document.getElementById('play-reference').classList.contains('playing')")
     page.click("#play-reference")
     until(page, f"{POSITION} > 0.1 && {POSITION} < 3")
-    page.check("#loop")
+    page.click("#player-loop")
     seek(page, 3.3)
     until(page, f"{POSITION} < 3")
     assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
@@ -115,6 +115,20 @@ def test_another_scale_is_another_picture(page):
     assert "linear scale" in page.get_attribute("#sheet-output", "aria-label")
 
 
+def test_a_row_is_heard_and_paused_at_a_press_and_the_player_names_it(page):
+    page.click("tr[data-epoch='1'] .row-play")
+    until(page, f"{POSITION} > 0.2")
+    assert page.text_content("#desk-title") == "Epoch 1"
+    assert page.text_content("#player-by") == "Epoch 1" and page.text_content("#player-title") == TEXT
+    assert page.get_attribute("tr[data-epoch='1'] .row-play", "aria-label") == "Pause epoch 1"
+    page.click("tr[data-epoch='2'] .row-play")
+    until(page, f"{POSITION} > 0.2 && document.getElementById('desk-title').textContent === 'Epoch 2'")
+    page.click("tr[data-epoch='2'] .row-play")
+    assert page.get_attribute("#play-output", "aria-label") == "Play output"
+    page.click("#play-reference")
+    says(page, "player-by", "The person")
+
+
 @pytest.mark.parametrize("how", ["mouse", "keyboard"])
 def test_space_and_x_work_after_an_epoch_was_chosen(page, how):
     """The main loop of listening: choose, play, switch, choose the next."""
@@ -136,13 +150,13 @@ def test_space_and_x_work_after_an_epoch_was_chosen(page, how):
     assert position(page) == stood > 0.2
 
 
-@pytest.mark.parametrize("pressed", ["#switch", "#loop", "#match"])
+@pytest.mark.parametrize("pressed", ["#switch", "#match"])
 def test_space_and_x_work_after_a_press_on_the_desk(page, pressed):
     page.click(pressed)
-    told, looping = page.text_content("#switch"), page.is_checked("#loop")
+    told, matching = page.text_content("#switch"), page.is_checked("#match")
     page.keyboard.press("Space")
     until(page, f"{POSITION} > 0.1")
-    assert (page.text_content("#switch"), page.is_checked("#loop")) == (told, looping)
+    assert (page.text_content("#switch"), page.is_checked("#match")) == (told, matching)
     page.keyboard.press("x")
     assert page.text_content("#switch") != told
 
@@ -159,7 +173,7 @@ def test_a_skipped_sample_is_told_with_its_reason(world, opened):
     skipped = epoch(4)
     skipped["sample"] |= {"mode": "skipped", "reason": "SAMPLE_DEVICE=off.", "output": None}
     world.epochs = [skipped]
-    page = opened(ready="#epochs-table")
+    page = opened(view="compare", ready="#epochs-table")
     says(page, "desk-info", "SAMPLE_DEVICE=off.")
     assert page.text_content("#desk-empty") == "This epoch has no sample."
     assert page.is_hidden("#desk-works")
@@ -167,20 +181,20 @@ def test_a_skipped_sample_is_told_with_its_reason(world, opened):
 
 def test_a_missing_reference_leaves_the_output_playable(world, opened):
     world.epochs[-1]["sample"]["reference"] = None
-    page = opened(ready="#desk-works:not([hidden])")
+    page = opened(view="compare", ready="#desk-works:not([hidden])")
     assert page.is_disabled("#play-reference")
     assert page.is_disabled("#switch")
     play(page)
 
 
 def test_no_run_is_told_beside_the_next_step(world, opened):
-    world.epochs, world.records = [], []
-    page = opened(ready="#epochs-empty:not([hidden])")
-    assert page.text_content("#epochs-empty").startswith("No epochs yet.")
-    page.wait_for_selector("#start:not([hidden])")
-    assert page.is_hidden("#epochs-table")
-    assert page.is_visible("#curves-empty")
-    assert page.is_visible("#say")
+    world.epochs, world.records, world.training = [], [], False
+    page = opened(view="compare", ready="#epochs-empty:not([hidden])")
+    assert page.text_content("#epochs-empty").strip().startswith("No epochs yet.")
+    for nothing in ("#epochs-table", "#desk", "#curves", "#runs"):
+        assert page.is_hidden(nothing), nothing
+    page.click("#epochs-empty a")
+    page.wait_for_selector("#start")
 
 
 def test_the_word_of_the_sample_that_is_heard_is_marked(page):

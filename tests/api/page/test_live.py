@@ -26,7 +26,7 @@ def test_an_epoch_appears_when_the_server_tells_of_it(page, world):
 
 def test_an_epoch_appears_without_events_too(world, opened):
     world.events = False
-    page = opened(ready="#epochs-table")
+    page = opened(view="compare", ready="#epochs-table")
     world.add(epoch(4))
     page.wait_for_selector("tr[data-epoch='4']")
     page.provoked.append("404")
@@ -38,8 +38,8 @@ def test_what_was_chosen_or_is_heard_stays_when_a_newer_epoch_appears(page, worl
         page.wait_for_selector(f"tr[data-epoch='{number}']")
         assert page.text_content("#desk-title") == "Epoch 3"
 
-    page.check("#loop")
     page.click("#play-output")
+    page.click("#player-loop")
     comes(4)
     assert page.get_attribute("#play-output", "aria-label") == "Pause output"
     page.click("#play-output")
@@ -67,7 +67,7 @@ def test_a_recording_that_could_not_be_read_is_asked_for_again(page, world):
 def test_promoting_changes_what_is_served_and_can_be_taken_back(page, world):
     assert page.text_content("#served") == "Serving epoch 3. A newer epoch replaces it automatically."
     assert page.is_hidden("#follow")
-    page.click("tr[data-epoch='1'] button:has-text('Serve')")
+    page.click("tr[data-epoch='1'] .serve button")
     shows_serving(page, 1)
     assert world.promoted == 1
     assert page.text_content("#served") == "Serving epoch 1, as you chose."
@@ -79,7 +79,7 @@ def test_promoting_changes_what_is_served_and_can_be_taken_back(page, world):
 
 def test_what_cannot_be_served_has_no_button_and_says_why(world, opened):
     world.epochs = [epoch(1, checkpoint_state="pruned"), epoch(2, checkpoint_state="damaged"), epoch(3)]
-    page = opened(ready="#epochs-table")
+    page = opened(view="compare", ready="#epochs-table")
     page.wait_for_selector("tr[data-epoch='3']")
     for number, reason in ((1, "pruned"), (2, "damaged")):
         row = page.locator(f"tr[data-epoch='{number}']")
@@ -116,12 +116,12 @@ def test_the_curves_are_a_table_too(page):
 
 def test_a_fault_is_told_as_its_sentence(page, world):
     world.fault = {"status": 503, "detail": "The voice is being changed; try again in 2 s."}
-    page.click("tr[data-epoch='1'] button:has-text('Serve')")
+    page.click("tr[data-epoch='1'] .serve button")
     page.wait_for_selector("#epochs-fault:not([hidden])")
     assert page.text_content("#epochs-fault") == world.fault["detail"]
     assert "{" not in page.text_content("header")
     world.fault = None
-    page.click("tr[data-epoch='1'] button:has-text('Serve')")
+    page.click("tr[data-epoch='1'] .serve button")
     page.wait_for_selector("#epochs-fault", state="hidden")
     page.provoked.append("503")
 
@@ -129,7 +129,7 @@ def test_a_fault_is_told_as_its_sentence(page, world):
 def test_a_server_that_goes_away_is_told_and_found_again(page, world):
     says(page, "live", "Live")
     page.context.set_offline(True)
-    page.click("tr[data-epoch='1'] button:has-text('Serve')")
+    page.click("tr[data-epoch='1'] .serve button")
     page.wait_for_selector("#fault:not([hidden])")
     assert page.text_content("#fault").startswith("The server does not respond.")
     assert page.text_content("#state") == "Not responding"
@@ -143,7 +143,7 @@ def test_a_server_that_goes_away_is_told_and_found_again(page, world):
 
 def test_the_key_is_asked_for_kept_in_the_tab_and_sent(world, opened):
     world.key = "correct horse"
-    page = opened(ready="#key-dialog[open]")
+    page = opened(view="compare", ready="#key-dialog[open]")
     assert page.evaluate("document.activeElement.id") == "key"
     page.keyboard.press("Escape")
     page.wait_for_selector("#key-dialog[open]")
@@ -164,4 +164,26 @@ def test_the_key_is_asked_for_kept_in_the_tab_and_sent(world, opened):
     page.reload()
     page.wait_for_selector("tr[data-epoch='3']")
     assert page.is_hidden("#key-dialog")
+    page.provoked.append("401")
+
+
+def test_a_key_is_remembered_for_another_tab_only_if_that_is_wished(world, opened):
+    world.key = "correct horse"
+    page = opened(ready="#key-dialog[open]")
+    page.fill("#key", "correct horse")
+    page.check("#key-stays")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#voice-list li", state="attached")
+    tab = page.context.new_page()
+    tab.goto(page.url)
+    tab.wait_for_selector("#voice-list li", state="attached")
+    assert tab.is_hidden("#key-dialog")
+    # A key that no longer fits is asked for again, and forgotten without the tick.
+    world.key = "another"
+    tab.reload()
+    tab.wait_for_selector("#key-dialog[open]")
+    tab.fill("#key", "another")
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector("#voice-list li", state="attached")
+    assert tab.evaluate("localStorage.getItem('sotaque-key')") is None
     page.provoked.append("401")

@@ -50,20 +50,25 @@ def worst(world: World) -> World:
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
-@pytest.mark.parametrize("is_judged", [False, True])
-def test_speak_is_on_the_first_screen(world, opened, size, is_judged):
-    world.evaluation = evaluation() if is_judged else None
-    page = opened(ready=JUDGED if is_judged else DESK, viewport=size)
+def test_what_is_spoken_is_on_the_first_screen(opened, size):
+    page = opened(viewport=size)
+    desk.speak(page, "Good morning.")
+    foot = "document.getElementById('spoken-info').getBoundingClientRect().bottom"
+    top = "document.getElementById('player').getBoundingClientRect().top"
+    assert page.evaluate(foot) < page.evaluate(top)
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_the_base_and_an_epoch_can_be_heard_on_the_first_screen(world, opened, size):
+    world.evaluation = evaluation()
+    page = opened(view="compare", ready=JUDGED, viewport=size)
     until(page, desk.WORKS)
-    bottom = "document.getElementById('say').getBoundingClientRect().bottom"
-    assert page.evaluate(bottom) < size["height"]
-    # On a desktop the epochs also begin on the first screen.
-    top = "document.getElementById('epochs').getBoundingClientRect().top"
-    assert size is PHONE or page.evaluate(top) < 500
+    foot = "document.querySelector('tr[data-candidate=epoch_3] .row-play').getBoundingClientRect().bottom"
+    assert page.evaluate(foot) < size["height"]
 
 
 def test_speaking_moves_no_button_under_the_hand(opened):
-    page = opened(ready=DESK, viewport=DESKTOP)
+    page = opened(viewport=DESKTOP)
     place = "JSON.stringify(document.getElementById('say').getBoundingClientRect())"
     before = page.evaluate(place)
     desk.speak(page, "Good morning.")
@@ -72,7 +77,7 @@ def test_speaking_moves_no_button_under_the_hand(opened):
 
 @pytest.mark.parametrize("width", [1280, 1440])
 def test_a_name_and_its_state_take_two_lines_at_most(worst, opened, width):
-    page = opened(ready=JUDGED, viewport={"width": width, "height": 800})
+    page = opened(view="compare", ready=JUDGED, viewport={"width": width, "height": 800})
     assert max(page.evaluate(f"{LINES}('#judged-table tbody th')")) == 2
     assert set(page.evaluate(f"{LINES}('#judged-table .epoch')")) == {1}
     assert desk.outside(page, width, "#judged-table td") == []
@@ -80,14 +85,14 @@ def test_a_name_and_its_state_take_two_lines_at_most(worst, opened, width):
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_the_sort_arrow_is_inside_its_heading(worst, opened, size):
-    page = opened(ready=JUDGED, viewport=size)
+    page = opened(view="compare", ready=JUDGED, viewport=size)
     for column in ("epoch", "voice", "loss"):
         page.click(f"[data-column='{column}'] .sort")
         assert page.evaluate(ARROWS) == [True], column
 
 
 def test_what_is_worse_is_marked_alike_in_every_column(worst, opened):
-    page = opened(ready=JUDGED, viewport=DESKTOP)
+    page = opened(view="compare", ready=JUDGED, viewport=DESKTOP)
     row = page.locator("tr[data-candidate='epoch_2']")
     assert row.locator(".mark").all_inner_texts() == ["▼ worse"] * 5
     colours = row.locator(".mark").evaluate_all("all => all.map((one) => getComputedStyle(one).color)")
@@ -113,19 +118,21 @@ def test_a_long_voice_name_stays_in_its_card(world, opened, size, name):
             "quality": None,
         }
     ]
-    page = opened(ready=DESK, viewport=size)
-    page.wait_for_selector("#voice-list li")
+    page = opened(view="compare", ready=DESK, viewport=size)
+    page.wait_for_selector("#voice-list li", state="attached")
     for place in ("fact-voice", "speaks-with"):
         page.evaluate(f"name => (document.getElementById('{place}').textContent = name)", name)
-    for part, card in (
-        ("#voice-list .name", "#voice-list"),
-        ("#voice", "#speak"),
-        ("#say", "#speak"),
-        ("#speaks-with", "#speak"),
-        ("#fact-voice", ".strip"),
+    page.click("#about summary")
+    for view, part, card in (
+        ("voices", "#voice-list .name", "#voice-list"),
+        ("speak", "#voice", "#speak"),
+        ("speak", "#say", "#speak"),
+        ("speak", "#speaks-with", "#speak"),
+        ("speak", "#fact-voice", "#about-box"),
     ):
+        desk.go(page, view)
         assert page.evaluate(inside(part, card)), part
-    assert desk.outside(page, size["width"], "button, select, dd, p") == []
+        assert desk.outside(page, size["width"], "button, select, dd, p") == []
     # Shortened elsewhere, the name is complete in the list of voices.
     assert page.text_content("#voice-list .name") == name
 
@@ -141,9 +148,9 @@ def inside(part: str, card: str) -> str:
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_what_opens_has_a_triangle(opened, size):
-    page = opened(ready=DESK, viewport=size, has_touch=size is PHONE)
+    page = opened(view="compare", ready=DESK, viewport=size, has_touch=size is PHONE)
     shown = page.eval_on_selector_all(
-        "summary",
+        "summary:not(.menu > summary)",
         """all => all
       .filter((one) => one.checkVisibility())
       .map((one) => getComputedStyle(one))

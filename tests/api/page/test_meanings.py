@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.api.page.desk import DESK, PHONE, speak, until
+from tests.api.page.desk import DESK, PHONE, go, speak, until
 
 pytestmark = pytest.mark.system
 CPU = "Speaks on the CPU: there is no GPU on this machine."
@@ -38,7 +38,7 @@ def test_a_running_training_tells_how_far_it_is_and_how_long_it_takes(page, worl
 def test_a_run_of_an_earlier_version_has_no_progress(world, opened):
     for row in world.records:
         row.pop("progress", None)
-    page = opened(ready="#charts:not([hidden])")
+    page = opened(view="compare", ready="#charts:not([hidden])")
     assert page.is_visible("#training") and page.is_hidden("#progress")
 
 
@@ -54,7 +54,7 @@ def test_a_run_of_an_earlier_version_has_no_progress(world, opened):
 )
 def test_an_ordinary_cpu_is_no_warning_and_a_fault_is_one(world, opened, state, code, banner):
     world.state, world.reason_code, world.message = state, code, CPU
-    page = opened(ready="#desk-works:not([hidden])")
+    page = opened(view="compare", ready="#desk-works:not([hidden])")
     assert page.is_visible("#message") == banner
     page.click("#about summary")
     assert page.text_content("#message") == (CPU if banner else "")
@@ -74,18 +74,20 @@ MEANINGS = {
 def test_what_a_figure_means_is_told_without_a_pointer(opened, by):
     touch = by == "touch"
     size = PHONE if touch else {"width": 1280, "height": 900}
-    page = opened(ready=DESK, viewport=size, has_touch=touch)
+    page = opened(view="compare", ready=DESK, viewport=size, has_touch=touch)
     speak(page, "Good morning.")
     for place, terms in MEANINGS.items():
-        assert page.is_hidden(f"{place} dd >> nth=0")
+        go(page, "compare" if place in ("#epoch-figures", "#curve-figures") else "speak")
+        terms_of = "#about-meanings" if place == "#about" else place
+        assert page.is_hidden(f"{terms_of} dd >> nth=0")
         if touch:
             page.tap(f"{place} summary")
         else:
             page.focus(f"{place} summary")
             page.keyboard.press("Enter")
-        page.wait_for_selector(f"{place} dd >> nth=0")
-        assert page.locator(f"{place} dt").all_inner_texts() == terms
-        assert all(len(told) > 30 for told in page.locator(f"{place} dd").all_inner_texts())
+        page.wait_for_selector(f"{terms_of} dd >> nth=0")
+        assert page.locator(f"{terms_of} dt").all_inner_texts() == terms
+        assert all(len(told) > 30 for told in page.locator(f"{terms_of} dd").all_inner_texts())
     assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
 
 
@@ -93,6 +95,7 @@ def test_figures_are_told_with_what_is_much_and_what_steers_the_speech(page):
     page.click("#epoch-figures summary")
     told = page.text_content("#epoch-figures dl")
     assert "one person have 0.8 to 0.9" in told and "different people 0 to 0.3" in told
+    go(page, "speak")
     page.click("#speak summary")
     terms = page.locator("#decoding-figures dt").all_inner_texts()
     assert terms == ["Speed", "Temperature", "Seed"]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.api.page.conftest import Open
-from tests.api.page.desk import PHONE, says, until
+from tests.api.page.desk import PHONE, go, says, until
 from tests.api.page.hearing import browser_hearing
 from tests.api.page.world import RATE, World, speech, wav
 
@@ -35,7 +35,7 @@ def with_microphone(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture
 def hearing(opened: Open, with_microphone: Any) -> Any:
     """The page in that browser."""
-    return opened(browser=with_microphone)
+    return opened(view="voices", browser=with_microphone)
 
 
 def recorded(page: Any, seconds: float) -> None:
@@ -43,6 +43,8 @@ def recorded(page: Any, seconds: float) -> None:
     page.focus("#record")
     page.keyboard.press("Enter")
     says(page, "record", "Stop recording")
+    # The level is shown; -60 dB is silence.
+    until(page, "document.getElementById('record-level').value > -50")
     until(page, f"parseFloat(document.getElementById('record-time').textContent) >= {seconds}")
     page.keyboard.press("Enter")
     page.wait_for_selector("#trim:not([hidden])")
@@ -86,7 +88,7 @@ def test_a_voice_is_recorded_cut_and_added_by_keyboard(hearing, world):
     page.focus("[name=name]")
     page.keyboard.type("Anna")
     page.keyboard.press("Enter")
-    page.wait_for_selector("[aria-label='Rename Anna']")
+    page.wait_for_selector("[aria-label='More for Anna']")
     voice = uploaded(world)
     assert len(voice) / RATE == pytest.approx(seconds, abs=0.01)
     spectrum = np.abs(np.fft.rfft(voice)) ** 2
@@ -130,6 +132,7 @@ def test_too_short_a_recording_is_told(hearing):
 
 def test_where_no_microphone_may_be_had_it_says_why(page):
     """The ordinary headless browser has no permission for the microphone."""
+    go(page, "voices")
     page.click("#record")
     page.wait_for_selector("#microphone-fault:not([hidden])")
     told = page.text_content("#microphone-fault")
@@ -140,13 +143,13 @@ def test_where_no_microphone_may_be_had_it_says_why(page):
 
 def test_a_page_without_https_says_why_it_cannot_record(with_microphone, open_page, address):
     foreign = address.replace("127.0.0.1", "speech.test")
-    page = open_page(foreign, browser=with_microphone)
+    page = open_page(foreign, view="voices", browser=with_microphone)
     page.click("#record")
     page.wait_for_selector("#microphone-fault:not([hidden])")
     assert "https" in page.text_content("#microphone-fault")
 
 
 def test_a_phone_shows_it_whole(opened, with_microphone):
-    page = opened(browser=with_microphone, viewport=PHONE, has_touch=True)
+    page = opened(view="voices", browser=with_microphone, viewport=PHONE, has_touch=True)
     recorded(page, 1.5)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

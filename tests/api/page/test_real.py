@@ -19,7 +19,7 @@ import pytest
 
 from tests.api.page import desk
 from tests.api.page.conftest import Open
-from tests.api.page.desk import says, until
+from tests.api.page.desk import until
 from tests.api.page.pictures import picture
 from tests.ports import free_port
 
@@ -31,6 +31,8 @@ LONGEST_SECONDS = 900
 EPOCHS = 4 if "SOTAQUE_PICTURES" in os.environ else 2
 # The first of four is pruned.
 EARLIER = EPOCHS - 1
+# A picture is at most this high, so that the text below it is seen.
+HEIGHT = 800
 SHOWN = r"""[
   ...new Set([...document.querySelectorAll("tr[data-epoch], tr[data-candidate^='epoch_']")]
     .map((row) => row.dataset.epoch ?? row.dataset.candidate.split("_")[1])
@@ -110,7 +112,7 @@ def trained(service: Service, chromium: Any) -> Iterator[list[tuple[float, str]]
     faults: list[str] = []
     page.on("console", lambda told: faults.append(told.text))
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.goto(service.address)
+    page.goto(f"{service.address}/#/compare")
     page.wait_for_selector("#epochs-empty:not([hidden])")
     training = service.train()
     shown: list[tuple[float, str]] = []
@@ -150,8 +152,8 @@ def evaluated(trained: Any, service: Service) -> Iterator[Any]:
 
 @pytest.fixture
 def page(trained: Any, service: Service, open_page: Open) -> Any:
-    """The page after the run, with the newest epoch on its desk."""
-    return open_page(service.address, ready=desk.DESK)
+    """The view that compares after the run, with the newest epoch on its desk."""
+    return open_page(service.address, view="compare", ready=desk.DESK)
 
 
 def test_epochs_and_curves_appear_while_training_runs(trained):
@@ -192,9 +194,10 @@ JUDGED = "#judgement:not([hidden])"
 def test_a_run_that_was_evaluated_is_compared_and_heard(evaluated, service, open_page):
     ids = [candidate["id"] for candidate in evaluated["candidates"]]
     assert ids[:1] == ["base"] and {"epoch_1", "epoch_2"} <= set(ids)
-    page = open_page(service.address, ready=JUDGED)
+    page = open_page(service.address, view="compare", ready=JUDGED)
     until(page, desk.WORKS)
-    assert page.text_content("#verdict") == evaluated["verdict"]["reason"]
+    told = f"{page.text_content('#verdict')} {page.text_content('#verdict-why')}"
+    assert told.strip() == evaluated["verdict"]["reason"]
     page.click(f"tr[data-candidate='epoch_{EARLIER}'] .epoch")
     page.select_option("#against", "base")
     until(page, desk.WORKS)
@@ -202,11 +205,10 @@ def test_a_run_that_was_evaluated_is_compared_and_heard(evaluated, service, open
     page.keyboard.press("x")
     assert page.get_attribute("#play-reference", "aria-label") == "Pause the base"
     before = service.asks("/status")["voice"]
+    desk.go(page, "speak")
     for candidate in (f"epoch_{EARLIER}", "base"):
         page.select_option("#voice", f"/v1/runs/current/candidates/{candidate}/speech")
-        desk.say(page, "Hello.")
-        says(page, "say", "Stop")
-        says(page, "say", "Speak")
+        desk.speak(page, "Hello.")
         assert page.is_hidden("#speak-fault"), page.text_content("#speak-fault")
         assert float(page.evaluate(desk.SECONDS)) > 0.1
     assert service.asks("/status")["voice"] == before
@@ -214,21 +216,20 @@ def test_a_run_that_was_evaluated_is_compared_and_heard(evaluated, service, open
 
 @desk.LOOKS
 def test_an_evaluated_run_can_be_shown(evaluated, service, open_page, width, scheme, tmp_path):
-    page = open_page(
-        service.address, ready=JUDGED, color_scheme=scheme, viewport={"width": width, "height": 900}
-    )
+    size = {"width": width, "height": HEIGHT}
+    page = open_page(service.address, view="compare", ready=JUDGED, color_scheme=scheme, viewport=size)
     until(page, desk.WORKS)
     page.wait_for_timeout(500)
-    picture(page, tmp_path, "page-evaluation", "desk")
+    picture(page, tmp_path, "page-evaluation")
 
 
 @desk.LOOKS
 def test_it_can_be_shown(trained, service, open_page, width, scheme, tmp_path):
-    page = open_page(
-        service.address, ready=desk.DESK, color_scheme=scheme, viewport={"width": width, "height": 900}
-    )
+    size = {"width": width, "height": HEIGHT}
+    page = open_page(service.address, color_scheme=scheme, viewport=size)
     desk.speak(page, "The rain has stopped, and the boats go out again.")
-    desk.seek(page, 0.9)
+    page.click("#take")
+    until(page, f"{desk.DONE} && document.querySelectorAll('#take-list > li').length === 2")
     page.mouse.move(0, 0)
     page.evaluate("document.activeElement.blur()")
-    picture(page, tmp_path, "page", "voices")
+    picture(page, tmp_path, "page")

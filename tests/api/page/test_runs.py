@@ -43,7 +43,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
 
 def opened(service: Running, open_page: Open, **options: Any) -> Any:
     """The page once it shows the size of both runs."""
-    page = open_page(service.address, **options)
+    page = open_page(service.address, view="compare", **options)
     until(page, f"({LIST}.match(/on disk/g) ?? []).length === 2")
     return page
 

@@ -30,7 +30,7 @@ def saved(page: Any, folder: Path) -> tuple[str, bytes]:
 def spoken(world: World, opened: Open) -> Any:
     """A page that has spoken, on a service whose FFmpeg lacks one encoder."""
     world.formats = ("wav", "pcm", "flac", "mp3", "opus")
-    page = opened(ready="#desk-works:not([hidden])")
+    page = opened()
     page.click("#speak summary")
     page.fill("[name=seed]", "7")
     speak(page, "Good morning.")

@@ -4,19 +4,38 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.api.page.desk import DESK, DONE, PHONE, SECONDS, add_voice, outside, say, says, speak, until
+from tests.api.page.desk import (
+    DONE,
+    GENERATED,
+    PHONE,
+    SECONDS,
+    add_voice,
+    go,
+    outside,
+    say,
+    says,
+    speak,
+    until,
+)
 from tests.api.page.world import speech, wav
 
 pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def page(page):
+    """The view that speaks; the run is known already."""
+    go(page, "speak")
+    return page
 
 
 def test_a_sentence_is_heard_while_it_is_still_spoken_and_again(page, world):
     world.pause_seconds = 0.5
     say(page, "Good morning.")
     until(page, f"{SECONDS} > 0.1")
-    assert page.text_content("#say") == "Stop"
+    assert page.is_enabled("#stop") and page.text_content("#say") == "Speak"
     until(page, DONE)
-    assert page.text_content("#say") == "Speak"
+    assert page.is_disabled("#stop")
     assert page.text_content("#spoken-info").startswith("First sound after ")
     assert "2.4 s spoken in" in page.text_content("#spoken-info")
     assert page.evaluate(SECONDS) == pytest.approx(2.4, abs=0.05)
@@ -44,8 +63,8 @@ def test_it_stops_at_a_click(page, world):
     world.pause_seconds = 3.0
     say(page, "Good morning.")
     until(page, f"{SECONDS} > 0.1")
-    page.click("#say")
-    says(page, "say", "Speak")
+    page.click("#stop")
+    until(page, GENERATED)
     stood = page.evaluate(SECONDS)
     page.wait_for_timeout(300)
     assert page.evaluate(SECONDS) <= stood + 0.1
@@ -54,7 +73,7 @@ def test_it_stops_at_a_click(page, world):
 
 def test_the_page_speaks_below_a_path_of_a_proxy(world, address, open_page):
     world.below = "/tts"
-    page = open_page(f"{address}/tts/", ready=DESK)
+    page = open_page(f"{address}/tts/")
     speak(page, "Good morning.")
     assert world.spoken_with == ["/v1/audio/speech"]
     page.click("#request summary")
@@ -62,15 +81,12 @@ def test_the_page_speaks_below_a_path_of_a_proxy(world, address, open_page):
     assert f"curl '{address}/tts/v1/audio/speech'" in page.text_content("#as-curl")
 
 
-GENERATED = "document.getElementById('say').textContent === 'Speak'"
-
-
 def test_the_box_is_free_as_soon_as_the_service_has_finished(page, world):
     """While the sound still plays, it can be saved, stopped and spoken with other settings."""
     page.click("#speak summary")
     say(page, "Good morning.")
     until(page, GENERATED)
-    assert page.text_content("#again") == "Stop sound"
+    assert page.text_content("#again") == "Pause"
     assert all(page.is_enabled(button) for button in ("#take", "#again", "#keep-spoken"))
     page.fill("[name=seed]", "42")
     page.focus("#text")
@@ -78,20 +94,21 @@ def test_the_box_is_free_as_soon_as_the_service_has_finished(page, world):
     until(page, f"{GENERATED} && {SECONDS} > 0.1")
     assert [body.get("seed") for body in world.bodies] == [None, 42]
     page.click("#again")
-    says(page, "again", "Play again")
+    says(page, "again", "Play")
     stood = page.evaluate(SECONDS)
     assert stood < 2.3
     page.wait_for_timeout(300)
     assert page.evaluate(SECONDS) == stood
 
 
-def test_ctrl_and_enter_speaks_while_another_text_is_spoken(page, world):
+@pytest.mark.parametrize("by", ["Control+Enter", "the button"])
+def test_speak_speaks_while_another_text_is_spoken(page, world, by):
     world.pause_seconds = 3.0
     say(page, "Good morning.")
     until(page, f"{SECONDS} > 0.1")
     world.pause_seconds = 0.0
     page.fill("#text", "Good night.")
-    page.keyboard.press("Control+Enter")
+    page.click("#say") if by == "the button" else page.keyboard.press(by)
     until(page, f"{DONE} && {GENERATED}")
     assert [body["input"] for body in world.bodies] == ["Good morning.", "Good night."]
     assert page.text_content("#spoken-text") == "Good night."
@@ -135,7 +152,7 @@ def test_a_speech_that_breaks_off_is_told_and_can_be_asked_for_again(page, world
     page.wait_for_selector("#speak-fault:not([hidden])")
     assert "stopped early" in page.text_content("#speak-fault")
     assert page.text_content("#spoken-info") == "Interrupted after 0.2 s."
-    says(page, "say", "Speak")
+    until(page, GENERATED)
     assert page.is_enabled("#again")  # The received part can be played again.
     world.breaks_off = False
     speak(page, "Good morning.")
@@ -150,7 +167,7 @@ def test_another_take_is_said_with_the_next_seed(page, world):
     speak(page, "Good morning.")
     for seed in (1, 2):
         page.click("#take")
-        until(page, f"{DONE} && document.getElementById('say').textContent === 'Speak'")
+        until(page, DONE)
         assert page.input_value("[name=seed]") == str(seed)
     assert [body.get("seed") for body in world.bodies] == [None, 1, 2]
     assert {body["input"] for body in world.bodies} == {"Good morning."}
@@ -203,7 +220,7 @@ def test_what_cannot_be_spoken_is_told_as_the_servers_sentence(page, world):
     say(page, "Good morning.")
     page.wait_for_selector("#speak-fault:not([hidden])")
     assert page.text_content("#speak-fault") == world.fault["detail"]
-    assert page.text_content("#say") == "Speak"
+    assert page.is_disabled("#stop")
     assert page.text_content("#spoken-text") == "" and page.is_disabled("#take")
     page.provoked.append("400")
 
@@ -216,13 +233,17 @@ def test_an_empty_text_is_not_sent(page, world):
 
 def test_a_voice_is_added_chosen_and_removed_and_the_served_one_is_not(page, world, tmp_path):
     assert page.locator("#voice-list li").count() == 1
-    assert page.locator("#voice-list button").count() == 0
+    # The served voice is not to be renamed or removed.
+    buttons = page.locator("#voice-list .menu button").all_text_contents()
+    assert buttons == ["Speak with it", "Copy its id"]
     (tmp_path / "anna.wav").write_bytes(wav(speech(1, 200)))
     add_voice(page, tmp_path / "anna.wav", "Anna")
     page.wait_for_selector("#voice-list li:has-text('Anna')")
     assert page.input_value("#voice") == world.voices[-1]["id"]
     speak(page, "Good morning.")
     assert world.bodies[-1]["voice"] == world.voices[-1]["id"]
+    go(page, "voices")
+    page.click("[aria-label='More for Anna']")
     remove = page.locator("#voice-list [aria-label$='emove Anna']")
     remove.click()
     assert remove.text_content() == "Confirm: remove"
@@ -243,7 +264,7 @@ def test_speakers_and_styles_stand_with_their_person_and_speak(page, world):
         more = {"origin": origin, "created": None, "preview": preview}
         world.voices.append({"id": identity, "name": name, **more})
     page.reload()
-    page.wait_for_selector("#voice-list li:has-text('kim')")
+    page.wait_for_selector("#voice-list li:has-text('kim')", state="attached")
     tree = """(list) => [...list.children].map((item) => [item.querySelector(".name").textContent,
       [...item.querySelectorAll(":scope ul .name")].map((name) => name.textContent)])"""
     assert page.eval_on_selector("#voice-list", tree)[1:] == [
@@ -265,9 +286,10 @@ def test_speakers_and_styles_stand_with_their_person_and_speak(page, world):
         page.select_option("#voice", who)
         speak(page, "Good morning.")
         assert world.bodies[-1]["voice"] == who
+    go(page, "voices")
     for name in ("kim", "kim:calm"):  # Parts of a run: playable, but not to be renamed or removed.
-        row = page.locator(f"#voice-list li:has(> p .name:text-is('{name}')) > .row")
-        assert row.locator("button").all_inner_texts() == ["Play"]
+        row = page.locator(f"#voice-list li:has(> p .name:text-is('{name}')) > .menu")
+        assert row.locator("button").all_text_contents() == ["Speak with it", "Copy its id"]
     page.click("[aria-label='Play the recording of kim:calm']")
     page.wait_for_selector("[aria-label='Stop the recording of kim:calm']")
     assert page.locator("[aria-label='Rename anna : whisper']").count() == 1

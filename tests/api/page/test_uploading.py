@@ -13,7 +13,7 @@ from api.routes.voices import MEDIA_TYPES
 from api.voices import recordings, samples
 from machine.storage.hashes import sha256_of
 from tests.api.conftest import FAKE_TRAIN
-from tests.api.page.desk import add_voice, says, until
+from tests.api.page.desk import add_voice, pick, says, until
 from tests.api.sounds import file_of, made, speech
 from tests.xtts.voices.files.made import of_base
 from xtts.voices.base_models import DEMO
@@ -40,7 +40,7 @@ ANNOUNCED = "document.getElementById('announcement').textContent"
 
 
 def test_every_type_that_the_picker_offers_becomes_a_voice(service, open_page, tmp_path):
-    page = open_page(service.address)
+    page = open_page(service.address, view="voices")
     offered = page.get_attribute("[name=file]", "accept").split(",")
     endings = [kind for kind in offered if kind.startswith(".") and kind not in VOICE_FILES]
     assert len(endings) == sum(kind.startswith(".") for kind in offered) - len(VOICE_FILES)
@@ -57,21 +57,21 @@ def test_every_type_that_the_picker_offers_becomes_a_voice(service, open_page, t
 
 
 def test_a_voice_file_is_imported_saved_and_removed(service, open_page, tmp_path):
-    page = open_page(service.address)
+    page = open_page(service.address, view="voices")
     add_voice(page, of_base(tmp_path / "a.sotaque", sha256_of(DEMO / "model.pth")), "Kim")
     page.wait_for_selector("#voice-list li:has-text('Kim'):has-text('from a file')")
     service.state.exports.module = FAKE_TRAIN
     with page.expect_download() as saved:
-        page.click("#voice-list li:has-text('Kim') button:has-text('Save as file')")
+        pick(page, "Kim", "Save as file")
     assert saved.value.suggested_filename == "Kim.sotaque"
-    for _ in range(2):  # it asks first
-        page.click("#voice-list li:has-text('Kim') button:has-text('Remove')")
+    pick(page, "Kim", "Remove")
+    page.keyboard.press("Enter")  # it asks first
     page.wait_for_selector("#voice-list li:has-text('Kim')", state="detached")
     assert [voice["id"] for voice in service.client.get("/v1/voices").json()["voices"]] == ["default"]
 
 
 def test_the_hint_names_the_lengths_that_are_taken(service, open_page, tmp_path):
-    page = open_page(service.address)
+    page = open_page(service.address, view="voices")
     hint = page.text_content("#consent")
     least, most, good, _ = map(float, re.findall(r"\d+", hint))
     assert (least, most) == (recordings.LEAST_SECONDS, recordings.MOST_SECONDS)
@@ -94,7 +94,7 @@ def test_several_files_are_one_voice_and_more_are_added_by_keyboard(service, ope
     paths = [tmp_path / f"{number}.wav" for number in range(4)]
     for number, path in enumerate(paths):
         path.write_bytes(file_of(speech(2.0, 48_000) * (1 - 0.1 * number), 48_000))
-    page = open_page(service.address)
+    page = open_page(service.address, view="voices")
     page.on("filechooser", lambda _chooser: None)  # Catches dialogs from now on.
     page.set_input_files("[name=file]", paths[:3])
     assert page.text_content("#files-info") == "3 files chosen. They become one voice."
@@ -104,9 +104,8 @@ def test_several_files_are_one_voice_and_more_are_added_by_keyboard(service, ope
     page.wait_for_selector("#voice-list li:has-text('3 recordings')")
     until(page, f"{ANNOUNCED}.startsWith('Anna is added with 3 recordings. Quality: ')")
     assert page.is_hidden("#files-info")
-    page.focus("[aria-label='Add recordings to Anna']")
     with page.expect_file_chooser() as asked:
-        page.keyboard.press("Enter")
+        pick(page, "Anna", "Add recordings")
     assert asked.value.is_multiple()
     asked.value.set_files(paths[3])
     page.wait_for_selector("#voice-list li:has-text('4 recordings')")
@@ -115,7 +114,7 @@ def test_several_files_are_one_voice_and_more_are_added_by_keyboard(service, ope
     (tmp_path / "bad.wav").write_bytes(b"no sound")
     page.provoked.append("422")
     with page.expect_file_chooser() as asked:
-        page.click("[aria-label='Add recordings to Anna']")
+        pick(page, "Anna", "Add recordings")
     asked.value.set_files([paths[0], tmp_path / "bad.wav"])
     page.wait_for_selector("#voices-fault:has-text(\"Recording 2 ('bad.wav')\")")
     (voice,) = service.client.get("/v1/voices").json()["voices"][1:]

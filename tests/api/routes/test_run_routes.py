@@ -297,6 +297,14 @@ def test_a_browser_gets_the_page_and_anything_else_the_status(service):
         assert service.client.get("/", headers={"accept": accept}).json()["device"] == "cpu"
 
 
+@pytest.mark.parametrize("coding", ["gzip", "identity"])
+def test_the_page_travels_compressed_to_whom_can_read_it(service, coding):
+    for path, word in (("/", "<title>Sotaque"), ("/page/speak.js", "export class SpeakBox")):
+        answer = service.client.get(path, headers={"accept": "text/html", "accept-encoding": coding})
+        assert answer.headers.get("content-encoding", "identity") == coding, path
+        assert word in answer.text, path
+
+
 def test_a_checkpoint_that_was_cut_short_is_damaged_and_not_pruned(service, output):
     """The states are distinct: truncated, without a manifest, set aside by the trainer, missing."""
     run = RunFolder(output)

@@ -26,13 +26,13 @@ STATE = "document.getElementById('book-info').textContent"
 
 def opened(service: Any, open_page: Open, **options: Any) -> Any:
     """The page with the plan of the first book."""
-    return open_page(service.address, ready="#book-chapters tr", **options)
+    return open_page(service.address, view="books", ready="#book-chapters tr", **options)
 
 
 def test_a_book_is_planned_corrected_read_and_saved(service, open_page, tmp_path):
     text = tmp_path / "A Small Book.txt"
     text.write_text("Chapter 1\n\nThe ship left the port. Nobody had seen Qxyz.\n")
-    page = open_page(service.address)
+    page = open_page(service.address, view="books")
     page.set_input_files("#book-file", str(text))
     until(page, f"{STATE} === 'Planned.'")
     assert page.text_content("#book-title") == "A Small Book, A. Writer"

@@ -14,7 +14,7 @@ from extras.studio.training_jobs import TrainingQueue
 from tests.api.conftest import Running, running, settings_in
 from tests.api.judged_run import PATIENT
 from tests.api.page.conftest import Open
-from tests.api.page.desk import LOOKS, until
+from tests.api.page.desk import LOOKS, go, speak, until
 from tests.api.page.test_access import FOCUSED
 from tests.api.page.test_runs import write_run
 from tests.extras.studio.datasets.calls import with_tape
@@ -22,8 +22,10 @@ from tests.extras.studio.page.test_reading import reading
 
 pytestmark = pytest.mark.system
 SERIOUS = ("serious", "critical")
-STUDIO = """[...document.querySelectorAll(
-  ":is(#reading, #trains, #runs) :is(button, input, select, textarea, summary, [tabindex='0'])"
+VIEWS = ("speak", "voices", "train/reading", "train/recordings", "train/trains", "compare", "books")
+# The controls of the view that is shown.
+CONTROLS = """[...document.querySelectorAll(
+  "main :is(button, input, select, textarea, summary, [tabindex='0'])"
 )].filter((one) => one.checkVisibility() && !one.disabled)"""
 
 
@@ -67,36 +69,42 @@ def faults(page: Any, axe: str) -> list[str]:
 
 def opened(service: Running, open_page: Open, **options: Any) -> Any:
     """The page, completely loaded."""
-    page = open_page(service.address, ready="#clip-list li", **options)
-    page.wait_for_selector("#reading-works:not([hidden])")
-    page.wait_for_selector("#trainings button")
+    page = open_page(service.address, view="train/recordings", ready="#clip-list li", **options)
+    for loaded in ("#reading-works:not([hidden])", "#trainings button", "#voice-list li"):
+        page.wait_for_selector(loaded, state="attached")
     until(page, "(document.getElementById('run-list').textContent.match(/on disk/g) ?? [])[1]")
     return page
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_tab_alone_leads_through_every_step_in_the_order_of_reading(service, open_page, width):
+def test_tab_alone_leads_through_every_view_in_the_order_of_reading(service, open_page, width):
     page = opened(service, open_page, viewport={"width": width, "height": 844})
-    expected = page.evaluate(f"({STUDIO}).map((one) => one.id || one.ariaLabel || one.name)")
-    assert {"reading-record", "train", "Listen ana", "Export ben"} <= set(expected)
-    seen: list[int] = []
-    edges: list[tuple[float, float]] = []
-    for _ in range(300):
-        page.keyboard.press("Tab")
-        name, outlined = page.evaluate(FOCUSED)
-        assert outlined, f"the focus cannot be seen on {name}"
-        if name == "body":  # Around, and back at the top.
-            break
-        at, top, bottom = page.evaluate(f"""(() => {{
-          const {{ top, bottom }} = document.activeElement.getBoundingClientRect();
-          return [({STUDIO}).indexOf(document.activeElement), top + scrollY, bottom + scrollY];
-        }})()""")
-        if at >= 0:
-            seen.append(at)
-            edges.append((top, bottom))
-    assert [expected[at] for at in seen] == expected
-    above = [after[1] <= before[0] for before, after in itertools.pairwise(edges)]
-    assert not any(above), expected[seen[above.index(True) + 1]]
+    for view in VIEWS:
+        go(page, view)
+        page.wait_for_timeout(300)
+        expected = page.evaluate(f"({CONTROLS}).map((one) => one.id || one.ariaLabel || one.name)")
+        assert expected
+        page.focus(".skip")
+        seen: list[int] = []
+        edges: list[tuple[float, float]] = []
+        for _ in range(300):
+            page.keyboard.press("Tab")
+            name, outlined = page.evaluate(FOCUSED)
+            assert outlined, f"the focus cannot be seen on {name}"
+            if name == "body":  # Around, and back at the top.
+                break
+            at, top, bottom = page.evaluate(f"""(() => {{
+              const {{ top, bottom }} = document.activeElement.getBoundingClientRect();
+              return [({CONTROLS}).indexOf(document.activeElement), top + scrollY, bottom + scrollY];
+            }})()""")
+            if at >= 0:
+                seen.append(at)
+                edges.append((top, bottom))
+        assert [expected[at] for at in seen] == expected, view
+        # Two columns are read one after the other.
+        if width == 390:
+            above = [after[1] <= before[0] for before, after in itertools.pairwise(edges)]
+            assert not any(above), (view, expected[seen[above.index(True) + 1]])
 
 
 @LOOKS
@@ -108,17 +116,20 @@ def test_axe_finds_nothing_serious(service, open_page: Open, axe, width, scheme)
         has_touch=width < 400,
         viewport={"width": width, "height": 844},
     )
-    page.select_option("#train-dataset", "anna")
-    page.click("#check")
-    page.wait_for_selector("#findings li")
-    for summary in page.locator("summary").all():
-        if summary.is_visible():
+    speak(page, "Good morning.")
+    for view in VIEWS:
+        go(page, view)
+        if view == "train/trains":
+            page.select_option("#train-dataset", "anna")
+            page.click("#check")
+            page.wait_for_selector("#findings li")
+        for summary in page.locator("summary:visible:not(.menu > summary)").all():
             summary.click()
-    assert faults(page, axe) == []
+        assert faults(page, axe) == [], view
 
 
 def test_axe_finds_what_is_wrong(service, open_page: Open, axe):
-    page = open_page(service.address, ready="#trainings button")
+    page = open_page(service.address, view="train/trains", ready="#trainings button")
     page.evaluate("""() => {
       document.getElementById("train").textContent = "";
       document.getElementById("train-note").style.color = "#bbb";

@@ -12,7 +12,7 @@ import pytest
 from api.voices.samples import resampled
 from extras.studio.part import Studio
 from tests.api.conftest import Running
-from tests.api.page.desk import EVIL, LOOKS, PHONE, faults, is_only_words, says, too_small, until
+from tests.api.page.desk import EVIL, LOOKS, PHONE, faults, go, is_only_words, says, too_small, until
 from tests.api.page.hearing import browser_hearing
 from tests.api.page.world import RATE, speech, wav
 from tests.extras.studio.datasets.calls import Dataset
@@ -72,7 +72,7 @@ def record(page: Any, seconds: float) -> None:
 
 
 def test_sentences_are_read_by_keyboard_and_go_on_after_a_reload(service, open_page, reader):
-    page = open_page(service.address, browser=reader)
+    page = open_page(service.address, view="train/reading", browser=reader)
     until(page, "document.getElementById('reading-language').value === 'en'")
     page.focus("#reading-name")
     page.keyboard.type("Ana")
@@ -107,13 +107,16 @@ def test_sentences_are_read_by_keyboard_and_go_on_after_a_reload(service, open_p
     until(page, "document.getElementById('reading-count').textContent.startsWith('2 sentences')")
     assert len(metadata.read_text().splitlines()) == 2
     assert "About" in page.text_content("#reading-more")
+    go(page, "train/recordings")
     page.wait_for_selector("#clip-list li >> nth=1")
     assert page.is_hidden("#cut-works") and page.is_visible("#train-line")
 
 
 def test_a_bad_take_is_named_and_read_again(service, open_page, babbler):
     dataset = reading(service)
-    page = open_page(service.address, ready="#reading-works:not([hidden])", browser=babbler)
+    page = open_page(
+        service.address, view="train/reading", ready="#reading-works:not([hidden])", browser=babbler
+    )
     record(page, 2.0)
     found = page.text_content("#reading-found")
     assert "clipped" in found and "middle of speech" in found
@@ -149,7 +152,9 @@ def test_a_page_that_is_closed_in_a_take_leaves_whole_takes_alone(service, open_
 
     dataset.ask("PUT", "/prompts/8/take?keep=1", content=wav(speech(2.0, 150))).raise_for_status()
     for moment in [drawn.uniform(0, 3.9) for _ in range(3)] + [drawn.uniform(4, 5) for _ in "ab"]:
-        page = open_page(service.address, ready="#reading-works:not([hidden])", browser=reader)
+        page = open_page(
+            service.address, view="train/reading", ready="#reading-works:not([hidden])", browser=reader
+        )
         page.focus("#reading-works")
         page.keyboard.press("Space")
         page.wait_for_timeout(1000 * min(moment, 3.9))
@@ -161,7 +166,9 @@ def test_a_page_that_is_closed_in_a_take_leaves_whole_takes_alone(service, open_
         service.wait_until(is_whole)
         before, kept = kept, len(dataset.metadata.splitlines())
         assert kept in (max(before, 1), before + (moment > 3.9))
-    page = open_page(service.address, ready="#reading-works:not([hidden])", browser=reader)
+    page = open_page(
+        service.address, view="train/reading", ready="#reading-works:not([hidden])", browser=reader
+    )
     says_kept = f"{kept} sentence{'s' * (kept != 1)} of 8 recorded"
     until(page, f"document.getElementById('reading-count').textContent.startsWith('{says_kept}')")
 
@@ -175,12 +182,12 @@ def test_other_words_are_told_with_what_was_heard(service, open_page, chromium, 
     dataset.ask("PUT", "/prompts", json={"text": texts}).raise_for_status()
     ready = "#reading-works:not([hidden])"
     with heard(chromium, tmp_path, hiss(1.2), said, hiss(30)) as browser:
-        page = open_page(service.address, ready=ready, browser=browser)
+        page = open_page(service.address, view="train/reading", ready=ready, browser=browser)
         record(page, 4.5)
         found = page.text_content("#reading-found")
         assert "not the words of the sentence" in found and "bell rang twice" in found
         # In a new page the microphone plays from the beginning.
-        page = open_page(service.address, ready=ready, browser=browser)
+        page = open_page(service.address, view="train/reading", ready=ready, browser=browser)
         page.click("#reading-after")
         record(page, 4.5)
         assert page.text_content("#reading-found") == ""
@@ -188,8 +195,11 @@ def test_other_words_are_told_with_what_was_heard(service, open_page, chromium, 
 
 def test_letters_do_nothing_outside_of_it(service, open_page, reader):
     dataset = reading(service)
-    page = open_page(service.address, ready="#reading-works:not([hidden])", browser=reader)
-    page.focus("#text")
+    page = open_page(
+        service.address, view="train/reading", ready="#reading-works:not([hidden])", browser=reader
+    )
+    page.click("#reading-new > summary")
+    page.focus("#reading-name")
     page.keyboard.type("rs ")
     page.focus("#reading-record")
     page.keyboard.press("Space")  # This presses the button.
@@ -206,6 +216,7 @@ def test_it_is_accessible_and_fits(service, open_page, reader, width, scheme):
     dataset.ask("POST", "/prompts/2/skip").raise_for_status()
     page = open_page(
         service.address,
+        view="train/reading",
         ready="#reading-works:not([hidden])",
         browser=reader,
         viewport={"width": width, "height": 844},

@@ -35,13 +35,13 @@ def with_clips(service: Running, name: str = "Anna") -> Dataset:
 
 def opened(service: Running, open_page: Open, **options: Any) -> Any:
     """The page with the clips of the first dataset."""
-    return open_page(service.address, ready="#clip-list li", **options)
+    return open_page(service.address, view="train/recordings", ready="#clip-list li", **options)
 
 
 def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tape, tmp_path):
     text = tmp_path / "tape.srt"
     text.write_text("Words.")
-    page = open_page(service.address)
+    page = open_page(service.address, view="train/recordings")
     until(page, "document.getElementById('dataset-language').value === 'en'")
     page.focus("#dataset-name")
     page.keyboard.type("Anna")
@@ -90,7 +90,7 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tap
 
 def test_an_upload_that_breaks_off_is_told_and_can_be_sent_again(service, open_page, tape):
     Dataset(service)
-    page = open_page(service.address)
+    page = open_page(service.address, view="train/recordings")
     page.wait_for_selector("#dataset-works:not([hidden])")
     page.route("**/recordings?name=*", lambda route: route.abort())
     page.provoked.append("ERR_FAILED")
@@ -106,7 +106,7 @@ def test_an_upload_that_breaks_off_is_told_and_can_be_sent_again(service, open_p
 
 def test_an_upload_can_be_cancelled(service, open_page, tape):
     Dataset(service)
-    page = open_page(service.address)
+    page = open_page(service.address, view="train/recordings")
     page.wait_for_selector("#dataset-works:not([hidden])")
     held: list[Any] = []
     page.route("**/recordings?name=*", lambda route: held.append(route))
@@ -121,7 +121,7 @@ def test_an_upload_can_be_cancelled(service, open_page, tape):
 def test_a_cut_is_waited_for_and_stopped_and_its_fault_is_told(service, open_page, monkeypatch):
     monkeypatch.setenv("FAKE_CUT", "hang")
     with_tape(service)
-    page = open_page(service.address)
+    page = open_page(service.address, view="train/recordings")
     page.wait_for_selector("#cut:not(:disabled)")
     page.click("#cut")
     until(page, f"{STATE}.includes('Cutting. tape: 320 of 640 s heard')")
@@ -200,7 +200,7 @@ def test_with_a_key_recordings_are_sent_and_heard(open_page, tmp_path):
     with running(settings_in(tmp_path, api_key="secret")) as service:
         service.client.headers["authorization"] = "Bearer secret"
         with_clips(service)
-        page = open_page(service.address, ready="#key-dialog[open]")
+        page = open_page(service.address, view="train/recordings", ready="#key-dialog[open]")
         page.provoked.append("401")
         page.fill("#key", "secret")
         page.keyboard.press("Enter")
@@ -223,7 +223,7 @@ def test_a_true_recording_is_cut_by_the_true_command(open_page, tmp_path):
     (tmp_path / "tape.txt").write_text(" ".join(demo_texts()[number - 1] for number in numbers))
     settings = settings_in(tmp_path, datasets_host_path="datasets")
     with running(settings, children={"cuts": "train"}) as service:
-        page = open_page(service.address, viewport={"width": 1280, "height": 900})
+        page = open_page(service.address, view="train/recordings", viewport={"width": 1280, "height": 900})
         # The form is in the page before its script has been loaded.
         until(page, "document.getElementById('dataset-language').value === 'en'")
         page.fill("#dataset-name", "Anna")

@@ -4,7 +4,7 @@ import pytest
 
 from extras.studio.training_jobs import TrainingQueue
 from tests.api.page import test_runs
-from tests.api.page.desk import LOOKS, faults, too_small, until
+from tests.api.page.desk import LOOKS, faults, go, too_small, until
 from tests.api.page.test_runs import LIST, opened, pressed
 
 pytestmark = pytest.mark.system
@@ -33,8 +33,8 @@ def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, w
         has_touch=width < 400,
         viewport={"width": width, "height": 844},
     )
-    page.wait_for_selector("#trainings li")
-    assert faults(page, width, 60) == []
-    if width < 400:
-        parts = ":is(#trains, #runs) :is(button, input, select, summary)"
-        assert too_small(page, parts) == []
+    for view, least in (("compare", 40), ("train/trains", 20)):
+        go(page, view)
+        assert faults(page, width, least) == []
+        if width < 400:
+            assert too_small(page, ":is(#trains, #runs) :is(button, input, select, summary)") == []

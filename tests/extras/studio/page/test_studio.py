@@ -27,7 +27,7 @@ import xtts
 from api.voices.samples import resampled
 from extras.studio.datasets.prompts import of_text
 from tests.api.page import desk
-from tests.api.page.desk import says, until
+from tests.api.page.desk import go, until
 from tests.api.page.hearing import browser_hearing
 from tests.api.page.pictures import picture
 from tests.api.page.world import RATE, wav
@@ -50,6 +50,7 @@ MOST_AGAIN = 15
 BEFORE, AFTER = 1.5, 0.7
 CHECKED = "/^[0-9]+ clips/.test(document.getElementById('check-info').textContent)"
 TRAININGS = "document.getElementById('trainings').textContent"
+VERDICT = "document.getElementById('verdict').textContent"
 FOLDERS = ("OUTPUT_DIR", "QUEUE_DIR", "VOICES_DIR", "DATASETS_DIR", "RUNS_DIR", "CACHE_DIR")
 
 
@@ -199,7 +200,7 @@ def film(page: Any, folder: Path, name: str, first: str, last: str = "") -> None
     for size in (desk.PHONE, {"width": 1280, "height": 900}):
         page.set_viewport_size(size)
         page.wait_for_timeout(500)
-        picture(page, folder, name, last or first, first)
+        picture(page, folder, name, first, last)
 
 
 def loudness(sound: bytes) -> float:
@@ -220,7 +221,7 @@ def test_from_an_empty_machine_to_a_voice(studio, chromium, tmp_path):
         page.on("console", lambda told: complaints.append(told.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         began = time.monotonic()
-        page.goto(studio.address)
+        page.goto(f"{studio.address}/#/train/reading")
         person = Person(page, said)
         record(page, person, studio, tmp_path)
         recorded = time.monotonic() - began
@@ -259,6 +260,7 @@ def record(page: Any, person: Person, studio: Studio, folder: Path) -> None:
 
 
 def train(page: Any, person: Person, studio: Studio, folder: Path) -> None:
+    go(page, "train/trains")
     until(page, "document.getElementById('train-dataset').value === 'ana'")
     person.press("#check")
     until(page, f"{CHECKED} || !document.getElementById('train-fault').hidden", 600)
@@ -273,6 +275,7 @@ def train(page: Any, person: Person, studio: Studio, folder: Path) -> None:
 
 def hear(page: Any, studio: Studio, folder: Path) -> None:
     """Plays the sample of the first epoch."""
+    go(page, "compare")
     page.wait_for_selector(desk.DESK, timeout=1_200_000)
     page.focus("#desk")
     page.keyboard.press("Space")
@@ -289,20 +292,21 @@ def serve(page: Any, person: Person, studio: Studio, folder: Path) -> None:
     assert "Done." in page.evaluate(TRAININGS), page.evaluate(TRAININGS)
     (run,) = [run for run in studio.asks("/v1/runs")["runs"] if run["id"] == "ana"]
     assert [epoch["epoch"] for epoch in run["epochs"]] == [1, 2]
-    says(page, "verdict", run["evaluation"]["verdict"]["reason"])
+    until(page, f"{run['evaluation']['verdict']['reason']!r}.startsWith({VERDICT}) && {VERDICT}")
     person.press("[aria-label='Serve epoch 2']")
     until(page, "document.getElementById('served').textContent.startsWith('Serving epoch 2 of ana')")
+    film(page, folder, "studio-5-serve", "epochs", "judged-table")
     desk.speak(page, "This is my own voice, and nobody else has it.")
     assert float(page.evaluate(desk.SECONDS)) > 0.5
     body = {"input": "This is my own voice.", "response_format": "wav"}
     assert loudness(studio.client.post("/v1/audio/speech", json=body, timeout=120).content) > 0.01
     assert studio.asks("/status")["voice"].startswith("epoch 2 ")
-    film(page, folder, "studio-5-serve", "speak", "verdict")
 
 
 def export(page: Any, person: Person, folder: Path) -> None:
     until(page, "document.getElementById('run-list').textContent.includes('It is served.')")
-    film(page, folder, "studio-6-runs", "trains", "runs")
+    go(page, "compare")
+    film(page, folder, "studio-6-runs", "runs")
     with page.expect_download(timeout=600_000) as got:
         person.press("[aria-label='Export ana']")
     with zipfile.ZipFile(got.value.path()) as archive:

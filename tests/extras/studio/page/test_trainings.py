@@ -6,7 +6,7 @@ import pytest
 
 from extras.studio.training_jobs import TrainingQueue
 from machine.storage import locks
-from tests.api.page.desk import LOOKS, faults, says, too_small, until
+from tests.api.page.desk import LOOKS, faults, go, says, too_small, until
 from tests.api.run_folders import write_epoch
 from tests.extras.studio.page.test_recordings import opened, with_clips
 
@@ -17,6 +17,7 @@ LIST = "document.getElementById('trainings').textContent"
 def test_a_training_is_asked_for_and_cancelled_by_keyboard_alone(service, open_page):
     with_clips(service)
     page = opened(service, open_page)
+    go(page, "train/trains")
     page.wait_for_selector("#train-form:not([hidden])")
     until(page, "document.getElementById('train-note').textContent.includes('train queue')")
     assert page.input_value("#train-form input[name=run]") == "anna"
@@ -43,7 +44,7 @@ def test_a_training_is_asked_for_and_cancelled_by_keyboard_alone(service, open_p
 def test_a_page_that_was_not_seen_catches_up(service, open_page):
     queue = TrainingQueue(service.state.settings.queue_dir)
     queue.ask("ana", "no-such", {})
-    page = open_page(service.address)
+    page = open_page(service.address, view="train/trains")
     until(page, f"{LIST}.includes('Queued.')")
     page.evaluate("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
     page.wait_for_timeout(3500)  # It updates once more, then stops.
@@ -60,6 +61,7 @@ def test_a_page_that_was_not_seen_catches_up(service, open_page):
 def test_what_a_check_finds_stands_beside_the_clip_to_hear(service, open_page):
     with_clips(service)
     page = opened(service, open_page)
+    go(page, "train/trains")
     page.wait_for_selector("#train-form:not([hidden])")
     page.fill("#train-form input[name=epochs]", "3")
     page.focus("#check")
@@ -90,11 +92,12 @@ def test_a_training_that_has_ended_is_listened_to_and_goes_on(service, open_page
     }
     metrics = settings.output_dir / "runs" / "ana" / "metrics.jsonl"
     metrics.write_text(json.dumps(row) + "\n")
-    page = open_page(service.address)
+    page = open_page(service.address, view="train/trains")
     until(page, f"{LIST}.includes('Done. It has two epochs.')")
     page.focus("[aria-label='Listen ana']")
     page.keyboard.press("Enter")
     says(page, "desk-title", "Epoch 2")
+    go(page, "train/trains")
     page.focus("[aria-label='Train more ana']")
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.name") == "epochs"
@@ -110,8 +113,9 @@ def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, w
         queue.ask(run, "anna", {})
     size = {"width": width, "height": 844}
     page = opened(service, open_page, color_scheme=scheme, viewport=size, has_touch=width < 400)
+    go(page, "train/trains")
     page.wait_for_selector("#trainings li >> nth=1")
-    assert faults(page, width, 60) == []
+    assert faults(page, width, 30) == []
     if width < 400:
         assert too_small(page, "#train, #train-form input, #trainings button") == []
 
@@ -119,6 +123,7 @@ def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, w
 def test_a_refusal_is_shown_as_its_sentence(service, open_page):
     with_clips(service)
     page = opened(service, open_page)
+    go(page, "train/trains")
     page.provoked.append("422")
     page.wait_for_selector("#train-form:not([hidden])")
     page.fill("#train-form input[name=run]", "current")
