@@ -1,6 +1,7 @@
 // The list of runs: the size and outcome of each, and buttons to open, export and delete it.
 
 import { find, isNew, make, relabel, say, smallButton, tell, tried, twice } from "./elements.js";
+import { headlineOf } from "./judged.js";
 import { read, request, runPath, send } from "./server.js";
 import { keep } from "./sound.js";
 import { counted, diskSize, fileName, runName } from "./wording.js";
@@ -37,7 +38,7 @@ export class RunList {
     const row = this.#rows.get(run.id) ?? this.#newRow(run);
     row.run = run;
     row.dataset = training?.dataset ?? "";
-    tell(row.verdict, run.evaluation?.verdict?.reason ?? "");
+    tell(row.verdict, headlineOf(run.evaluation?.verdict?.reason ?? "")[0]);
     // Its content, or whether it can be deleted, may have changed.
     const about = [run.epochs.map((one) => one.checkpoint_state), run.training, run.evaluation?.made_at, served?.run === run.id, promoted, training?.state];
     if (isNew(row, "about", about)) this.#measure(row);

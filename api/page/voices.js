@@ -7,7 +7,7 @@ import { bytes, read, request, runPath, send } from "./server.js";
 import { plays } from "./player.js";
 import { decoded, keep } from "./sound.js";
 import { go } from "./views.js";
-import { candidateName, capital, figure, fileName, moment } from "./wording.js";
+import { candidateName, capital, figure, fileName, moment, withoutHash } from "./wording.js";
 
 const ORIGINS = { served: "from the served model", speaker: "speaker of the served model", adapter: "adapter of the served model", imported: "from a file", upload: "added" };
 
@@ -21,7 +21,7 @@ function speakable(run) {
   }));
 }
 
-const nameOf = (voice) => voice.name || voice.id;
+const nameOf = (voice) => (voice.origin === "served" ? capital(withoutHash(voice.name || voice.id)) : voice.name || voice.id);
 
 /**
  * [{person, voices}] in the order of the list: each voice, followed by the styles of its person.

@@ -68,9 +68,12 @@ export function candidateName(one) {
   return `epoch ${one.epoch}${share ? ` at ${Math.round(100 * share)}%` : ""}${of}`;
 }
 
+/** The name of a served voice, "epoch 2 (905c8a39)", without the hash of its weights. Pure. */
+export const withoutHash = (name) => name.replace(/ \([0-9a-f]{8}\)$/, "");
+
 /** "ana, epoch 2", "epoch 2" of the current run, or the voice of /status without its hash. Pure. */
 export function servedName({ served, runs, voice }) {
-  if (!served) return (voice ?? "").replace(/ \([0-9a-f]{8}\)$/, "");
+  if (!served) return withoutHash(voice ?? "");
   const run = runs.find((one) => one.id === served.run);
   return run && run.id !== "current" ? `${runName(run)}, ${candidateName(served)}` : candidateName(served);
 }

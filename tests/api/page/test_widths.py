@@ -89,7 +89,7 @@ def test_nothing_leaves_the_page_and_no_control_covers_another(
     faults = {}
     for view in VIEWS:
         desk.go(page, view)
-        for summary in page.locator("summary:visible:not(#about > *)").all():
+        for summary in page.locator("summary:visible:not(#about > *, .menu > *)").all():
             if summary.evaluate("one => one.parentElement.open") is False:
                 summary.click()
         for width in WIDTHS:
