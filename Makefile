@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed-$(BACKEND)
 DEVELOP := $(INSTALLED)-dev
 # Files of tests in two processes of one thread each: with more, the two wait for one another's cores.
 TWO_AT_ONCE := OMP_NUM_THREADS=1 $(RUN) pytest -q -n 2 --dist loadfile
-COMPILE := .venv/bin/uv pip compile pyproject.toml --extra api --extra onnx --extra lora --extra wyoming --extra aac --extra cut --extra naturalness --extra speaker-judge --extra install --universal --fork-strategy fewest --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
+COMPILE := .venv/bin/uv pip compile pyproject.toml --extra api --extra onnx --extra lora --extra wyoming --extra streams --extra aac --extra cut --extra naturalness --extra speaker-judge --extra install --universal --fork-strategy fewest --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
 
 .PHONY: help train test test-gpu test-slow test-system lint types check serve studio bench doctor tensorboard demo-voice env-example install lock
 

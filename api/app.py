@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
@@ -52,7 +53,9 @@ def build(
     every = [*(module.router for module in _ROUTED), *routers()]
     for router in every:
         app.include_router(router)
-    app.state.routes = [route for router in every for route in router.routes]
+    routes = [route for router in every for route in router.routes]
+    app.state.routes = [route for route in routes if isinstance(route, APIRoute)]
+    app.state.sockets = [route for route in routes if isinstance(route, APIWebSocketRoute)]
     for name, folder in page_folders().items():
         app.mount(f"/page/{name}", GZipMiddleware(StaticFiles(directory=folder)))
     app.mount("/page", GZipMiddleware(StaticFiles(directory=PAGE, check_dir=False)), name="page")
@@ -65,7 +68,9 @@ def build(
     rules = OriginRules(
         key is not None, frozenset(settings.api_allowed_origins), frozenset(settings.api_allowed_hosts)
     )
-    app.add_middleware(Gate, routes=app.state.routes, rules=rules, key=key, metrics=state.metrics)
+    app.add_middleware(
+        Gate, routes=app.state.routes, sockets=app.state.sockets, rules=rules, key=key, metrics=state.metrics
+    )
     return app
 
 

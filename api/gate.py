@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match
@@ -58,7 +58,9 @@ class BodyLimit(NamedTuple):
 
 # Also the limit of an incomplete head, in `api.http.server`.
 MOST_HEAD_BYTES = 16 << 10
-_TEXT = BodyLimit(64 << 10, 15.0, 64 << 10)
+# The largest body of a text, and the largest message of a WebSocket.
+MOST_TEXT_BYTES = 64 << 10
+_TEXT = BodyLimit(MOST_TEXT_BYTES, 15.0, MOST_TEXT_BYTES)
 # The number of uploads that may arrive at once.
 _MOST_UPLOADS = 8
 
@@ -77,6 +79,13 @@ def takes_upload(
     return marked
 
 
+def reads_the_key(endpoint: Endpoint) -> Endpoint:
+    """Marks the function of a WebSocket that takes the key in a message, too: pages of browsers
+    cannot send headers. It calls `refuse_given` itself."""
+    endpoint.reads_the_key = True  # type: ignore[attr-defined]
+    return endpoint
+
+
 class OriginRules(NamedTuple):
     """origins: the pages that may send requests, as browsers write them; hosts: the host names that
     the service answers to without a key."""
@@ -91,6 +100,7 @@ class Gate:
 
     Args:
         routes: All routes; those with the tag `speech` cost computation.
+        sockets: The WebSockets, each of which does.
         rules: The allowed pages and host names; pages of `rules.origins` get CORS headers.
         key: The API key, or None.
         metrics: Counts every speech request by status, and every refusal by code.
@@ -101,6 +111,7 @@ class Gate:
         app: ASGIApp,
         *,
         routes: Sequence[APIRoute],
+        sockets: Sequence[APIWebSocketRoute],
         rules: OriginRules,
         key: str | None,
         metrics: ServiceMetrics,
@@ -110,6 +121,7 @@ class Gate:
         self.key = key
         self.metrics = metrics
         self._routes = routes
+        self._sockets = sockets
         self._speech = [route.path_regex for route in routes if "speech" in route.tags]
         self._uploads = 0
         self._inside: ASGIApp = self._admit
@@ -130,7 +142,8 @@ class Gate:
         A request that the shutdown cancels still gets a response.
         """
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
+            handle = self._open_socket if scope["type"] == "websocket" else self.app
+            await handle(scope, receive, send)
             return
         state = scope.setdefault("state", {})
         request_id = state["request_id"] = secrets.token_hex(8)
@@ -144,9 +157,8 @@ class Gate:
                 message = {**message, "headers": [*message.get("headers", ()), *added]}
             await send(message)
 
-        if _head_bytes(scope) > MOST_HEAD_BYTES:
-            text = f"The request's head is larger than the limit of {MOST_HEAD_BYTES:,} bytes."
-            await response(APIError(431, "head_too_large", text), scope)(scope, receive, sending)
+        if too_large := _refuse_head(scope):
+            await response(too_large, scope)(scope, receive, sending)
             return
         speaks = any(pattern.match(scope["path"]) for pattern in self._speech)
         refusal = refuse_origin(Headers(scope=scope), scope["method"], speaks, self.rules)
@@ -164,6 +176,23 @@ class Gate:
                 self.metrics.requests.labels(str(status)).inc()
             if code := state.get("refused"):
                 self.metrics.refusals.labels(str(status), code).inc()
+
+    async def _open_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuses a WebSocket as a POST that speaks: a browser asks for no permission before it
+        opens one."""
+        scope.setdefault("state", {})["request_id"] = secrets.token_hex(8)
+        headers = Headers(scope=scope)
+        route = next((route for route in self._sockets if route.matches(scope)[0] is Match.FULL), None)
+        refusal = _refuse_head(scope) or refuse_origin(headers, "POST", True, self.rules)
+        if refusal is None and not (key_in(headers) == "" and hasattr(_endpoint(route), "reads_the_key")):
+            refusal = refuse_key(self.key, headers)
+        if refusal is None and route is None:
+            refusal = APIError(404, "not_found", "There is no WebSocket at this path.")
+        if refusal is None:
+            await self.app(scope, receive, send)
+            return
+        self.metrics.refusals.labels(str(refusal.status), refusal.code).inc()
+        await response(refusal, scope)(scope, receive, send)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuses requests without the key, and excess ones."""
@@ -285,24 +314,34 @@ def _too_large(limit: BodyLimit) -> APIError:
     return APIError(413, "too_large", f"The body is larger than the limit of {limit.most_bytes:,} bytes.")
 
 
-def _head_bytes(scope: Scope) -> int:
-    """The size of a request's head. h11's own limit does not hold for one that arrives at once."""
+def _refuse_head(scope: Scope) -> APIError | None:
+    """431 for a large head. h11's own limit does not hold for one that arrives at once."""
     headers = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
-    return headers + len(scope.get("raw_path", b"")) + len(scope.get("query_string", b""))
+    if headers + len(scope.get("raw_path", b"")) + len(scope.get("query_string", b"")) <= MOST_HEAD_BYTES:
+        return None
+    text = f"The request's head is larger than the limit of {MOST_HEAD_BYTES:,} bytes."
+    return APIError(431, "head_too_large", text)
 
 
 def refuse_key(key: str | None, headers: Headers) -> APIError | None:
-    """401 unless the request has the right key, compared in constant time; None without a key."""
-    if key is None:
-        return None
-    kind, _, given = headers.get("authorization", "").partition(" ")
-    is_bearer, given = kind.lower() == "bearer", given.strip()
-    if hmac.compare_digest(given.encode(), key.encode()) and is_bearer:
+    """401 unless the request has the right key; None without a key."""
+    return None if key is None else refuse_given(key, key_in(headers))
+
+
+def refuse_given(key: str, given: str) -> APIError | None:
+    """401 unless this is the key, compared in constant time."""
+    if hmac.compare_digest(given.encode(errors="replace"), key.encode()):
         return None
     text = "An API key is required. Send it as `Authorization: Bearer …`."
-    if is_bearer and given:
+    if given:
         text = "The API key is wrong. It is the API_KEY of the service's settings."
     return APIError(401, "unauthorized", text)
+
+
+def key_in(headers: Headers) -> str:
+    """The key of a request: a bearer token (RFC 6750), or ElevenLabs' header."""
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else headers.get("xi-api-key", "").strip()
 
 
 def refuse_origin(headers: Headers, method: str, speaks: bool, rules: OriginRules) -> APIError | None:
@@ -362,6 +401,10 @@ def _private(host: str) -> bool:
     except ValueError:
         return "." not in name or name.endswith((".localhost", ".local", ".internal"))
     return True
+
+
+def _endpoint(route: APIWebSocketRoute | None) -> object:
+    return route.endpoint if route else None
 
 
 def _name(host: str) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
 
 from machine.storage.reading import JsonObject
 from machine.text import plain_name
@@ -268,6 +268,19 @@ class VoiceRow(BaseModel):
     quality: VoiceQuality | None
     recordings: int | None
     preview: str | None
+
+    # mypy: python/mypy#1362
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def voice_id(self) -> str:
+        """The id, as ElevenLabs' clients read it."""
+        return self.id
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def category(self) -> Literal["premade", "cloned"]:
+        """The origin, as ElevenLabs' clients read it."""
+        return "cloned" if self.origin in ("imported", "upload") else "premade"
 
 
 class VoiceList(BaseModel):

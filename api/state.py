@@ -134,7 +134,7 @@ class AppState:
             raise APIError(429, "rate_limited", text, retry_after=int(seconds) + 1)
         return caller
 
-    def caller(self, request: Request) -> str:
+    def caller(self, request: HTTPConnection) -> str:
         """The caller's network.
 
         The API key does not identify callers, because all of them share it. The address that a

@@ -20,6 +20,7 @@ NAMES = (
     "eight_bit",
     "ssml",
     "dialects",
+    "streams",
     "wyoming",
     "watermark",
     "cli",

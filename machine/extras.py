@@ -9,7 +9,7 @@ VERBS       program -> verb -> module, for `python -m train`, `python -m xtts` a
             `add_arguments(parser)` and `run(arguments)`; one of sotaque has SUMMARY, USAGE,
             `main(words)`, and `choices()` for shell completion.
 SETTINGS    settings of the extra: `machine.settings.loading`
-SERVICE     routes of the HTTP service, and their state: `api.parts`
+SERVICE     routes of the HTTP service, also WebSockets, and their state: `api.parts`
 PAGE        the folder of its part of the web page: `api.parts`
 LISTENER    a further protocol: `api.parts`
 VOICES      a further format of voices: `xtts.voices.formats`

@@ -33,7 +33,12 @@ VERBS = {
     "languages": "train extend",
     "studio": "train queue",
 }
-PATHS = {"books": "/v1/books", "dialects": "/tts_to_audio/", "studio": "/v1/datasets"}
+PATHS = {
+    "books": "/v1/books",
+    "dialects": "/tts_to_audio/",
+    "streams": "/v1/text-to-speech/{voice_id}",
+    "studio": "/v1/datasets",
+}
 # An editable installation finds `extras.NAME` in its own tree, whatever the copy lacks.
 ONLY_HERE = """
 import sys

@@ -206,9 +206,11 @@ CANNOT_PYTHON = {
     "from pathlib import Path\nfrom xtts import encoding": "tests/xtts/test_marks.py writes a file",
     "import soundfile, torch\nfrom extras.watermark": "it needs resemble-perth",
     "model.tokenizer.preprocess_text": "it needs a voice that Coqui's Xtts has loaded",
+    "client = ElevenLabs(": "it needs elevenlabs; tests/extras/streams speaks with it",
+    "import json\nfrom websockets": "tests/extras/streams/test_vllm_omni.py sends these messages",
     "from openai import": "it needs openai; tests/api/test_client_libraries.py speaks with it",
-    "tts = XTTSService(": "it needs pipecat; tests/api/test_client_libraries.py speaks with it",
-    "tts = openai.TTS(": "it needs livekit; tests/api/test_client_libraries.py speaks with it",
+    "tts = ElevenLabsTTSService(": "it needs pipecat; tests/extras/streams speaks with it",
+    "tts = elevenlabs.TTS(": "it needs livekit; tests/extras/streams speaks with it",
 }
 
 

@@ -47,9 +47,12 @@ ENDINGS = {
 SENT_WHOLE = frozenset({"wav", "flac", "m4a"})
 _SOUNDFILE = {"flac": ("FLAC", "PCM_16"), "mp3": ("MP3", None), "opus": ("OGG", "OPUS")}
 _UNKNOWN = 0xFFFF_FFFF
-# LAME at 64 kbit/s. The header of an MP3 stream lacks the length, so players divide the size by the
-# bit rate. With a variable bit rate they showed 7.57 s for 8.28 s.
-_CONSTANT_BITRATE = {"bitrate_mode": "CONSTANT", "compression_level": 0.6}
+# LAME's bit rate in a stream, in kbit/s. The header of an MP3 stream lacks the length, so players
+# divide the size by the bit rate. With a variable bit rate they showed 7.57 s for 8.28 s.
+_STREAMED_KILOBITS = 64
+# LAME's lowest and highest bit rates, from a sample rate on (MPEG-1, MPEG-2, MPEG-2.5). libsndfile
+# divides this range by its compression level, mpeg_l3_encoder_set_quality in src/mpeg_l3_encode.c.
+_MP3_KILOBITS = ((32_000, 32, 320), (16_000, 8, 160), (0, 8, 64))
 # Enough for speech with one channel at 24 kHz.
 BITS_PER_SECOND = 64_000
 _CONTAINERS = {"aac": "adts", "m4a": "ipod"}
@@ -89,25 +92,38 @@ def pcm16(samples: "NDArray[np.float32]") -> bytes:
 class Encoder:
     """Encodes sound as a stream; `add` and `end` return the bytes to send.
 
-    sink: a seekable file for the whole result; None encodes a stream.
+    sink: a seekable file for the whole result; None encodes a stream. rate: the sample rate of the
+    result, for wav, pcm and mp3. kilobits: the constant bit rate of an mp3.
     """
 
     def __init__(
-        self, form: str, sink: "IO[bytes] | io.RawIOBase | None" = None, *, mark: Mark = UNNAMED
+        self,
+        form: str,
+        sink: "IO[bytes] | io.RawIOBase | None" = None,
+        *,
+        mark: Mark = UNNAMED,
+        rate: int = RATE,
+        kilobits: int | None = None,
     ) -> None:
         self.form = form
         self.mark = mark
+        self.rate = rate
+        self._kilobits = kilobits or (_STREAMED_KILOBITS if sink is None else None)
+        self._resampler = _Resampler(rate) if rate != RATE else None
         self._begun = False
         self._file: Any = None
         self._sent = _Sink()
         self._sink = sink or self._sent
 
     def add(self, pcm: bytes) -> bytes:
-        """Encodes more 16-bit samples."""
+        """Encodes more 16-bit samples at 24 kHz."""
+        return self._encoded(self._resampler.add(pcm) if self._resampler else pcm)
+
+    def _encoded(self, pcm: bytes) -> bytes:
         if self.form == "pcm":
             return pcm
         if self.form == "wav":
-            head = b"" if self._begun else wav_header(None, mark=self.mark)
+            head = b"" if self._begun else wav_header(None, self.rate, self.mark)
             self._begun = True
             return head + pcm
         if self.form in AAC_FORMATS:
@@ -118,12 +134,13 @@ class Encoder:
 
     def end(self) -> bytes:
         """Ends the sound; returns the remaining bytes."""
+        rest = self._encoded(self._resampler.add(b"", last=True)) if self._resampler else b""
         if self.form == "pcm":
-            return b""
+            return rest
         if self.form == "wav":
-            return b"" if self._begun else wav_header(None, mark=self.mark)
+            return rest if self._begun else wav_header(None, self.rate, self.mark)
         self._open().close()
-        return self._settle()
+        return rest + self._settle()
 
     def _settle(self) -> bytes:
         settled = self._sent.take()
@@ -142,19 +159,46 @@ class Encoder:
             import soundfile
 
             kind, subtype = _SOUNDFILE[self.form]
-            streamed_mp3 = self.form == "mp3" and self._sink is self._sent
-            bitrate = _CONSTANT_BITRATE if streamed_mp3 else {}
-            self._file = soundfile.SoundFile(self._sink, "w", RATE, 1, subtype, format=kind, **bitrate)
+            has_bitrate = self.form == "mp3" and self._kilobits is not None
+            bitrate = _constant_bitrate(self._kilobits or 0, self.rate) if has_bitrate else {}
+            self._file = soundfile.SoundFile(self._sink, "w", self.rate, 1, subtype, format=kind, **bitrate)
             self._file.comment = self.mark.text
         return self._file
 
 
-def whole(form: str, pcm: bytes, mark: Mark = UNNAMED) -> bytes:
-    """Encodes a whole file, with its length in the header."""
+class _Resampler:
+    """Converts 16-bit samples from 24 kHz to another rate, as a stream."""
+
+    def __init__(self, rate: int) -> None:
+        import soxr
+
+        self._stream = soxr.ResampleStream(RATE, rate, 1, dtype="int16")
+
+    def add(self, pcm: bytes, *, last: bool = False) -> bytes:
+        """The samples that have become final. last: ends the stream."""
+        import numpy as np
+
+        samples: bytes = self._stream.resample_chunk(np.frombuffer(pcm, "<i2"), last=last).tobytes()
+        return samples
+
+
+def _constant_bitrate(kilobits: int, rate: int) -> dict[str, Any]:
+    """libsndfile's arguments for an MP3 with this constant bit rate."""
+    _, least, most = next(row for row in _MP3_KILOBITS if rate >= row[0])
+    level = (most - kilobits) / (most - least)  # libsndfile refuses 1
+    return {"bitrate_mode": "CONSTANT", "compression_level": min(level, 0.999)}
+
+
+def whole(
+    form: str, pcm: bytes, mark: Mark = UNNAMED, *, rate: int = RATE, kilobits: int | None = None
+) -> bytes:
+    """Encodes a whole file, with its length in the header. rate, kilobits: as in `Encoder`."""
     if form in ("wav", "pcm"):
-        return (wav_header(len(pcm), mark=mark) if form == "wav" else b"") + pcm
+        if rate != RATE:
+            pcm = _Resampler(rate).add(pcm, last=True)
+        return (wav_header(len(pcm), rate, mark) if form == "wav" else b"") + pcm
     out = io.BytesIO()
-    encoder = Encoder(form, out, mark=mark)
+    encoder = Encoder(form, out, mark=mark, rate=rate, kilobits=kilobits)
     encoder.add(pcm)
     encoder.end()
     return out.getvalue()

@@ -186,7 +186,12 @@ class BoundedProtocol(H11Protocol):
 
     def _unsupported_upgrade_warning(self) -> None:
         """Does nothing: the request is answered as plain HTTP (RFC 9110, 7.8). uvicorn would
-        recommend a package that this service does not use."""
+        recommend a package."""
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Gives the connection to `api.http.web_sockets`."""
+        self.connections_by_address.leave(self)
+        super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
         self.connections_by_address.on_closed("not_http")

@@ -6,19 +6,22 @@ once.
 """
 
 import asyncio
+import logging
 import resource
 import socket
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Protocol
+from typing import Literal, Protocol
 
 import uvicorn
 from fastapi import FastAPI
 
-from api.gate import MOST_HEAD_BYTES
+from api.gate import MOST_HEAD_BYTES, MOST_TEXT_BYTES
 from api.http.connections import ConnectionLimits, Connections
 from api.state import AppState
+from machine import commands
 
+log = logging.getLogger("api")
 FINISH_SECONDS = 6.0
 # Requests that still run after this are cancelled; then the speaking process ends.
 _CANCEL_SECONDS = 8
@@ -94,13 +97,28 @@ def server_of(
         timeout_graceful_shutdown=_CANCEL_SECONDS,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         backlog=_ACCEPTED_AT_ONCE,
-        ws="none",
+        ws=_sockets_of(app, connections),
+        ws_max_size=MOST_TEXT_BYTES,
+        ws_per_message_deflate=False,
         h11_max_incomplete_event_size=MOST_HEAD_BYTES,
     )
     server = Server(config)
     server.state, server.connections = state, connections
     server.listeners = [module.open_listener(state, connections, sockets) for module, sockets in listeners]
     return server
+
+
+def _sockets_of(app: FastAPI, connections: Connections) -> "type[asyncio.Protocol] | Literal['none']":
+    """The protocol of WebSockets; none if no extra has a route for them, or without its package."""
+    if not app.state.sockets:
+        return "none"
+    try:
+        from api.http import web_sockets
+    except ImportError as error:
+        install = commands.install_extra("streams")
+        log.warning("There are no WebSockets: their package is missing (%s). Install it: %s", error, install)
+        return "none"
+    return web_sockets.protocol_of(connections)
 
 
 def raise_open_files() -> int:

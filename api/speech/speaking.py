@@ -10,6 +10,7 @@ api/src/structures/schemas.py (`CaptionedSpeechResponse`, `WordTimestamp`); `pie
 
 import asyncio
 import base64
+import functools
 import json
 import logging
 import re
@@ -65,6 +66,7 @@ class SoundForm:
         media_type: Replaces that of the format.
         wrap: Converts a whole file to the body.
         words: Whether events, lines and the object have the times of the words.
+        rate, kilobits: As in `xtts.encoding.Encoder`.
     """
 
     format: str
@@ -73,6 +75,8 @@ class SoundForm:
     headers: Mapping[str, str] = field(default_factory=dict)
     wrap: Callable[[bytes], bytes] | None = None
     words: bool = False
+    rate: int = RATE
+    kilobits: int | None = None
 
     @property
     def whole(self) -> bool:
@@ -144,7 +148,7 @@ class SpeechResponse(Response):
             **self.form.headers,
         }
         if self.form.format == "pcm":
-            headers["x-sample-rate"] = str(RATE)
+            headers["x-sample-rate"] = str(self.form.rate)
         if length is not None:
             headers |= {"content-length": str(length), **self._figures}
         else:  # the status goes out before the last piece is spoken
@@ -164,19 +168,21 @@ class SpeechResponse(Response):
 
     async def _whole(self) -> bytes:
         pcm = b"".join([chunk async for chunk in self.spoken])
-        file = await asyncio.to_thread(whole, self.form.format, pcm, self.mark)
+        file = await asyncio.to_thread(
+            whole, self.form.format, pcm, self.mark, rate=self.form.rate, kilobits=self.form.kilobits
+        )
         if self.form.sending == "object":
             return self._with_captions(file, last=True)
         return self.form.wrap(file) if self.form.wrap else file
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         """The chunks of a streamed response."""
-        encoder = Encoder(self.form.format, mark=self.mark)
+        encoder = Encoder(self.form.format, mark=self.mark, rate=self.form.rate, kilobits=self.form.kilobits)
         async for chunk in self.spoken:
-            if piece := await _off(encoder, encoder.add, chunk):
+            if piece := await encoded(encoder, chunk):
                 for part in self._parts_of(piece):
                     yield part
-        for part in self._parts_of(await _off(encoder, encoder.end), last=True):
+        for part in self._parts_of(await encoded(encoder), last=True):
             yield part
 
     def _parts_of(self, piece: bytes, *, last: bool = False) -> Iterator[bytes]:
@@ -251,11 +257,12 @@ def count_pieces(spoken: SpeechStream, state: AppState, name: str) -> None:
         )
 
 
-async def _off(encoder: Encoder, function: Callable[..., bytes], *given: bytes) -> bytes:
-    """Runs an encoder, in a thread if its format needs computation."""
-    if encoder.form in ("pcm", "wav"):
-        return function(*given)
-    return await asyncio.to_thread(function, *given)
+async def encoded(encoder: Encoder, chunk: bytes | None = None) -> bytes:
+    """The bytes for a chunk, in a thread if the format needs computation. None: the end."""
+    add = encoder.end if chunk is None else functools.partial(encoder.add, chunk)
+    if encoder.form in ("pcm", "wav") and encoder.rate == RATE:
+        return add()
+    return await asyncio.to_thread(add)
 
 
 async def _send_part(send: Send, body: bytes, *, more: bool) -> None:

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -37,10 +37,10 @@ from api.errors import APIError, starting, without_paths
 from api.http.connections import Connections, network_of
 from api.schemas import SERVED
 from api.speech import speaking
-from api.speech.speaking import count_pieces
 from api.state import AppState
 from extras.common import protocols
-from extras.wyoming.text_stream import TextStream
+from extras.common.spoken_part import SpokenPart
+from extras.common.text_stream import TextStream
 from xtts.encoding import RATE
 from xtts.inference.synthesis_request import SynthesisRequest
 
@@ -194,13 +194,15 @@ class WyomingSession:
     async def _speak(self, voice: SynthesizeVoice | None, text: TextStream) -> None:
         """Speaks one text, which may arrive in parts: sends a start, the audio, and an end."""
         begun = False
-        async for part in text:
+        async for words in text:
+            part = await self._part(voice, words)
             with self._busy():
-                async for chunk in self._counted(voice, part):
-                    if not begun:
-                        begun = True
-                        await self._send(await self._start(voice))
-                    await self._send(AudioChunk(**_SOUND, audio=chunk))
+                async with contextlib.aclosing(part.chunks()) as sound:
+                    async for chunk in sound:
+                        if not begun:
+                            begun = True
+                            await self._send(await self._start(voice))
+                        await self._send(AudioChunk(**_SOUND, audio=chunk))
         if not begun:  # the text has nothing to speak: the answer is empty audio
             await self._send(await self._start(voice))
         await self._send(AudioStop())
@@ -226,37 +228,11 @@ class WyomingSession:
             self.busy = False
             self._connections.rests(self)
 
-    async def _counted(self, voice: SynthesizeVoice | None, part: str) -> AsyncGenerator[bytes]:
-        """The audio of a part, counted as one speech request."""
-        metrics, started, status = self._state.metrics, time.monotonic(), 499
-        try:
-            async with contextlib.aclosing(self._sound(voice, part)) as sound:
-                async for chunk in sound:
-                    status = 200
-                    yield chunk
-        except APIError as refusal:
-            if status == 200:
-                metrics.streams_cut.labels(refusal.code).inc()
-            else:
-                status = refusal.status
-                metrics.refusals.labels(str(status), refusal.code).inc()
-            raise
-        finally:
-            metrics.requests.labels(str(status)).inc()
-            metrics.duration.observe(time.monotonic() - started)
-
-    async def _sound(self, voice: SynthesizeVoice | None, part: str) -> AsyncGenerator[bytes]:
-        caller = self._state.check_rate(self.address)
+    async def _part(self, voice: SynthesizeVoice | None, text: str) -> SpokenPart:
         labels = await protocols.labels(self._state)
         name, language = wanted_of(voice, labels, self._state.last_languages)
-        ask = SynthesisRequest(part, language or "")
-        spoken = await speaking.stream(self._state, caller, ask, name)
-        try:
-            async for chunk in spoken:
-                yield chunk
-        finally:
-            self._state.engine.cancel(spoken)
-            count_pieces(spoken, self._state, f"of {self.address} by Wyoming")
+        ask = SynthesisRequest(text, language or "")
+        return SpokenPart(self._state, self.address, ask, name, "Wyoming")
 
     async def _send(self, event: Eventable) -> None:
         """Sends an event; closes the connection if the client does not read for half a minute."""

@@ -10,8 +10,8 @@ import pytest
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart
 
 from api.http.connections import ConnectionLimits
+from extras.common.text_stream import MOST_WAITING
 from extras.wyoming import session
-from extras.wyoming.text_stream import MOST_WAITING
 from tests.api.conftest import QUICK
 from tests.api.heard import said
 from tests.extras.wyoming.conftest import BothPorts, HeardEvents, answered, both, heard, say, send

@@ -6,7 +6,7 @@ import pytest
 
 from api.errors import APIError
 from api.schemas import MOST_CHARACTERS
-from extras.wyoming.text_stream import MOST_WAITING, TextStream, last_end
+from extras.common.text_stream import MOST_WAITING, TextStream, clause_end, last_end
 
 SPELLED = '<say-as interpret-as="characters">All? Of it. And</say-as>'
 
@@ -36,6 +36,72 @@ SPELLED = '<say-as interpret-as="characters">All? Of it. And</say-as>'
 )
 def test_it_is_cut_behind_whole_sentences(text, whole):
     assert text[: last_end(text)] == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "clause"),
+    [
+        ("Good morning to you, my", "Good morning to you,"),
+        ("Good morning, my", ""),  # too short
+        ("Good morning, my friend; how", "Good morning, my friend;"),
+        ("It takes about 1,000", ""),
+        ("We meet at ten:", ""),  # "10:30" may follow
+        ("I said to him (again, and", "I said to him (again,"),
+        ("Call <sub alias='a b c d, e'>it</sub>", ""),
+        ("<speak>One, two, three, four, five", ""),
+        ("今天天气真的很好，我们", "今天天气真的很好，"),
+        ("今天，我们", ""),
+    ],
+)
+def test_a_first_part_may_be_a_clause_of_four_words(text, clause):
+    assert text[: clause_end(text)] == clause
+
+
+def taken(*steps: str) -> list[str]:
+    """The parts, each taken as soon as it is there; "|" flushes."""
+
+    async def run() -> list[str]:
+        stream, parts = TextStream(), list[str]()
+
+        async def take() -> None:
+            parts.extend([part async for part in stream])
+
+        taking = asyncio.create_task(take())
+        for step in steps:
+            if step == "|":
+                stream.flush()
+            else:
+                stream.add(step)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        stream.end()
+        await taking
+        return parts
+
+    return asyncio.run(run())
+
+
+def test_later_parts_are_whole_sentences():
+    words = "If it rains today, we stay at home, with a book. Then, as always, we eat. ".split(" ")
+    assert taken(*(f"{word} " for word in words)) == [
+        "If it rains today,",
+        "we stay at home, with a book.",
+        "Then, as always, we eat.",
+    ]
+
+
+def test_a_flush_ends_a_part_anywhere_and_a_clause_may_follow():
+    words = "Turn left at | the next house, and then stop."
+    assert taken(*(step if step == "|" else f"{step} " for step in words.split(" "))) == [
+        "Turn left at",
+        "the next house, and then stop.",
+    ]
+    again = "Wait. | If it rains today, we stay."
+    assert taken(*(step if step == "|" else f"{step} " for step in again.split(" "))) == [
+        "Wait.",
+        "If it rains today,",
+        "we stay.",
+    ]
 
 
 def parts_of(*chunks: str) -> list[str]:
