@@ -79,7 +79,7 @@ class Surroundings:
         logs: Any = SimpleNamespace(
             step=self._logged,
             epoch=self._epoch_logged,
-            planned=lambda steps: None,
+            plan_epoch=lambda steps: None,
             remaining=RemainingTime(epochs, batches),
             phase=lambda epoch, step, phase: self.phases.append(f"{phase} {epoch} after {step}"),
         )
