@@ -196,11 +196,8 @@ class Person:
 
 
 def film(page: Any, folder: Path, name: str, first: str, last: str = "") -> None:
-    """Pictures of a step at both widths."""
-    for size in (desk.PHONE, {"width": 1280, "height": 900}):
-        page.set_viewport_size(size)
-        page.wait_for_timeout(500)
-        picture(page, folder, name, first, last)
+    """A picture of a step."""
+    picture(page, folder, name, first, last)
 
 
 def loudness(sound: bytes) -> float:
@@ -226,7 +223,7 @@ def test_from_an_empty_machine_to_a_voice(studio, chromium, tmp_path):
         record(page, person, studio, tmp_path)
         recorded = time.monotonic() - began
         train(page, person, studio, tmp_path)
-        hear(page, studio, tmp_path)
+        hear(page, studio)
         heard = time.monotonic() - began
         print(
             f"\nfrom opening the page to one's own voice: {heard / 60:.1f} min; "
@@ -273,7 +270,7 @@ def train(page: Any, person: Person, studio: Studio, folder: Path) -> None:
     film(page, folder, "studio-3-train", "trains")
 
 
-def hear(page: Any, studio: Studio, folder: Path) -> None:
+def hear(page: Any, studio: Studio) -> None:
     """Plays the sample of the first epoch."""
     go(page, "compare")
     page.wait_for_selector(desk.DESK, timeout=1_200_000)
@@ -284,7 +281,6 @@ def hear(page: Any, studio: Studio, folder: Path) -> None:
     for which in ("output", "reference"):
         answer = studio.client.get(f"/v1/runs/ana/epochs/1/{which}.wav")
         assert loudness(answer.content) > 0.01
-    film(page, folder, "studio-4-hear", "epochs", "curves")
 
 
 def serve(page: Any, person: Person, studio: Studio, folder: Path) -> None:
