@@ -12,17 +12,18 @@ at once.
 import asyncio
 import base64
 import contextlib
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Query, WebSocket
+from fastapi import APIRouter, WebSocket
 from pydantic import AliasChoices, BaseModel, Field
 
 from api.errors import APIError
 from api.gate import reads_the_key
-from api.schemas import WHOLE, VoiceText
+from api.schemas import WHOLE, LanguageText, VoiceText
 from api.state import AppState, Shared
 from extras.streams.elevenlabs import VoiceSettings, ask_of, voice_of
 from extras.streams.output_format import DEFAULT, output_format
@@ -33,6 +34,8 @@ from xtts.arguments import SEED
 router = APIRouter()
 # Contexts of one connection that are not finished. ElevenLabs allows 5.
 _MOST_CONTEXTS = 32
+# The end of a whole sentence, for `auto_mode`.
+_SENTENCE = re.compile(r"[.!?…؟।。！？][\"'”’»)\]」』]*\s*$")
 # Clients send the two messages that end a turn one after the other.
 _TURN_SECONDS = 0.25
 
@@ -51,21 +54,51 @@ class TextMessage(BaseModel):
     close_socket: bool | None = None
 
 
+class AddressQuery(BaseModel):
+    """The parameters of the address. Others have no effect."""
+
+    output_format: str = DEFAULT
+    language_code: LanguageText | None = None
+    sync_alignment: bool = False
+    auto_mode: bool = False
+    seed: int = Field(0, ge=SEED.least, le=SEED.most)
+
+
 @dataclass(frozen=True)
 class Address:
-    """What the address of a WebSocket says. sync: whether times count from the start of the text
-    (`sync_alignment`), else from the end of the previous alignment."""
+    """What the address of a WebSocket says.
+
+    Attributes:
+        sync: `sync_alignment`: times count from the start of the text, as LiveKit takes them; else
+            from the end of the previous alignment, as pipecat does.
+        auto: `auto_mode`: a message is a whole sentence, if it ends like one.
+    """
 
     how: HowToSpeak
     sync: bool
+    auto: bool
 
     def for_text(self, settings: VoiceSettings | None) -> HowToSpeak:
         """How to speak a text with these settings."""
         ask = self.how.ask
         return HowToSpeak(self.how.form, ask_of(settings, ask.language, ask.seed), self.how.voice)
 
-    def message(self, sound: Sound) -> dict[str, object]:
-        """A message with sound and the times of its characters."""
+    def ends_part(self, message: TextMessage) -> bool:
+        """Whether the text so far is to be spoken."""
+        return bool(message.flush or (self.auto and _SENTENCE.search(message.text or "")))
+
+    async def messages(self, spoken: SpokenText) -> AsyncGenerator[dict[str, object]]:
+        """Messages with the sound of a text, and the times of its characters. The first one has the
+        mark of synthetic speech."""
+        mark = await spoken.mark()
+        more = {"ai_generated": mark.text}
+        async with contextlib.aclosing(spoken.sounds(mark)) as sounds:
+            async for sound in sounds:
+                if sound.audio or sound.alignment:
+                    yield {**self._message(sound), **more}
+                    more = {}
+
+    def _message(self, sound: Sound) -> dict[str, object]:
         alignment = None
         if sound.alignment is not None:
             start = sound.begun if self.sync else -sound.covered
@@ -76,61 +109,33 @@ class Address:
 
 @router.websocket("/v1/text-to-speech/{voice_id}/stream-input")
 @reads_the_key
-async def speak_input(
-    websocket: WebSocket,
-    voice_id: VoiceText,
-    state: Shared,
-    output_format: str = DEFAULT,
-    language_code: str = "",
-    sync_alignment: str = "",
-    seed: Annotated[int, Query(ge=SEED.least, le=SEED.most)] = 0,
-) -> None:
+async def speak_input(websocket: WebSocket, voice_id: VoiceText, state: Shared) -> None:
     """Speaks one text while it arrives."""
-    address = await _address(websocket, state, voice_id, output_format, language_code, sync_alignment, seed)
-    if address is not None:
-        await SingleText(state, await accepted(websocket, state), address).run()
+    if (address := await _address(websocket, state, voice_id)) is not None:
+        await websocket.accept()
+        await SingleText(state, TextSocket(websocket, state), address).run()
 
 
 @router.websocket("/v1/text-to-speech/{voice_id}/multi-stream-input")
 @reads_the_key
-async def speak_inputs(
-    websocket: WebSocket,
-    voice_id: VoiceText,
-    state: Shared,
-    output_format: str = DEFAULT,
-    language_code: str = "",
-    sync_alignment: str = "",
-    seed: Annotated[int, Query(ge=SEED.least, le=SEED.most)] = 0,
-) -> None:
+async def speak_inputs(websocket: WebSocket, voice_id: VoiceText, state: Shared) -> None:
     """Speaks several texts while they arrive, each in its context."""
-    address = await _address(websocket, state, voice_id, output_format, language_code, sync_alignment, seed)
-    if address is not None:
-        await Contexts(state, await accepted(websocket, state), address).run()
+    if (address := await _address(websocket, state, voice_id)) is not None:
+        await websocket.accept()
+        await Contexts(state, TextSocket(websocket, state), address).run()
 
 
-async def _address(
-    websocket: WebSocket,
-    state: AppState,
-    voice_id: str,
-    format_name: str,
-    language: str,
-    sync: str,
-    seed: int,
-) -> Address | None:
+async def _address(websocket: WebSocket, state: AppState, voice_id: str) -> Address | None:
     """What the address says; None if it is wrong, and refused."""
     try:
-        form = output_format(format_name)
+        query = message_of(AddressQuery, dict(websocket.query_params))
+        form = output_format(query.output_format)
     except APIError as refusal:
         await refuse(websocket, refusal)
         return None
-    voice = await voice_of(state, voice_id)
-    return Address(HowToSpeak(form, ask_of(None, language, seed), voice), sync.lower() == "true")
-
-
-async def accepted(websocket: WebSocket, state: AppState) -> TextSocket:
-    """The socket, open."""
-    await websocket.accept()
-    return TextSocket(websocket, state)
+    ask = ask_of(None, query.language_code, query.seed)
+    how = HowToSpeak(form, ask, await voice_of(state, voice_id))
+    return Address(how, query.sync_alignment, query.auto_mode)
 
 
 class SingleText:
@@ -160,7 +165,7 @@ class SingleText:
                 self._spoken = SpokenText(self._state, self._socket, how)
                 self._begun.set()
             self._spoken.text.add(message.text or "")
-            if message.flush:
+            if self._address.ends_part(message):
                 self._spoken.text.flush()
             if message.text == "":
                 self._spoken.text.end()
@@ -168,12 +173,9 @@ class SingleText:
     async def _speak(self) -> None:
         await self._begun.wait()
         assert self._spoken is not None
-        marks = await marked(self._spoken)
-        async with contextlib.aclosing(self._spoken.sounds()) as sounds:
-            async for sound in sounds:
-                if sound.audio or sound.alignment:
-                    await self._socket.send({**self._address.message(sound), "isFinal": None, **marks})
-                    marks = {}
+        async with contextlib.aclosing(self._address.messages(self._spoken)) as messages:
+            async for message in messages:
+                await self._socket.send({**message, "isFinal": None})
         await self._socket.send({"audio": None, "isFinal": True})
 
 
@@ -224,7 +226,7 @@ class Contexts:
             if not message.text:  # keeps the connection alive
                 return
             context = self._begin(name, message.voice_settings, group)
-        context.take(message)
+        context.take(message, ends_part=self._address.ends_part(message))
 
     def _begin(self, name: str, settings: VoiceSettings | None, group: asyncio.TaskGroup) -> "Context":
         if len(self._spoken) >= _MOST_CONTEXTS:
@@ -248,13 +250,9 @@ class Contexts:
     async def _speak(self, context: "Context") -> None:
         """Speaks a context, and says that it has ended. A refusal ends no other context."""
         try:
-            marks = await marked(context.spoken)
-            async with contextlib.aclosing(context.spoken.sounds()) as sounds:
-                async for sound in sounds:
-                    if sound.audio or sound.alignment:
-                        message = self._address.message(sound)
-                        await self._socket.send({**message, "contextId": context.name, **marks})
-                        marks = {}
+            async with contextlib.aclosing(self._address.messages(context.spoken)) as messages:
+                async for message in messages:
+                    await self._socket.send({**message, "contextId": context.name})
         except APIError as refusal:
             await self._socket.send({**fault(refusal), "contextId": context.name})
         finally:
@@ -286,11 +284,11 @@ class Context:
         """Whether `close_context` would end the turn now, and not interrupt it."""
         return not self.closed and time.monotonic() - self._flushed < _TURN_SECONDS
 
-    def take(self, message: TextMessage) -> None:
+    def take(self, message: TextMessage, *, ends_part: bool) -> None:
         """Adds the message's text. Raises APIError if too much waits."""
         text = message.text or ""
         self.spoken.text.add(text)
-        if message.flush:
+        if ends_part:
             self.spoken.text.flush()
         self._flushed = time.monotonic() if message.flush and not text.strip() else 0.0
 
@@ -298,11 +296,6 @@ class Context:
         """Ends the text; what has arrived is still spoken."""
         self.closed = True
         self.spoken.text.end()
-
-
-async def marked(spoken: SpokenText) -> Mapping[str, object]:
-    """The mark of synthetic speech, for the first message with sound."""
-    return {"ai_generated": (await spoken.mark()).text}
 
 
 def fault(refusal: APIError) -> dict[str, object]:

@@ -60,9 +60,9 @@ class SpokenText:
         """The mark of this speech."""
         return await mark_of(self._state, self.how.voice)
 
-    async def sounds(self) -> AsyncGenerator[Sound]:
+    async def sounds(self, mark: Mark) -> AsyncGenerator[Sound]:
         """The sound of the text, until it ends. Raises APIError."""
-        encoder = self.how.form.encoder(await self.mark())
+        encoder = self.how.form.encoder(mark)
         num_bytes = 0
         async for words in self.text:
             begun, times = _milliseconds(num_bytes), CharacterTimes(words)

@@ -147,3 +147,22 @@ def test_aac_is_whole_and_the_same_sound(form, step):
 def test_a_whole_m4a_says_how_long_it_is():
     with av.open(io.BytesIO(whole("m4a", bytes(2 * RATE)))) as file:
         assert file.duration == pytest.approx(1_000_000, abs=1_000)
+
+
+@pytest.mark.parametrize("form", ["wav", "pcm", "mp3"])
+def test_sound_may_have_another_rate(form):
+    """Streamed and whole: the same samples, or the same bit rate."""
+    tone = np.rint(8_000 * np.sin(np.arange(RATE) / 10)).astype("<i2").tobytes()
+    stream = Encoder(form, rate=16_000, kilobits=48)
+    sent = b"".join([*(stream.add(tone[at : at + 4_800]) for at in range(0, len(tone), 4_800)), stream.end()])
+    file = whole(form, tone, rate=16_000, kilobits=48)
+    if form == "mp3":
+        assert (
+            soundfile.info(io.BytesIO(file)).samplerate
+            == soundfile.info(io.BytesIO(sent)).samplerate
+            == 16_000
+        )
+        assert len(sent) == pytest.approx(48_000 / 8, rel=0.15)
+    else:
+        assert sent[-32_000:] == file[-32_000:]
+        assert len(file) - 32_000 == (0 if form == "pcm" else len(wav_header(0, 16_000, UNNAMED)))

@@ -7,7 +7,7 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.api.heard import asked
 from tests.extras.streams.conftest import OMNI, SECONDS, Line, is_idle, line
-from tests.extras.streams.test_elevenlabs_sockets import FIRST, SECOND, pcm_of
+from tests.extras.streams.test_elevenlabs_sockets import FIRST, LONG, SECOND, SOON, pcm_of
 from tests.marked import comment
 
 
@@ -98,8 +98,8 @@ def test_errors_are_told_and_end_nothing(service):
 def test_a_client_that_leaves_frees_the_slot(service):
     with line(service, OMNI) as client:
         client.send(type="session.config", response_format="pcm", stream_audio=True)
-        client.send(type="input.text", text=f"{FIRST} " * 40)
+        client.send(type="input.text", text=LONG)
         client.send(type="input.done")
         client.read()
         client.socket.recv(SECONDS)
-    service.wait_until(lambda: is_idle(service), 0.5)
+    service.wait_until(lambda: is_idle(service), SOON)
