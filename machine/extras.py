@@ -13,7 +13,7 @@ SERVICE     routes of the HTTP service, also WebSockets, and their state: `api.p
 PAGE        the folder of its part of the web page: `api.parts`
 LISTENER    a further protocol: `api.parts`
 VOICES      a further format of voices: `xtts.voices.formats`
-CLIPS       looks at clips before training: `look`, `report_kept`, `left_out`
+CLIPS       looks at clips before training: `look`, `report_kept`, `without_suspects`
 LAYOUTS     reads datasets in the layouts of other tools: `read`
 LANGUAGES   tells which languages a base lacks: `report_lacking`
 HELP        the pages of `sotaque --help`: `overview`, `examples_of`

@@ -2,7 +2,7 @@
 
 Two modules of extras (see `machine.extras`) work on it. `CLIPS` checks clips before a training:
 `look(settings, context, with_likelihood=...)` reports and returns the suspect clips, each with
-`name` (its file), `severity` and `reasons`; `left_out(settings, context)` returns the dataset
+`name` (its file), `severity` and `reasons`; `without_suspects(settings, context)` returns the dataset
 without them; `report_kept(settings, context)` only reports them. `REHEARSAL` has
 `rehearsal_of(settings, context, speaks=...)`, which adds clips in the old languages of a base while
 it learns an added one.
@@ -79,7 +79,7 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     if not checks:
         log.warning("SUSPECT_CLIPS=leave_out has no effect: extras/inspect is not installed.")
     for check in checks:
-        context = replace(context, data=check.left_out(settings, context))
+        context = replace(context, data=check.without_suspects(settings, context))
     return context
 
 

@@ -55,7 +55,7 @@ async def speak(
     output_format: FormatName = output_format.DEFAULT,
 ) -> Response:
     """Speaks `text`, sent whole."""
-    return await _respond(voice_id, body, request, state, output_format, "whole")
+    return await _respond(voice_id, body, state.check_rate(request), state, output_format, "whole")
 
 
 @router.post(
@@ -69,13 +69,12 @@ async def speak_stream(
     output_format: FormatName = output_format.DEFAULT,
 ) -> Response:
     """Speaks `text`, sent while it is spoken."""
-    return await _respond(voice_id, body, request, state, output_format, "stream")
+    return await _respond(voice_id, body, state.check_rate(request), state, output_format, "stream")
 
 
 async def _respond(
-    voice_id: str, body: TextToSpeech, request: Request, state: AppState, format_name: str, sending: Sending
+    voice_id: str, body: TextToSpeech, caller: str, state: AppState, format_name: str, sending: Sending
 ) -> Response:
-    caller = state.check_rate(request)
     form = output_format.output_format(format_name)
     ask = ask_of(body.voice_settings, body.language_code, body.seed, body.text)
     sound = SoundForm(form.form, sending, rate=form.rate, kilobits=form.kilobits)

@@ -428,6 +428,10 @@ def test_nothing_of_xtts_v2_is_loaded_before_its_licence_is_agreed_to(
     (tmp_path / ".env").write_text("COQUI_TOS_AGREED=1\nXTTS_V2_DIR=elsewhere\n")
     assert main([*asked[verb], *voice]) == 2
     assert "elsewhere does not hold XTTS-v2" in capsys.readouterr().err
+    # Python reads the agreement, but no folder, from the settings.
+    with pytest.raises(FilesError, match="train/xtts_v2 does not hold XTTS-v2"):
+        xtts.load_voice(voice[1])
+    (tmp_path / ".env").unlink()
     with pytest.raises(BundleError, match="in Python, pass tos_agreed=True"):
         xtts.load_voice(voice[1])
     with pytest.raises(FilesError, match="train/xtts_v2 does not hold XTTS-v2"):

@@ -154,8 +154,8 @@ def test_nothing_is_imported_behind_the_limits():
     """Under the limits, a library that could not be mapped would end the child."""
     program = (
         "import sys; from api.voices import recordings_child as child; child.import_all(True); "
-        "from api.voices.decoding import decoded; "
-        "before = set(sys.modules); decoded(sys.stdin.buffer.read(), 60.0, sys.argv[1]); "
+        "from api.voices.decoding import decode; "
+        "before = set(sys.modules); decode(sys.stdin.buffer.read(), 60.0, sys.argv[1]); "
         "print(sorted(set(sys.modules) - before))"
     )
     for kind in KINDS:

@@ -23,8 +23,8 @@ def run(tmp_path: Path) -> RunFolder:
 HOLD = (
     "import sys, time; from pathlib import Path\n"
     "from xtts.voices.run_folder import RunFolder\n"
-    "from xtts.voices.run_lock import locked\n"
-    "with locked(RunFolder(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
+    "from xtts.voices.run_lock import lock\n"
+    "with lock(RunFolder(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
 )
 
 
