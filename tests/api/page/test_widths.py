@@ -29,7 +29,7 @@ PLACES = f"""[...document.querySelectorAll("{CONTROLS}, h1, h2, h3, h4, dt, dd, 
             right + scrollX, bottom + scrollY];
   }})"""
 OUTSIDE = """[...document.querySelectorAll("body *")]
-  .filter((one) => !one.closest("#judged-table thead, pre, .hidden, .skip, svg")
+  .filter((one) => !one.closest("#judged-table thead, #speaker, pre, .hidden, .skip, svg")
     && one.checkVisibility({ visibilityProperty: true }))
   .filter((one) => one.getBoundingClientRect().right > innerWidth + 0.5
     || one.getBoundingClientRect().left < -0.5)
@@ -37,7 +37,7 @@ OUTSIDE = """[...document.querySelectorAll("body *")]
 COVERED = f"""(() => {{
   const all = [...document.querySelectorAll("{CONTROLS}")]
     .filter((one) => one.id !== "position" && !one.matches(".skip")
-      && !one.closest("#index, #player, .menu-box, #about-box, #judged-table thead")
+      && !one.closest("#index, #status, #player, .menu-box, #about-box, #judged-table thead")
       && one.checkVisibility({{ visibilityProperty: true }}))
     .map((one) => [one, one.getBoundingClientRect()]);
   const name = (one) => `${{one.localName}} ${{one.id || one.textContent.trim()}}`.slice(0, 60);
