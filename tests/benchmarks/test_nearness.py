@@ -169,7 +169,7 @@ def encoder(name: str) -> outside_judges.CamPlusPlus | speaker_judge.SpeakerJudg
 @pytest.mark.slow
 @pytest.mark.parametrize("name", nearness.ENCODERS)
 def test_known_cases_are_in_order(name):
-    """The person's other recordings are the nearest, then another natural voice, then noise."""
+    """The person's other recordings are nearer than other people and than noise."""
     judge = encoder(name)
     paths = sorted(CLIPS.glob("*.flac"))[:12]
     clips = [judge.embedding(audio.read(path, outside_judges.RATE)) for path in paths]
@@ -178,8 +178,7 @@ def test_known_cases_are_in_order(name):
     noise = float(person @ judge.embedding(0.1 * torch.randn(32_000, generator=draw)))
     own = [float(person @ clip) for clip in clips[8:]]
     others = [float(person @ judge.embedding(audio.read(path, outside_judges.RATE))) for path in PEOPLE]
-    assert min(own) > max(others) + 0.2
-    assert others[0] > noise
+    assert min(own) > max(*others, noise) + 0.2
     if name == "campplus":  # GE2E places noise among strangers: 0.61 against 0.46 to 0.67
         assert statistics.fmean(others) > noise + 0.1
 
