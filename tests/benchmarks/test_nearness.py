@@ -179,8 +179,6 @@ def test_known_cases_are_in_order(name):
     own = [float(person @ clip) for clip in clips[8:]]
     others = [float(person @ judge.embedding(audio.read(path, outside_judges.RATE))) for path in PEOPLE]
     assert min(own) > max(*others, noise) + 0.2
-    if name == "campplus":  # GE2E places noise among strangers: 0.61 against 0.46 to 0.67
-        assert statistics.fmean(others) > noise + 0.1
 
 
 @pytest.mark.slow
