@@ -162,7 +162,8 @@ def test_sound_may_have_another_rate(form):
             == soundfile.info(io.BytesIO(sent)).samplerate
             == 16_000
         )
-        assert len(sent) == pytest.approx(48_000 / 8, rel=0.15)
+        assert len(sent) - end_of_tags(sent) == pytest.approx(48_000 / 8, rel=0.15)
     else:
-        assert sent[-32_000:] == file[-32_000:]
+        streamed, at_once = (np.frombuffer(sound[-32_000:], "<i2").astype(int) for sound in (sent, file))
+        assert abs(streamed - at_once).max() <= 3  # soxr adds dither to 16-bit samples
         assert len(file) - 32_000 == (0 if form == "pcm" else len(wav_header(0, 16_000, UNNAMED)))

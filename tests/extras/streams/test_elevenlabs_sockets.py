@@ -124,7 +124,8 @@ def test_contexts_are_independent_and_keepalives_open_none(service):
         client.send(close_context=True)
         assert client.heard("default").pcm == pcm_of(SECOND)
         client.send(close_socket=True)
-        assert client.read()["isFinal"]
+        while not client.read().get("isFinal"):
+            pass  # sound of the context that is interrupted
         with pytest.raises(ConnectionClosed) as closed:
             client.read()
     assert closed.value.rcvd is not None and closed.value.rcvd.code == 1000
