@@ -320,10 +320,10 @@ class Queue(BaseModel):
 
 
 class Status(BaseModel):
-    """The state of the service. execution_provider: what computes, of ONNX Runtime or PyTorch;
-    requested_provider: what the settings ask for; message, reason_code: why they differ, or why it
-    is not ready; voice_reason: why this voice is served; restarts: of the speaking process; extras:
-    the optional parts that are installed."""
+    """The state of the service. execution_provider: the backend in use, of ONNX Runtime or PyTorch;
+    requested_provider: the backend in the settings; message, reason_code: why they differ, or why
+    the service is not ready; voice_reason: why this voice is served; restarts: of the speaking
+    process; extras: the optional parts that are installed."""
 
     device: str
     execution_provider: str

@@ -1,4 +1,4 @@
-// The status at the top: who speaks where, and behind it the device, the provider, the voice and the requests.
+// The status at the top: voice and device, and when it is open, the provider and the requests, too.
 
 import { find, say, tell } from "./elements.js";
 import { counted, device } from "./wording.js";

@@ -1,5 +1,4 @@
-// What this browser has had spoken: text, voice, numbers and sound of the last takes, only in its own
-// database (IndexedDB).
+// The takes: text, voice, numbers and sound of what was spoken last, in this browser alone (IndexedDB).
 
 import { complain, find, make, menu, say, smallButton, twice } from "./elements.js";
 import { clock, counted } from "./wording.js";

@@ -19,7 +19,7 @@ _CLAUSE_WORDS = 4
 _CLAUSE_SIGNS = 8
 _CLAUSE_END = re.compile(r"[,;:،–—](?=\s)|[、，；：]")
 _WORD = re.compile(r"\w[\w'’-]*")
-# Chinese, Japanese, Thai and their like have no spaces between words.
+# Scripts without spaces between words, such as Chinese, Japanese and Thai.
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
 _TAG = re.compile(r"<(/?)[a-zA-Z][^<>]*?(/?)>")
 _UNCLOSED = re.compile(r"<[/a-zA-Z][^<>]*$|\[[^\[\]]*$")
