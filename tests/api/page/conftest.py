@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.api.page.desk import DESK, PATIENCE_MILLISECONDS
+from tests.api.page.desk import DESK, PATIENCE_MILLISECONDS, until
 from tests.api.page.fake import serving
 from tests.api.page.world import World
 
@@ -37,6 +37,7 @@ def open_page(chromium: Any) -> Iterator[Open]:
         contexts.append((context, page, urlsplit(address).netloc))
         page.goto(f"{address.rstrip('/')}/#/{view}")
         page.wait_for_selector(ready)
+        until(page, "document.title.endsWith(' - Sotaque')")  # Its scripts have shown the view.
         return page
 
     yield opened
