@@ -23,5 +23,6 @@ NAMES = (
     "streams",
     "wyoming",
     "watermark",
+    "mcp",
     "cli",
 )

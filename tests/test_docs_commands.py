@@ -161,6 +161,7 @@ CANNOT = {
     "make test-gpu": "it needs an NVIDIA GPU",
     f"{PYTHON} benchmarks gpu": "it needs an NVIDIA GPU; tests/benchmarks/test_gpu.py rehearses it",
     f"{PYTHON} pip": "it needs a package index",
+    ".venv/bin/uv pip install -e '.[mcp]'": "it needs a package index",
     ".venv/bin/uv pip install -e '.[watermark]'": "it needs a package index",
     "WATERMARK=perth make serve": "it needs that package; tests/extras/watermark speaks with it",
     "ffprobe": "tests/xtts/test_marks.py reads every format with it",

@@ -69,8 +69,8 @@ GROUPS = (
     ),
     Group(
         "Serve",
-        ("serve", "studio", "queue"),
-        ("serve", "serve --voice exported/anna --api-port 8006", "studio", "queue --once"),
+        ("serve", "studio", "queue", "mcp"),
+        ("serve", "serve --voice exported/anna --api-port 8006", "studio", "queue --once", "mcp"),
     ),
     Group(
         "Look at this machine",

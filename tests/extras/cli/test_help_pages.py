@@ -75,6 +75,8 @@ def test_every_example_is_understood(example):
     verb, *rest = words
     if verb in ("serve", "studio"):
         api_settings.load(rest, {}, None)
+    elif verb == "mcp":
+        assert rest == []
     elif verb == "completion":
         assert tuple(rest) in {("bash",), ("zsh",)}
     elif verb in xtts.modules():

@@ -1,0 +1,3 @@
+"""`sotaque mcp`: assistants speak, over the Model Context Protocol on stdin and stdout."""
+
+VERBS = {"sotaque": {"mcp": "extras.mcp.verb"}}
