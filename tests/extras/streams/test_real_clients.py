@@ -55,7 +55,10 @@ CLIENTS = (
     ),
 )
 # The newest one on PyPI with its sources, and with them its example.
-OMNI = "https://files.pythonhosted.org/packages/source/v/vllm-omni/vllm_omni-0.20.0.tar.gz"
+OMNI = (
+    "https://files.pythonhosted.org/packages/a5/48/7c7535cab15cf2ca5335fe68bd4c41350f68aeae8d33c0471c2e062760dd"
+    "/vllm_omni-0.20.0.tar.gz"
+)
 EXAMPLE = "examples/online_serving/text_to_speech/qwen3_tts/streaming_speech_client.py"
 
 
