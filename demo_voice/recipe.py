@@ -24,7 +24,7 @@ ADVICE = TrainingAdvice(
     ema_decay=0.98,
     learn_decoder="auto",
     decoder_rate=4e-4,
-    decoder_steps=30.0,
+    decoder_steps=45.0,
 )
 
 

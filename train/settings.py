@@ -123,8 +123,8 @@ class TrainSettings(SharedSettings):
         Means("auto, off, or a number above 0, to 1", words=True),
     ] = "auto"
     """The share of fine-tuned weights in checkpoints/best.pt; the rest are the base's. auto judges
-    1, 0.7, 0.5 and 0.3 when the run ends and keeps the best. The checkpoints of the epochs are
-    never blended."""
+    0.7, 0.5 and 0.3 when the run ends, if the nearest epoch lost something that the base has. The
+    checkpoints of the epochs are never blended."""
     learn_decoder: Annotated[Literal["auto", "on", "off"], Means("auto, on or off", words=True)] = "auto"
     """Trains the decoder (vocoder) on the person's own clips, a part in each epoch. auto does so
     unless the base model recommends off. off keeps the base's decoder."""

@@ -29,9 +29,9 @@ from machine.storage.hashes import sha256_of
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
 from train.evaluation.evaluator import Evaluator
-from train.evaluation.floors import fault_of_decoder
+from train.evaluation.floors import PersonFigures, fault_of_decoder
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, less_natural
-from train.evaluation.verdict import evaluation_table
+from train.evaluation.verdict import evaluation_table, worse
 from train.progress import Progress
 from train.sampling.decoders import (
     clips_to_learn_from,
@@ -187,7 +187,9 @@ def _judge_rest(evaluator: Evaluator, shares: Sequence[float]) -> None:
 def _judge_blends(evaluator: Evaluator, shares: Sequence[float], tried: Sequence[float]) -> None:
     evaluation = evaluator.evaluation()
     chosen = _source_of_blends(evaluator.run, evaluation) if evaluation else None
-    if chosen is None:
+    if evaluation is None or chosen is None:
+        return
+    if shares == AUTO_SHARES and not _lost(evaluation, chosen):
         return
     new = [share for share in shares if evaluator.is_new("blend", chosen, share)]
     for share in new:
@@ -198,6 +200,18 @@ def _judge_blends(evaluator: Evaluator, shares: Sequence[float], tried: Sequence
     evaluation = evaluator.with_base()
     if left != evaluation.left_out:
         evaluator.write(replace(evaluation, left_out=left))
+
+
+def _lost(evaluation: Evaluation, epoch: Verified) -> bool:
+    """Whether the epoch lost something that the base has, which a blend may bring back."""
+    base = evaluation.candidates[0]
+    tuned = next(
+        candidate
+        for candidate in evaluation.candidates
+        if candidate.kind == "epoch" and candidate.epoch == epoch.epoch
+    )
+    failed = tuned.ruled_out is not None or tuned.num_failed > base.num_failed
+    return failed or bool(tuned.old_sentences) or bool(worse(tuned, base))
 
 
 def _judge_base_with_decoder(evaluator: Evaluator) -> None:
@@ -216,7 +230,7 @@ def _judge_base_with_decoder(evaluator: Evaluator) -> None:
     other = evaluation.with_id(BASE_DECODER)
     if other is None:
         return
-    fault = fault_of_decoder(other, evaluation.candidates[0], evaluation.person.get("word_errors"))
+    fault = fault_of_decoder(other, evaluation.candidates[0], PersonFigures.of(evaluation))
     if fault is None:
         return
     passed = {

@@ -24,6 +24,7 @@ from machine.devices.recovery import GpuLost
 from machine.storage.atomic import crash_point
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
+from train.evaluation.floors import PersonFigures
 from train.evaluation.plan import NATURAL_EVERY, OLD_RATE, EvaluationPlan, Person, describe, heard_recordings
 from train.evaluation.verdict import decide
 from train.progress import Progress
@@ -273,10 +274,7 @@ class Evaluator:
             or not self._has_decoder(candidate)
         }
         judged, verdict = decide(
-            candidates,
-            gone,
-            sum(clip.seconds for clip in self.plan.clips),
-            evaluation.person.get("word_errors"),
+            candidates, gone, sum(clip.seconds for clip in self.plan.clips), PersonFigures.of(evaluation)
         )
         return replace(
             evaluation,

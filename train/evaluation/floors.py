@@ -16,7 +16,7 @@ If the base itself cannot be served, only the floors count that need no comparis
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from train.evaluation.judges import (
     NATURALNESS,
@@ -30,7 +30,7 @@ from train.evaluation.judges import (
     against,
     less_natural,
 )
-from xtts.voices.evaluation_file import Candidate, MeanInterval
+from xtts.voices.evaluation_file import Candidate, Evaluation, MeanInterval
 
 # One more failed sentence is chance; two are not, nor a tenth of a large set.
 FEWEST_FAILED, FAILED_SHARE = 2, 0.1
@@ -58,21 +58,38 @@ LEAST_SPREAD, SPREAD_BEYOND_BASE = -20.0, 15.0
 UNLEARNED = "The base never learned the added language."
 
 
-def with_floors(
-    candidate: Candidate, base: Candidate, candidates: Sequence[Candidate], person_errors: float | None = None
-) -> Candidate:
-    """The candidate with the floors that it breaks, of which the first rules it out.
+@dataclass(frozen=True)
+class PersonFigures:
+    """What the judges say of the person's own clips; None without the judge.
 
-    person_errors: the word error rate of the person's clips; None without a recogniser.
+    A judge that finds fault with them finds the same fault with a voice that comes nearer.
     """
+
+    word_errors: float | None = None
+    naturalness: float | None = None
+
+    @classmethod
+    def of(cls, evaluation: Evaluation) -> "PersonFigures":
+        """The figures that an evaluation records."""
+        natural = evaluation.person.get("naturalness")
+        return cls(evaluation.person.get("word_errors"), natural["mean"] if natural else None)
+
+
+NOBODY = PersonFigures()
+
+
+def with_floors(
+    candidate: Candidate, base: Candidate, candidates: Sequence[Candidate], person: PersonFigures = NOBODY
+) -> Candidate:
+    """The candidate with the floors that it breaks, of which the first rules it out."""
     failed, unjudged = _failures(candidate, candidates), _missing_figures(candidate, base, candidates)
     faults = [failed, unjudged]
     # A few sentences are evidence neither for a candidate nor against it.
     if not unjudged:
         comparable = not cannot_serve(base, candidates)
         faults += [_runs_on(candidate, base)] if comparable else []
-        faults += [_off(candidate, base, RATE_DRIFT), _loses_words(candidate, base, person_errors)]
-        faults += _losses_to_base(candidate, base) if comparable else []
+        faults += [_off(candidate, base, RATE_DRIFT), _loses_words(candidate, base, person.word_errors)]
+        faults += _losses_to_base(candidate, base, person) if comparable else []
     faults += [_forgets(candidate, base), None if candidate.knows_language else UNLEARNED]
     remarks = [reason for reason in faults if reason]
     ruled_out = remarks[0] if remarks else None
@@ -84,25 +101,24 @@ def with_floors(
     return replace(candidate, ruled_out=ruled_out, remarks=remarks, indistinguishable_from_base=same)
 
 
-def fault_of_decoder(learned: Candidate, base: Candidate, person_errors: float | None = None) -> str | None:
+def fault_of_decoder(learned: Candidate, base: Candidate, person: PersonFigures = NOBODY) -> str | None:
     """The first floor that a learned decoder breaks on the base's weights; None if it breaks none,
-    or if there are too few figures, or the base itself cannot be served. person_errors: as in
-    `with_floors`."""
+    or if there are too few figures, or the base itself cannot be served."""
     both = (base, learned)
     if _missing_figures(learned, base, both) or cannot_serve(base, both):
         return None
-    faults = [_loses_words(learned, base, person_errors), *_losses_to_base(learned, base)]
+    faults = [_loses_words(learned, base, person.word_errors), *_losses_to_base(learned, base, person)]
     return next(filter(None, faults), None)
 
 
-def _losses_to_base(candidate: Candidate, base: Candidate) -> list[str | None]:
+def _losses_to_base(candidate: Candidate, base: Candidate, person: PersonFigures) -> list[str | None]:
     """The floors of person and naturalness, which need a base that could be served."""
     return [
         _less_alike(candidate, base),
         _less_like_reference(candidate, base),
         _off(candidate, base, PITCH_DRIFT),
         _monotone(candidate, base),
-        _less_natural(candidate, base),
+        _less_natural(candidate, base, person.naturalness),
     ]
 
 
@@ -177,9 +193,11 @@ def _less_like_reference(candidate: Candidate, base: Candidate) -> str | None:
     return f"It sounds less like the recording that it speaks from: cosine {gap.mean:+.2f}."
 
 
-def _less_natural(candidate: Candidate, base: Candidate) -> str | None:
+def _less_natural(candidate: Candidate, base: Candidate, of_person: float | None) -> str | None:
     gap = against(candidate, base, NATURALNESS)
-    if gap is None or not less_natural(gap, against(candidate, base, VOICE)):
+    # The loss counts from the person's own figure, if that is below the base's.
+    allowed = max(0.0, base.mean(NATURALNESS) - of_person) if of_person is not None else 0.0
+    if gap is None or not less_natural(gap, against(candidate, base, VOICE), allowed):
         return None
     return f"It sounds less natural: its predicted opinion score is {-gap.mean:.2f} below the base's."
 

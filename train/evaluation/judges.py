@@ -262,12 +262,12 @@ def compare(candidates: Sequence[Candidate]) -> list[Candidate]:
     ]
 
 
-def less_natural(gap: MeanInterval | None, voice: MeanInterval | None = None) -> bool:
-    """Whether a difference by `NATURALNESS` is a loss: measurable, and larger than what the
-    difference by `VOICE` is worth. False for None, because this judge is optional."""
+def less_natural(gap: MeanInterval | None, voice: MeanInterval | None = None, allowed: float = 0.0) -> bool:
+    """Whether a difference by `NATURALNESS` is a loss: measurable, and larger by `allowed` than
+    what the difference by `VOICE` is worth. False for None, because this judge is optional."""
     nearer = voice is not None and voice.low > 0 and voice.mean >= VOICE_WORTH_IT
     margin = NEARER_MARGIN if nearer else NATURALNESS_MARGIN
-    return gap is not None and gap.high < 0 and gap.mean <= -margin
+    return gap is not None and gap.high < 0 and gap.mean <= -margin - allowed
 
 
 def smallest_differences(candidates: Sequence[Candidate]) -> dict[str, float]:

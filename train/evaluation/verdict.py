@@ -7,8 +7,8 @@ like any other. The rule has three steps (docs/develop/evaluation.md says why):
     2. gains     of the rest, those that come measurably and audibly closer to the person than the
                  base does, or sound more natural (`gains`). Without one, the base is the best
     3. nearest   of these, the most similar voice. Among voices without a measurable
-                 difference: the most gains, then the fewest word errors, then the base, then an epoch,
-                 then the blend with the smallest share of tuned weights (`_nearest`)
+                 difference: the most gains, then no measurably more word errors, then the base, then
+                 the latest epoch, then the blend with the smallest share of tuned weights (`_nearest`)
 
 A base that cannot be served loses to every candidate that passes the floors. If voices can be
 judged, validation loss decides nothing, because it can fall while speech gets worse.
@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 
 from machine import commands
 from machine.text import table
-from train.evaluation.floors import FEWEST_FINISHED, with_floors
+from train.evaluation.floors import FEWEST_FINISHED, NOBODY, PersonFigures, with_floors
 from train.evaluation.judges import (
     NATURALNESS,
     NATURALNESS_MARGIN,
@@ -85,7 +85,7 @@ def decide(
     candidates: Sequence[Candidate],
     pruned: Collection[str] = (),
     speech_seconds: float | None = None,
-    person_errors: float | None = None,
+    person: PersonFigures = NOBODY,
 ) -> tuple[list[Candidate], Verdict | None]:
     """Returns the candidates with remarks on each, and the verdict.
 
@@ -95,12 +95,12 @@ def decide(
         pruned: names of candidates whose checkpoints are gone; they stay in the list and cannot
             be chosen.
         speech_seconds: length of the person's clips, for the advice.
-        person_errors: word error rate of the person's clips; None without a recogniser.
+        person: what the judges say of the person's own clips.
     """
     base = next((candidate for candidate in candidates if candidate.is_base), None)
     if base is None or len(candidates) < 2:
         return list(candidates), None
-    judged = [with_floors(candidate, base, candidates, person_errors) for candidate in candidates]
+    judged = [with_floors(candidate, base, candidates, person) for candidate in candidates]
     base = next(candidate for candidate in judged if candidate.is_base)
     left = [
         candidate
@@ -111,7 +111,7 @@ def decide(
         left = [candidate for candidate in left if gains(candidate, base)]
     if not left:
         return judged, _base_is_best(base, judged, speech_seconds)
-    best = _nearest(left, base, person_errors)
+    best = _nearest(left, base, person)
     # The base with a decoder, also if that is not the best: it divides what was won.
     decoder = next(
         (candidate for candidate in judged if candidate.kind == "base" and candidate.decoder), None
@@ -160,10 +160,9 @@ def improvement(candidate: Candidate, base: Candidate, judge: str) -> MeanInterv
     return MeanInterval(mean, abs(usual) - furthest, abs(usual) - nearest, gap.count)
 
 
-def _nearest(left: Sequence[Candidate], base: Candidate, person_errors: float | None = None) -> Candidate:
+def _nearest(left: Sequence[Candidate], base: Candidate, person: PersonFigures = NOBODY) -> Candidate:
     """The best by step 3; by validation loss if no voice was judged, or if neither the base nor a
-    recogniser knows the language. Only epochs have a validation loss. person_errors: as in
-    `decide`."""
+    recogniser knows the language. Only epochs have a validation loss."""
     if _chosen_by_loss(left, base):
         with_loss = [candidate for candidate in left if candidate.validation_audio_loss is not None]
         return min(with_loss, key=lambda candidate: candidate.validation_audio_loss or 0.0, default=left[0])
@@ -171,16 +170,15 @@ def _nearest(left: Sequence[Candidate], base: Candidate, person_errors: float | 
     left = [candidate for candidate in left if candidate.num_failed <= base.num_failed] or left
     nearest = max(left, key=lambda candidate: candidate.mean(VOICE))
     close = [candidate for candidate in left if candidate is nearest or _same_voice(candidate, nearest)]
+    clearest = min(close, key=lambda candidate: (candidate.mean(WORD_ERRORS), -candidate.mean(WORDS)))
     return min(
         close,
         key=lambda candidate: (
             -len(gains(candidate, base)),
-            # A recogniser that mishears the person as often cannot tell them apart.
-            max(candidate.mean(WORD_ERRORS), person_errors or 0.0),
+            _is_harder(candidate, clearest, person.word_errors),
             candidate.kind == "blend",
             candidate.share,
-            -candidate.mean(WORDS),
-            -candidate.mean(VOICE),
+            -candidate.epoch,
         ),
     )
 
@@ -188,6 +186,17 @@ def _nearest(left: Sequence[Candidate], base: Candidate, person_errors: float | 
 def _same_voice(candidate: Candidate, other: Candidate) -> bool:
     gap = against(candidate, other, VOICE)
     return gap is not None and gap.holds_zero
+
+
+def _is_harder(candidate: Candidate, clearest: Candidate, of_person: float | None) -> bool:
+    """Whether it is measurably harder to understand; without a recogniser, whether it leaves out
+    more words. of_person: the word error rate of the person's clips; a recogniser that mishears
+    these as often cannot tell."""
+    errors = against(candidate, clearest, WORD_ERRORS)
+    if errors is not None:
+        return errors.low > 0 and candidate.mean(WORD_ERRORS) > (of_person or 0.0)
+    words = against(candidate, clearest, WORDS)
+    return words is not None and words.high < 0
 
 
 def _chosen_by_loss(left: Sequence[Candidate], base: Candidate) -> bool:
@@ -220,7 +229,7 @@ def _why(best: Candidate, base: Candidate, decoder: Candidate | None) -> str:
         if figure and usual:
             sentences.append(f"In the old language: {_figures(judge, figure.mean, usual.mean)}.")
             break
-    cost = ", ".join(_worse(best, base)) or "none that a judge can measure"
+    cost = ", ".join(worse(best, base)) or "none that a judge can measure"
     return " ".join([*sentences, f"The cost: {cost}."])
 
 
@@ -247,7 +256,7 @@ def _also_better(judge: str, best: Candidate, base: Candidate) -> bool:
     return judge in (NATURALNESS, WORD_ERRORS, WORDS) and gap is not None and gap.low > 0
 
 
-def _worse(candidate: Candidate, base: Candidate) -> list[str]:
+def worse(candidate: Candidate, base: Candidate) -> list[str]:
     """The judges that find it measurably worse than the base, with both figures."""
     return [
         _figures_and_way(judge, candidate, base)

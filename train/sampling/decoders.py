@@ -115,7 +115,7 @@ def learn(
         if learned.better:
             learned = _used(learned, draft, tensors)
     learned_decoder.write(tensors, learned)
-    log.info("%s%s", f"{whose}: " if whose else "", _sentence(learned, result.seconds))
+    log.info("%s%s", f"{whose}: " if whose else "", _sentence(learned, result))
     return result, learned
 
 
@@ -200,7 +200,7 @@ def leave_out(tensors: Path) -> bool:
     return True
 
 
-def _sentence(learned: LearnedDecoder, seconds: float) -> str:
+def _sentence(learned: LearnedDecoder, result: DecoderLearned) -> str:
     distance = f"{learned.distance_before:.3f} to {learned.distance_after:.3f}"
     if learned.distance_after >= learned.distance_before:
         return (
@@ -208,9 +208,11 @@ def _sentence(learned: LearnedDecoder, seconds: float) -> str:
             f"{learned.steps} steps (spectral distance {distance})."
         )
     sentence = (
-        f"Decoder trained on {learned.clips} clips in {seconds:.0f} s, {learned.steps} steps so "
+        f"Decoder trained on {learned.clips} clips in {result.seconds:.0f} s, {learned.steps} steps so "
         f"far. Spectral distance of clips outside its training set: {distance}."
     )
+    if result.pitch_octaves:
+        sentence += f" The pitch of free speech moved by {100 * (2**result.pitch_octaves - 1):+.0f} %."
     figures = (
         ("Word error rate", learned.more_word_errors, "{:+.0%}"),
         ("Voice similarity to the reference", learned.closer_voice, "{:+.2f}"),

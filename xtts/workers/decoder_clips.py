@@ -53,10 +53,11 @@ class Row:
 
 
 class SpokenClip:
-    """A clip with its latents from the loaded GPT, which are computed when they are needed."""
+    """A clip with its latents from the loaded GPT, which are computed when they are needed. ids:
+    those of its text."""
 
-    def __init__(self, sound: ClipSound, latents: "Callable[[], Tensor]") -> None:
-        self.sound = sound
+    def __init__(self, sound: ClipSound, latents: "Callable[[], Tensor]", ids: Sequence[int] = ()) -> None:
+        self.sound, self.ids = sound, ids
         self._latents = latents
 
     @property
@@ -109,7 +110,7 @@ class ClipCache:
                 sounds[clip] = hear(model, dvae, clip)
             ids = tuple(model.tokenizer.encode(clip.text, clip.language))
             if (sound := sounds[clip]) is not None and len(ids) <= model.tokenizer.max_tokens:
-                spoken.append(SpokenClip(sound, self._reader(model, whose, clip, ids, sound)))
+                spoken.append(SpokenClip(sound, self._reader(model, whose, clip, ids, sound), ids))
                 if probe is None:
                     probe = forced_latents(model, whose, ids, sound.codes)
         if probe is not None and self._digest != (digest := digest_of(model, whose, probe)):

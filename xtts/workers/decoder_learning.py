@@ -58,6 +58,7 @@ def learn(
     from xtts.model.discriminators import read_discriminators
     from xtts.voices import learned_decoder
     from xtts.workers.decoder_learner import DecoderLearner
+    from xtts.workers.free_pitch import move_pitch
 
     started = time.perf_counter()
     model, whose = tuned.speaking(tuned.reading(request.voice), request.voice)
@@ -88,15 +89,18 @@ def learn(
     each = _descend(learner, learned_from, compare, request, started, progress)
     if request.state_out is not None:
         replace_file(request.state_out, partial(torch.save, learner.state()))
+    distance = learner.distance(learner.average, held_out)
+    octaves = move_pitch(learner.average, model, whose, spoken, request.seed)
     learned_decoder.write_tensors(request.out, published_names(learner.average, published))
     return DecoderLearned(
         distance_before=round(of_base, 4),
-        distance_after=round(learner.distance(learner.average, held_out), 4),
+        distance_after=round(distance, 4),
         clips=len(learned_from),
         steps=learner.step,
         new_steps=learner.step - before,
         seconds=time.perf_counter() - started,
         step_seconds=each,
+        pitch_octaves=round(octaves, 4),
     )
 
 

@@ -238,6 +238,7 @@ class DecoderLearned:
         seconds: Time taken, including loading.
         new_steps: The steps of this request.
         step_seconds: Mean time of a step after the first; 0 for fewer than three steps.
+        pitch_octaves: By how much the pitch of free speech was moved (`xtts.workers.free_pitch`).
     """
 
     distance_before: float
@@ -247,6 +248,7 @@ class DecoderLearned:
     seconds: float
     new_steps: int = 0
     step_seconds: float = 0.0
+    pitch_octaves: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.train.evaluation.test_evaluator import SOUNDS, Ground
+from tests.train.evaluation.test_evaluator import BAD, GOOD, SOUNDS, Ground
 from train import defaults
 from train.evaluation.conclusion import learn_best_decoder, with_judgement
 from train.sampling.decoders import minutes_of
@@ -189,3 +189,18 @@ def test_learned_longer_it_takes_the_place_of_the_one_before_and_a_fault_leaves_
     learn()  # a decoder that is not closer is a result too
     assert ground.speaking.learned[-1].state == ground.run.best_decoder_state
     assert decoder_for(ground.run, None) is None
+
+
+@pytest.mark.parametrize(("sound", "count"), [(GOOD, 0), (BAD, 3)])
+def test_blends_are_judged_if_the_nearest_epoch_lost_something(tmp_path, base_folder, sound, count):
+    ground = Ground(tmp_path, base_folder, {(1, 1.0): sound})
+    ground.restart()
+    ground.judge(1)
+    ground.conclude("auto", learn_decoder="off")
+    blends = [candidate for candidate in ground.evaluation().candidates if candidate.kind == "blend"]
+    assert len(blends) == count
+    assert ground.evaluation().left_out == []
+    ground.restart()
+    ground.conclude(0.4, learn_decoder="off")  # A share that was asked for is judged.
+    blends = [candidate for candidate in ground.evaluation().candidates if candidate.kind == "blend"]
+    assert [candidate.share for candidate in blends][-1:] == [0.4]

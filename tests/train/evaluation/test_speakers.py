@@ -97,7 +97,7 @@ def test_what_is_judged_is_not_judged_again_until_the_weights_change(ground):
     ground.conclude("off")
     assert len(ground.speaking.requests) == asked and len(ground.speaking.learned) == 3
     ground.speaking.sounds[1, 0.3] = {"voice": 0.8, "errors": 0.0}
-    ground.conclude("auto")
+    ground.conclude(0.3)
     assert ground.best()["kind"] == "blend"
     assert ground.row("ben").weights["share"] == 0.3
     assert len(ground.speaking.learned) == 5
@@ -165,7 +165,7 @@ def test_rows_of_other_weights_do_not_stay_where_there_is_no_time_for_new_ones(g
     ground.speaking.sounds[1, 0.3] = {"voice": 0.8, "errors": 0.0}
     ground.restart(in_run=True)
     monkeypatch.setattr(conclusion, "SPEAKER_SECONDS", 0.0)
-    ground.conclude("auto")
+    ground.conclude(0.3)
     assert ground.best()["kind"] == "blend" and ground.evaluation().speakers == []
 
 
