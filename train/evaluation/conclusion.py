@@ -31,7 +31,7 @@ from train.evaluation import judges
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.floors import PersonFigures, fault_of_decoder
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, less_natural
-from train.evaluation.verdict import evaluation_table, worse
+from train.evaluation.verdict import evaluation_table, is_harder
 from train.progress import Progress
 from train.sampling.decoders import (
     clips_to_learn_from,
@@ -203,7 +203,7 @@ def _judge_blends(evaluator: Evaluator, shares: Sequence[float], tried: Sequence
 
 
 def _lost(evaluation: Evaluation, epoch: Verified) -> bool:
-    """Whether the epoch lost something that the base has, which a blend may bring back."""
+    """Whether the epoch lost words or endings that the base has, which a blend may bring back."""
     base = evaluation.candidates[0]
     tuned = next(
         candidate
@@ -211,7 +211,8 @@ def _lost(evaluation: Evaluation, epoch: Verified) -> bool:
         if candidate.kind == "epoch" and candidate.epoch == epoch.epoch
     )
     failed = tuned.ruled_out is not None or tuned.num_failed > base.num_failed
-    return failed or bool(tuned.old_sentences) or bool(worse(tuned, base))
+    of_person = PersonFigures.of(evaluation).word_errors
+    return failed or bool(tuned.old_sentences) or is_harder(tuned, base, of_person)
 
 
 def _judge_base_with_decoder(evaluator: Evaluator) -> None:

@@ -8,7 +8,8 @@ like any other. The rule has three steps (docs/develop/evaluation.md says why):
                  base does, or sound more natural (`gains`). Without one, the base is the best
     3. nearest   of these, the most similar voice. Among voices without a measurable
                  difference: the most gains, then no measurably more word errors, then the base, then
-                 the latest epoch, then the blend with the smallest share of tuned weights (`_nearest`)
+                 the latest epoch, then the blend with the smallest share of tuned weights (`_nearest`).
+                 A blend must be measurably better than its epoch
 
 A base that cannot be served loses to every candidate that passes the floors. If voices can be
 judged, validation loss decides nothing, because it can fall while speech gets worse.
@@ -109,6 +110,7 @@ def decide(
     ]
     if base.ruled_out is None:
         left = [candidate for candidate in left if gains(candidate, base)]
+    left = [candidate for candidate in left if candidate.kind != "blend" or _wins(candidate, left, person)]
     if not left:
         return judged, _base_is_best(base, judged, speech_seconds)
     best = _nearest(left, base, person)
@@ -175,7 +177,7 @@ def _nearest(left: Sequence[Candidate], base: Candidate, person: PersonFigures =
         close,
         key=lambda candidate: (
             -len(gains(candidate, base)),
-            _is_harder(candidate, clearest, person.word_errors),
+            is_harder(candidate, clearest, person.word_errors),
             candidate.kind == "blend",
             candidate.share,
             -candidate.epoch,
@@ -183,19 +185,28 @@ def _nearest(left: Sequence[Candidate], base: Candidate, person: PersonFigures =
     )
 
 
+def _wins(blend: Candidate, left: Sequence[Candidate], person: PersonFigures) -> bool:
+    """Whether a blend is measurably better than its epoch, or its epoch is not among `left`."""
+    epoch = next(
+        (candidate for candidate in left if candidate.kind == "epoch" and candidate.epoch == blend.epoch),
+        None,
+    )
+    return epoch is None or bool(gains(blend, epoch)) or is_harder(epoch, blend, person.word_errors)
+
+
 def _same_voice(candidate: Candidate, other: Candidate) -> bool:
     gap = against(candidate, other, VOICE)
     return gap is not None and gap.holds_zero
 
 
-def _is_harder(candidate: Candidate, clearest: Candidate, of_person: float | None) -> bool:
-    """Whether it is measurably harder to understand; without a recogniser, whether it leaves out
+def is_harder(candidate: Candidate, other: Candidate, of_person: float | None) -> bool:
+    """Whether it is measurably harder to understand than another; without a recogniser, whether it leaves out
     more words. of_person: the word error rate of the person's clips; a recogniser that mishears
     these as often cannot tell."""
-    errors = against(candidate, clearest, WORD_ERRORS)
+    errors = against(candidate, other, WORD_ERRORS)
     if errors is not None:
         return errors.low > 0 and candidate.mean(WORD_ERRORS) > (of_person or 0.0)
-    words = against(candidate, clearest, WORDS)
+    words = against(candidate, other, WORDS)
     return words is not None and words.high < 0
 
 
@@ -229,7 +240,7 @@ def _why(best: Candidate, base: Candidate, decoder: Candidate | None) -> str:
         if figure and usual:
             sentences.append(f"In the old language: {_figures(judge, figure.mean, usual.mean)}.")
             break
-    cost = ", ".join(worse(best, base)) or "none that a judge can measure"
+    cost = ", ".join(_worse(best, base)) or "none that a judge can measure"
     return " ".join([*sentences, f"The cost: {cost}."])
 
 
@@ -256,7 +267,7 @@ def _also_better(judge: str, best: Candidate, base: Candidate) -> bool:
     return judge in (NATURALNESS, WORD_ERRORS, WORDS) and gap is not None and gap.low > 0
 
 
-def worse(candidate: Candidate, base: Candidate) -> list[str]:
+def _worse(candidate: Candidate, base: Candidate) -> list[str]:
     """The judges that find it measurably worse than the base, with both figures."""
     return [
         _figures_and_way(judge, candidate, base)

@@ -669,6 +669,17 @@ def test_a_person_who_sounds_less_natural_than_the_base_is_approached(of_person,
     assert ("less natural" in (told[1].ruled_out or "")) == ruled_out
 
 
+def test_a_blend_does_not_win_by_a_gain_that_its_epoch_just_misses():
+    known = base(0, natural=3.80)
+    epoch = candidate(facts(1, voice=0.8, natural=3.88), epoch=4)
+    blend = candidate(facts(1, voice=0.8, natural=3.95), "blend", 4, 0.3)
+    _, verdict = verdict_of(known, epoch, blend)
+    assert (verdict.kind, verdict.epoch) == ("epoch", 4)
+    better = candidate(facts(1, voice=0.8, natural=4.1), "blend", 4, 0.3)
+    _, verdict = verdict_of(known, epoch, better)
+    assert (verdict.kind, verdict.epoch) == ("blend", 4)
+
+
 def test_a_base_that_fails_itself_rules_nobody_out_by_naturalness():
     broken = base(0, errors=0.1, natural=3.4, unfinished=0.5)
     _, verdict = verdict_of(broken, good(0, errors=0.1, natural=2.0))
