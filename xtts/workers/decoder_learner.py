@@ -96,13 +96,13 @@ class DecoderLearner:
         alone = self.alone < self.warm_up
         with torch.set_grad_enabled(not alone):
             sound, recording, pitch_error = self._sound_of(self.vocoder, rows)
-        with self._low_precision(on_cpu=False):
+        with self._low_precision(on_cpu=_convolves_quickly()):
             loss = discriminator_loss(self.discriminators, recording, sound.detach())
         _descend(self._discriminator_optimizer, self.discriminators, loss)
         if alone:
             self.alone += 1
             return
-        with self._low_precision(on_cpu=False):
+        with self._low_precision(on_cpu=_convolves_quickly()):
             adversarial, matching = generator_losses(self.discriminators, recording, sound)
         distance = spectral_distance(sound, recording).to(self.device)
         loss = MEL_WEIGHT * distance + adversarial + MATCHING_WEIGHT * matching
@@ -154,8 +154,7 @@ class DecoderLearner:
         return sound[:, inside].to(self.fft_device), recording.to(self.fft_device), pitch_error
 
     def _low_precision(self, *, on_cpu: bool) -> AbstractContextManager[None]:
-        """A context for products in bfloat16, where these are fast. The discriminators have too few
-        channels for a CPU: with AMX, they take 1.2 times as long as in float32."""
+        """A context for products in bfloat16, where these are fast."""
         kind, quick = self.device.type, on_cpu
         if kind != "cpu":
             quick = torch.cuda.get_device_capability(self.device) >= BF16_CAPABILITY
@@ -208,6 +207,12 @@ class DecoderLearner:
                     else torch.empty_like(weight).copy_(tensor.reshape(weight.shape))
                     for name, tensor in moment.items()
                 }
+
+
+def _convolves_quickly() -> bool:
+    """Whether this CPU convolves the discriminators' few channels faster in bfloat16: with AVX-512
+    in 0.6 of the time of float32, with AMX in 1.2 times that."""
+    return torch.cpu._is_avx512_bf16_supported() and not torch.cpu._is_amx_tile_supported()
 
 
 def vocode(vocoder: Vocoder, latents: Tensor, pitches: Tensor, speaker: Tensor) -> tuple[Tensor, Tensor]:
