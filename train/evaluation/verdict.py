@@ -7,9 +7,9 @@ like any other. The rule has three steps (docs/develop/evaluation.md says why):
     2. gains     of the rest, those that come measurably and audibly closer to the person than the
                  base does, or sound more natural (`gains`). Without one, the base is the best
     3. nearest   of these, the most similar voice. Among voices without a measurable
-                 difference: the most gains, then no measurably more word errors, then the base, then
-                 the latest epoch, then the blend with the smallest share of tuned weights (`_nearest`).
-                 A blend must be measurably better than its epoch
+                 difference: the most gains over the most similar one, then no measurably more word
+                 errors, then the latest epoch, the base with a decoder, the blend with the smallest
+                 share of tuned weights (`_nearest`). A blend must be measurably better than its epoch
 
 A base that cannot be served loses to every candidate that passes the floors. If voices can be
 judged, validation loss decides nothing, because it can fall while speech gets worse.
@@ -78,6 +78,9 @@ LEAST_GAIN = {
     RATE_DRIFT: 3.0,
     NATURALNESS: NATURALNESS_MARGIN,
 }
+# Of candidates that nothing tells apart: the epoch has learned what there is to learn, the base with
+# a decoder speaks with its own prosody, and a blend has to win.
+_ORDER = ("epoch", "base", "blend")
 # With less speech, a run seldom learns an accent (docs/your-voice.md).
 LEAST_SPEECH_SECONDS = 180.0
 
@@ -176,11 +179,11 @@ def _nearest(left: Sequence[Candidate], base: Candidate, person: PersonFigures =
     return min(
         close,
         key=lambda candidate: (
-            -len(gains(candidate, base)),
+            len(gains(nearest, candidate)) - len(gains(candidate, nearest)),
             is_harder(candidate, clearest, person.word_errors),
-            candidate.kind == "blend",
-            candidate.share,
+            _ORDER.index(candidate.kind),
             -candidate.epoch,
+            candidate.share,
         ),
     )
 
