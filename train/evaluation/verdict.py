@@ -7,8 +7,8 @@ like any other. The rule has three steps (docs/develop/evaluation.md says why):
     2. gains     of the rest, those that come measurably and audibly closer to the person than the
                  base does, or sound more natural (`gains`). Without one, the base is the best
     3. nearest   of these, the most similar voice. Among voices without a measurable
-                 difference: the most gains over the most similar one, then no measurably more word
-                 errors, then the latest epoch, the base with a decoder, the blend with the smallest
+                 difference: the most gains in nearness over the most similar one, then no measurably
+                 more word errors, then the latest epoch, the base with a decoder, the blend with the smallest
                  share of tuned weights (`_nearest`). A blend must be measurably better than its epoch
 
 A base that cannot be served loses to every candidate that passes the floors. If voices can be
@@ -179,13 +179,19 @@ def _nearest(left: Sequence[Candidate], base: Candidate, person: PersonFigures =
     return min(
         close,
         key=lambda candidate: (
-            len(gains(nearest, candidate)) - len(gains(candidate, nearest)),
+            _nearness_gains(nearest, candidate) - _nearness_gains(candidate, nearest),
             is_harder(candidate, clearest, person.word_errors),
             _ORDER.index(candidate.kind),
             -candidate.epoch,
             candidate.share,
         ),
     )
+
+
+def _nearness_gains(candidate: Candidate, other: Candidate) -> int:
+    """The gains over another candidate that bring it nearer. Naturalness is for the floors: of two
+    epochs of a real woman, the less natural one was nearer to her, in naturalness as well."""
+    return len([judge for judge in gains(candidate, other) if judge != NATURALNESS])
 
 
 def _wins(blend: Candidate, left: Sequence[Candidate], person: PersonFigures) -> bool:

@@ -676,8 +676,10 @@ def test_the_base_with_a_decoder_does_not_win_by_a_gain_that_the_epochs_just_mis
     epochs = [candidate(facts(1, voice=0.8, natural=3.88), epoch=epoch, decoder="e") for epoch in (3, 4)]
     _, verdict = verdict_of(known, untuned, *epochs)
     assert (verdict.kind, verdict.epoch) == ("epoch", 4)
-    clear = candidate(facts(1, voice=0.8, natural=4.1), "base", 0, 0.0, decoder="d")
-    _, verdict = verdict_of(known, clear, *epochs)
+    known = base(0, natural=3.80, pitch=140.0)
+    pitched = candidate(facts(1, voice=0.8, natural=3.95, pitch=120.0), "base", 0, 0.0, decoder="d")
+    higher = candidate(facts(1, voice=0.8, natural=4.1, pitch=130.0), epoch=4, decoder="e")
+    _, verdict = verdict_of(known, pitched, higher)
     assert (verdict.kind, verdict.decoder) == ("base", "d")
 
 
@@ -687,8 +689,10 @@ def test_a_blend_does_not_win_by_a_gain_that_its_epoch_just_misses():
     blend = candidate(facts(1, voice=0.8, natural=3.95), "blend", 4, 0.3)
     _, verdict = verdict_of(known, epoch, blend)
     assert (verdict.kind, verdict.epoch) == ("epoch", 4)
-    better = candidate(facts(1, voice=0.8, natural=4.1), "blend", 4, 0.3)
-    _, verdict = verdict_of(known, epoch, better)
+    known = base(0, natural=3.80, pitch=140.0)
+    higher = candidate(facts(1, voice=0.8, natural=3.88, pitch=130.0), epoch=4)
+    better = candidate(facts(1, voice=0.8, natural=3.88, pitch=120.0), "blend", 4, 0.3)
+    _, verdict = verdict_of(known, higher, better)
     assert (verdict.kind, verdict.epoch) == ("blend", 4)
 
 
