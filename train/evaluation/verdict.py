@@ -78,8 +78,8 @@ LEAST_GAIN = {
     RATE_DRIFT: 3.0,
     NATURALNESS: NATURALNESS_MARGIN,
 }
-# The order of candidates that nothing tells apart: the epoch has learned what there is to learn, the base with
-# a decoder speaks with its own prosody, and a blend has to win.
+# The order of candidates that nothing tells apart: the epoch has learned what there is to learn, the
+# base with a decoder speaks with its own prosody, and a blend has to win.
 _ORDER = ("epoch", "base", "blend")
 # With less speech, a run seldom learns an accent (docs/your-voice.md).
 LEAST_SPEECH_SECONDS = 180.0

@@ -21,7 +21,8 @@ CONTROLS = "button, a, input, select, textarea, summary"
 # desk covers both lanes by design; the buttons lie above it (test_access.py). A new take pushes the
 # earlier ones and the foot of the page down, by design too.
 PLACES = f"""[...document.querySelectorAll("{CONTROLS}, h1, h2, h3, h4, dt, dd, canvas")]
-  .filter((one) => one.id !== "position" && !one.matches("#player *, #take-list *, #forget-takes, footer *, .skip, .hidden, .hidden *")
+  .filter((one) => one.id !== "position"
+    && !one.matches("#player *, #take-list *, #forget-takes, footer *, .skip, .hidden, .hidden *")
     && one.checkVisibility({{ visibilityProperty: true }}))
   .map((one) => {{
     const {{ left, top, right, bottom }} = one.getBoundingClientRect();
