@@ -33,6 +33,8 @@ def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, w
         has_touch=width < 400,
         viewport={"width": width, "height": 844},
     )
+    page.wait_for_selector("#trainings button", state="attached")
+    page.wait_for_selector("#train-form:not([hidden])", state="attached")
     for view, least in (("compare", 40), ("train/trains", 20)):
         go(page, view)
         assert faults(page, width, least) == []
