@@ -7,7 +7,8 @@ command of the same name, as a person at the shell would.
 import itertools
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,18 +47,16 @@ class Tools:
         """
         if not text.strip():
             raise ToolError("The text is empty. Give at least one word.")
-        make_folder(self._folder)
-        if self._uses_service():
-            body = {"input": text, "voice": voice, "language": language or None, "seed": seed}
-            sound = self._service.post("/v1/audio/speech", {**body, "response_format": ending})
-            path = self._new_file(ending)
-            replace_file(path, lambda file: file.write(sound))
-        else:
-            path = self._new_file(ending)
-            options = [f"--text={text}", f"--seed={seed}", f"--out={path}"]
-            options += [f"--language={language}"] if language else []
-            options += [] if voice == _DEFAULT else [f"--voice={voice}"]
-            _run(["xtts", "speak", *options])
+        with self._new_file(ending) as path:
+            if self._uses_service():
+                body = {"input": text, "voice": voice, "language": language or None, "seed": seed}
+                sound = self._service.post("/v1/audio/speech", {**body, "response_format": ending})
+                replace_file(path, lambda file: file.write(sound))
+            else:
+                options = [f"--text={text}", f"--seed={seed}", f"--out={path}"]
+                options += [f"--language={language}"] if language else []
+                options += [] if voice == _DEFAULT else [f"--voice={voice}"]
+                _run(["xtts", "speak", *options])
         return {"file": str(path.resolve()), "voice": voice, "origin": "AI-generated"}
 
     def voices(self) -> list[dict[str, str]]:
@@ -89,9 +88,21 @@ class Tools:
             raise ToolError(f"No service answers at {self._service.url}. Start it: sotaque serve")
         return answers
 
-    def _new_file(self, ending: str) -> Path:
-        numbered = (self._folder / f"speech-{number}.{ending}" for number in itertools.count(1))
-        return next(path for path in numbered if not path.exists())
+    @contextmanager
+    def _new_file(self, ending: str) -> Iterator[Path]:
+        """An empty file of a new name, because an assistant calls tools in parallel. It is deleted
+        after an error."""
+        make_folder(self._folder)
+        for number in itertools.count(1):
+            path = self._folder / f"speech-{number}.{ending}"
+            with suppress(FileExistsError):
+                path.touch(exist_ok=False)
+                break
+        try:
+            yield path
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def _voices_on_disk() -> list[dict[str, str]]:
@@ -105,8 +116,8 @@ def _voices_on_disk() -> list[dict[str, str]]:
     rows = [{"id": _DEFAULT, "name": f"{name}: {why}"}, {"id": "demo", "name": "the embedded voice"}]
     settings, _ = load(TrainSettings)
     folders = sorted({settings.output_dir, *settings.runs_dir.glob("*")})
-    found = [folder for folder in folders if RunFolder(folder).best_weights() is not None]
-    return rows + [{"id": str(folder), "name": f"the best of the run {folder.name}"} for folder in found]
+    runs = [folder for folder in folders if RunFolder(folder).best_weights() is not None]
+    return rows + [{"id": str(run), "name": f"the best of the run {run.name}"} for run in runs]
 
 
 def _run(words: Sequence[str]) -> str:

@@ -50,6 +50,7 @@ from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
 from xtts.voices import learned_decoder, speakers
 from xtts.voices.evaluation_file import (
+    Candidate,
     Evaluation,
     MeanInterval,
     SpeakerFigures,
@@ -122,7 +123,12 @@ def seconds_left(evaluator: Evaluator, settings: TrainSettings, decoder_step_sec
     """The estimated time to end the evaluation, after the last epoch was judged."""
     if not evaluator.working:
         return 0.0
-    each, blends = evaluator.candidate_seconds, len(shares_of(settings.blend))
+    each, shares = evaluator.candidate_seconds, shares_of(settings.blend)
+    evaluation = evaluator.evaluation()
+    lost = evaluation is not None and any(
+        _lost(evaluation, candidate) for candidate in evaluation.candidates if candidate.kind == "epoch"
+    )
+    blends = 0 if shares == AUTO_SHARES and not lost else len(shares)
     if evaluator.is_slow:  # the newest epoch and a blend
         blends = 1 + min(blends, 1)
     decoder = 0.0
@@ -189,7 +195,7 @@ def _judge_blends(evaluator: Evaluator, shares: Sequence[float], tried: Sequence
     chosen = _source_of_blends(evaluator.run, evaluation) if evaluation else None
     if evaluation is None or chosen is None:
         return
-    if shares == AUTO_SHARES and not _lost(evaluation, chosen):
+    if shares == AUTO_SHARES and not _lost(evaluation, _judged(evaluation, chosen)):
         return
     new = [share for share in shares if evaluator.is_new("blend", chosen, share)]
     for share in new:
@@ -202,17 +208,21 @@ def _judge_blends(evaluator: Evaluator, shares: Sequence[float], tried: Sequence
         evaluator.write(replace(evaluation, left_out=left))
 
 
-def _lost(evaluation: Evaluation, epoch: Verified) -> bool:
-    """Whether the epoch lost words or endings that the base has, which a blend may bring back."""
-    base = evaluation.candidates[0]
-    tuned = next(
+def _judged(evaluation: Evaluation, epoch: Verified) -> Candidate:
+    """The candidate of an epoch that was judged."""
+    return next(
         candidate
         for candidate in evaluation.candidates
         if candidate.kind == "epoch" and candidate.epoch == epoch.epoch
     )
-    failed = tuned.ruled_out is not None or tuned.num_failed > base.num_failed
+
+
+def _lost(evaluation: Evaluation, epoch: Candidate) -> bool:
+    """Whether the epoch lost words or endings that the base has, which a blend may bring back."""
+    base = evaluation.candidates[0]
+    failed = epoch.ruled_out is not None or epoch.num_failed > base.num_failed
     of_person = PersonFigures.of(evaluation).word_errors
-    return failed or bool(tuned.old_sentences) or is_harder(tuned, base, of_person)
+    return failed or bool(epoch.old_sentences) or is_harder(epoch, base, of_person)
 
 
 def _judge_base_with_decoder(evaluator: Evaluator) -> None:

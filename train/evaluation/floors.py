@@ -75,11 +75,11 @@ class PersonFigures:
         return cls(evaluation.person.get("word_errors"), natural["mean"] if natural else None)
 
 
-NOBODY = PersonFigures()
+UNMEASURED = PersonFigures()
 
 
 def with_floors(
-    candidate: Candidate, base: Candidate, candidates: Sequence[Candidate], person: PersonFigures = NOBODY
+    candidate: Candidate, base: Candidate, candidates: Sequence[Candidate], person: PersonFigures = UNMEASURED
 ) -> Candidate:
     """The candidate with the floors that it breaks, of which the first rules it out."""
     failed, unjudged = _failures(candidate, candidates), _missing_figures(candidate, base, candidates)
@@ -101,7 +101,7 @@ def with_floors(
     return replace(candidate, ruled_out=ruled_out, remarks=remarks, indistinguishable_from_base=same)
 
 
-def fault_of_decoder(learned: Candidate, base: Candidate, person: PersonFigures = NOBODY) -> str | None:
+def fault_of_decoder(learned: Candidate, base: Candidate, person: PersonFigures = UNMEASURED) -> str | None:
     """The first floor that a learned decoder breaks on the base's weights; None if it breaks none,
     or if there are too few figures, or the base itself cannot be served."""
     both = (base, learned)

@@ -19,7 +19,7 @@ from collections.abc import Collection, Sequence
 
 from machine import commands
 from machine.text import table
-from train.evaluation.floors import FEWEST_FINISHED, NOBODY, PersonFigures, with_floors
+from train.evaluation.floors import FEWEST_FINISHED, UNMEASURED, PersonFigures, with_floors
 from train.evaluation.judges import (
     NATURALNESS,
     NATURALNESS_MARGIN,
@@ -89,7 +89,7 @@ def decide(
     candidates: Sequence[Candidate],
     pruned: Collection[str] = (),
     speech_seconds: float | None = None,
-    person: PersonFigures = NOBODY,
+    person: PersonFigures = UNMEASURED,
 ) -> tuple[list[Candidate], Verdict | None]:
     """Returns the candidates with remarks on each, and the verdict.
 
@@ -165,7 +165,7 @@ def improvement(candidate: Candidate, base: Candidate, judge: str) -> MeanInterv
     return MeanInterval(mean, abs(usual) - furthest, abs(usual) - nearest, gap.count)
 
 
-def _nearest(left: Sequence[Candidate], base: Candidate, person: PersonFigures = NOBODY) -> Candidate:
+def _nearest(left: Sequence[Candidate], base: Candidate, person: PersonFigures = UNMEASURED) -> Candidate:
     """The best by step 3; by validation loss if no voice was judged, or if neither the base nor a
     recogniser knows the language. Only epochs have a validation loss."""
     if _chosen_by_loss(left, base):
@@ -209,9 +209,9 @@ def _same_voice(candidate: Candidate, other: Candidate) -> bool:
 
 
 def is_harder(candidate: Candidate, other: Candidate, of_person: float | None) -> bool:
-    """Whether it is measurably harder to understand than another; without a recogniser, whether it leaves out
-    more words. of_person: the word error rate of the person's clips; a recogniser that mishears
-    these as often cannot tell."""
+    """Whether it is measurably harder to understand than another; without a recogniser, whether it
+    leaves out more words. of_person: the word error rate of the person's clips; a recogniser that
+    mishears these as often cannot tell."""
     errors = against(candidate, other, WORD_ERRORS)
     if errors is not None:
         return errors.low > 0 and candidate.mean(WORD_ERRORS) > (of_person or 0.0)

@@ -33,15 +33,15 @@ def move_pitch(vocoder: Vocoder, model: Model, whose: Voice, clips: Sequence[Spo
     chosen = clips[:: math.ceil(len(clips) / TEXTS)]
     heights = []
     for clip, latents in zip(chosen, speak(model, whose, [clip.ids for clip in chosen], seed), strict=True):
-        said = clip.sound.pitches[clip.sound.pitches > 0]
-        if latents is None or not len(said):
+        recorded = clip.sound.pitches[clip.sound.pitches > 0]
+        if latents is None or not len(recorded):
             continue
         height, voicing = decoder.predicted_pitch(vocoder.latent_steps(latents[None]), whose.speaker)
         if (voicing > 0).any():
-            heights.append((said.median().item(), height[voicing > 0].median().item()))
+            heights.append((recorded.median().item(), height[voicing > 0].median().item()))
     if len(heights) < FEWEST:
         return 0.0
-    octaves = sum(own - free for own, free in heights) / len(heights)
+    octaves = sum(person - free for person, free in heights) / len(heights)
     decoder.pitch.last.bias[0] += octaves
     return octaves
 

@@ -120,7 +120,7 @@ def faults(page: Any, width: int, least_texts: int) -> list[str]:
     The check must have looked at more than `least_texts` texts.
     """
     findings = page.evaluate(CHECKS)
-    assert findings["texts"] > least_texts
+    assert findings["texts"] > least_texts, findings["texts"]
     return findings["faults"] + outside(page, width, "button, input, select, td, dd")
 
 

@@ -1,5 +1,6 @@
 """The tools of an assistant: with a service, and without one."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ def service(tmp_path):
 
 
 @pytest.fixture
-def nobody() -> Service:
+def silent() -> Service:
     """An address at which nothing listens."""
     return Service(f"http://127.0.0.1:{free_port()}")
 
@@ -41,8 +42,16 @@ def test_the_voices_of_a_service_are_listed_and_its_refusals_are_sentences(servi
     with pytest.raises(ToolError, match="The text is empty"):
         tools.speak(" ")
     with pytest.raises(ServiceError, match="There is no voice with this id"):
-        tools.speak("Hello.", voice="nobody-has-this")
+        tools.speak("Hello.", voice="unknown")
     assert list(tmp_path.glob("*.wav")) == []
+
+
+def test_calls_at_once_write_different_files(service: Running, tmp_path):
+    tools = Tools(tmp_path / "speech", Service(service.address))
+    with ThreadPoolExecutor(4) as pool:
+        spoken = list(pool.map(lambda number: tools.speak(f"Number {number}."), range(4)))
+    sounds = {Path(answer["file"]).read_bytes() for answer in spoken}
+    assert len({answer["file"] for answer in spoken}) == len(sounds) == 4
 
 
 def test_the_key_is_sent(tmp_path):
@@ -52,13 +61,13 @@ def test_the_key_is_sent(tmp_path):
         assert tools.voices()[0]["id"] == "default"
 
 
-def test_a_service_that_was_named_must_answer(nobody, tmp_path):
-    with pytest.raises(ToolError, match=f"No service answers at {nobody.url}"):
-        Tools(tmp_path, nobody, required=True).speak("Hello.")
+def test_a_service_that_was_named_must_answer(silent, tmp_path):
+    with pytest.raises(ToolError, match=f"No service answers at {silent.url}"):
+        Tools(tmp_path, silent, required=True).speak("Hello.")
 
 
-def test_without_a_service_the_command_speaks(nobody, tmp_path):
-    tools = Tools(tmp_path / "speech", nobody)
+def test_without_a_service_the_command_speaks(silent, tmp_path):
+    tools = Tools(tmp_path / "speech", silent)
     spoken = tools.speak("Good morning.", voice="demo", seed=2)
     assert 0.4 < soundfile.info(spoken["file"]).duration < 3
     with pytest.raises(ToolError, match="nowhere"):
@@ -66,17 +75,17 @@ def test_without_a_service_the_command_speaks(nobody, tmp_path):
     assert [path.name for path in (tmp_path / "speech").iterdir()] == ["speech-1.wav"]
 
 
-def test_the_voices_on_disk(nobody, tmp_path, monkeypatch):
+def test_the_voices_on_disk(silent, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    default, demo = Tools(tmp_path, nobody).voices()
+    default, demo = Tools(tmp_path, silent).voices()
     assert default["id"] == "default" and default["name"].startswith("demo: ")
     assert demo["id"] == "demo"
 
 
-def test_recordings_are_checked(nobody, tmp_path, monkeypatch):
+def test_recordings_are_checked(silent, tmp_path, monkeypatch):
     folder = make_dataset(tmp_path / "clips")
     monkeypatch.setenv("CACHE_DIR", str(tmp_path / "cache"))
-    findings = Tools(tmp_path, nobody).check(str(folder))
+    findings = Tools(tmp_path, silent).check(str(folder))
     assert findings["clips"] + findings["validation_clips"] + len(findings["refused"]) > 0
     with pytest.raises(ToolError, match="is not a folder"):
-        Tools(tmp_path, nobody).check(str(tmp_path / "none"))
+        Tools(tmp_path, silent).check(str(tmp_path / "none"))

@@ -328,10 +328,14 @@ def test_what_is_left_counts_blends_and_the_decoder(ground, monkeypatch):
     assert seconds_left(ground.evaluator, settings, 0.1) == decoder  # nothing is judged yet
     takes(monkeypatch, ground.speaking, 10.0)
     ground.evaluator.judge_base()
-    assert seconds_left(ground.evaluator, settings, 0.1) == (3 + 1) * 10.0 + decoder
+    assert seconds_left(ground.evaluator, settings, 0.1) == 10.0 + decoder
+    one_blend = TrainSettings(blend=0.5)
+    assert seconds_left(ground.evaluator, one_blend, 0.1) == (1 + 1) * 10.0 + decoder
     takes(monkeypatch, ground.speaking, 70.0)
     ground.judge(1, seconds=100.0)
     assert ground.evaluator.is_slow
+    assert seconds_left(ground.evaluator, settings, 0.1) == (1 + 1) * 70.0 + decoder
+    ground.judge(2)  # It lost words, which a blend may bring back.
     assert seconds_left(ground.evaluator, settings, 0.1) == (1 + 1 + 1) * 70.0 + decoder
     ground.evaluator.plan = replace(ground.evaluator.plan, learns_decoder=False)
     settings = TrainSettings(learn_decoder="off", blend="off")
