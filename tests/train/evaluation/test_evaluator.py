@@ -335,7 +335,9 @@ def test_what_is_left_counts_blends_and_the_decoder(ground, monkeypatch):
     ground.judge(1, seconds=100.0)
     assert ground.evaluator.is_slow
     assert seconds_left(ground.evaluator, settings, 0.1) == (1 + 1) * 70.0 + decoder
-    ground.judge(2, seconds=100.0)  # It lost words, which a blend may bring back.
+    ground.judge(2)  # Without the time of an epoch, nothing is slow. It lost words.
+    assert seconds_left(ground.evaluator, settings, 0.1) == (3 + 1) * 70.0 + decoder
+    ground.judge(3, seconds=100.0)
     assert seconds_left(ground.evaluator, settings, 0.1) == (1 + 1 + 1) * 70.0 + decoder
     ground.evaluator.plan = replace(ground.evaluator.plan, learns_decoder=False)
     settings = TrainSettings(learn_decoder="off", blend="off")
