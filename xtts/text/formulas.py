@@ -149,6 +149,8 @@ _TERM = r"[-+±√(−]?(?:[0-9.$€£(]|[A-Za-z](?![^\W\d_²³¹⁰⁴-⁹])|\|
 _BETWEEN = re.compile(
     rf"(?:(?<=[0-9)\]%|²³¹⁰⁴-⁹°′″])|(?<=(?<![^\W\d_])[A-Za-z]))(\s?)([=<>*+])\s?(?={_TERM})"
 )
+# The minus of an equation; elsewhere it may be a dash.
+_DIFFERENCE = re.compile(r"(?<=[0-9)²³])\s[-–−]\s(?=[0-9(][^.;!?=\n]{0,20}=)")
 _BEFORE = re.compile(rf"(?<![\w<>=×÷-])([<>])\s?(?={_TERM})")
 _ANY = re.compile(r"\s?([×÷±≥≤≠≈])\s?(?=[\w$€£(√+−-])")
 _ROOT_SIGN = re.compile(rf"√\s?(?={_TERM})")
@@ -161,9 +163,9 @@ _SUPERSCRIPTS = str.maketrans("0123456789+-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺
 SIGNS = re.compile(f"[{_ORDER}*^+]")
 
 
-def signs_reader(language: str, power: str, plus: str) -> Callable[[str], str]:
-    """The step that writes signs as words. power: the words of a power, with `{}` for it;
-    plus: the word of its sign."""
+def signs_reader(language: str, power: str, plus: str, minus: str) -> Callable[[str], str]:
+    """The step that writes signs as words. power: the words of a power, with `{}` for it; plus and
+    minus: the words of these signs."""
     sign_words = map(str.strip, _SIGN_WORDS.get(language, "").split("|"))
     words = dict(zip(_ORDER, sign_words, strict=False))
     if len(words) < len(_ORDER):
@@ -188,6 +190,7 @@ def signs_reader(language: str, power: str, plus: str) -> Callable[[str], str]:
             lambda m: f"{_SECTIONS.get(language, words['§']) if '§§' in m[0] else words['§']} ", text
         )
         text = text.replace(f"{words['§'].capitalize()} {words['§']} ", f"{words['§']} ")
+        text = _DIFFERENCE.sub(f" {minus} ", text)
         text = _BEFORE.sub(lambda match: f"{words[match[1]]} ", _BETWEEN.sub(between, text))
         text = _ANY.sub(lambda match: f" {words[match[1]]} ", text)
         return _ROOT_SIGN.sub(f" {words['√']} ", text)

@@ -35,7 +35,7 @@ OFTEN_LAST = {
     "en": """etc. a.m. p.m. jr. sr. inc. ltd. co. corp. llc. ph.d. m.d. b.c. a.d. min. sec. hr.
         hrs. mins. secs. wk. wks. mo. mos. yr. yrs. gal. in. ft. lb. lbs. oz. mi. yd. bn.""",
     "de": "usw. etc. jh. chr. mio. mrd. min. std. sek. tsd. u.ä. o.ä. gmbh. str.",
-    "fr": "etc. j.-c. apr. av.",
+    "fr": "etc. j.-c. apr.",
     "es": "etc. h. hs. hrs. uu. c. a.c. d.c. s.a. s.l. aprox.",
     "pt": "etc. h. a.c. d.c. ltda. s.a. aprox.",
     "it": "ecc. a.c. d.c. s.p.a. s.r.l. ca.",

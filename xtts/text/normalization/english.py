@@ -36,6 +36,7 @@ class EnglishRules(LanguageRules):
     denominators = "third/-s fifth/-s sixth/-s seventh/-s eighth/-s ninth/-s tenth/-s"
     slash, mixed, mixed_half = "over", "{} and {}", "{} and a half"
     powers = ("squared", "cubed", "to the power of {}")
+    number_sign = "number"
     clock_range = re.compile(
         r"(?<![\w.,:/-])([0-9]{1,2})(?:[:.]([0-9]{2}))?\s?[–—-]\s?"
         r"(?=[0-9]{1,2}(?:[:.][0-9]{2})?\s?[ap]\.?m\b|[0-9]{1,2}:[0-5][0-9](?![\d:]))",
@@ -78,7 +79,8 @@ class EnglishRules(LanguageRules):
         Ps.# = Psalm, Rom.# = Romans, Cor.# = Corinthians, Rev.# = Revelation, Sec.# = section,
         Art.# = article, para.# = paragraph, paras.# = paragraphs, Mon. = Monday,
         Tue. = Tuesday, Tues. = Tuesday, Wed. = Wednesday, Thu. = Thursday, Thur. = Thursday,
-        Thurs. = Thursday, Fri. = Friday, Ph.D. = P H D, PhD = P H D""")
+        Thurs. = Thursday, Fri. = Friday, Sat.# = Saturday, Sun.# = Sunday, ext.# = extension,
+        Ph.D. = P H D, PhD = P H D""")
     fractions = {"½": "one half", "¼": "one quarter", "¾": "three quarters"}
     names = dict(
         zip(
@@ -93,6 +95,9 @@ class EnglishRules(LanguageRules):
         """A comma without a space separates the items of a list, as in: options 1,2 and 3."""
         if _COMMA.search(text):
             text = _FIGURES.sub(lambda m: f"{m[1] or m[2]}, ", text)
+        text = _WITH.sub(lambda m: "without" if m[1] else "with", text)
+        text = _WEEKDAYS.sub(lambda m: f"{_DAYS[m[1]]} to {_DAYS[m[2]]}", text)
+        text = _AFTER_VOLUME.sub("number", _PLURAL.sub(lambda m: _PLURALS[len(m[1])] + " of", text))
         return super().read(_HEIGHT.sub(self._height, text))
 
     def _height(self, match: re.Match[str]) -> str:
@@ -214,6 +219,7 @@ class EnglishRules(LanguageRules):
     def read_years(self, text: str) -> str:
         """Reads four digits after a word that precedes a year."""
         text = _DECADE.sub(self._decade, text)
+        text = _FISCAL.sub(lambda m: f"FY {self.year(int(m[1]))}", text)
         text = _THE_YEAR.sub(lambda m: self.year(int(m[0])), text)
         text = _ENGLISH_YEARS.sub(lambda m: f"{m[1]}{self.year(int(m[2]))} to {self.year(int(m[3]))}", text)
         return _ENGLISH_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
@@ -223,6 +229,15 @@ class EnglishRules(LanguageRules):
         return self.names.get(character.lower(), super().letter(character))
 
 
+# w/o, w/: without, with.
+_WITH = re.compile(r"(?<![\w/])w/(?:(o)(?![\w/])|(?=\s))")
+_DAYS = pairs("""Mon = Monday, Tue = Tuesday, Tues = Tuesday, Wed = Wednesday, Thu = Thursday,
+    Thur = Thursday, Thurs = Thursday, Fri = Friday, Sat = Saturday, Sun = Sunday""")
+_WEEKDAYS = re.compile(rf"(?<!\w)({'|'.join(_DAYS)})\.?\s?[–—-]\s?({'|'.join(_DAYS)})(?!\w)\.?")
+# 100s of people; after a digit less than these, a decade.
+_PLURALS = dict(enumerate(("tens", "hundreds", "thousands"), start=2))
+_PLURAL = re.compile(r"(?<![\w.,$£€])(10{1,3})['’]?s of(?!\w)")
+_AFTER_VOLUME = re.compile(r"(?<=[0-9], )no\.(?=\s?[0-9])")
 # Feet and inches: 6'2", 5′11″, and 6'2 of a person.
 _HEIGHT = re.compile(
     r"(?<![\w.,°'’′])(?:([1-9][0-9]?)\s?['’′]\s?([0-9]|1[01])(?:\s?[\"”″]|''|’’)"
@@ -253,6 +268,7 @@ _AT = re.compile(
     re.I,
 )
 _DECADE = re.compile(r"(?<![\w.,])['’]?([12][0-9]{2}0|[2-9]0)['’]?s\b")
+_FISCAL = re.compile(r"(?<!\w)FY\s?(20[0-9]{2})(?![\w/–-])")
 _THE_YEAR = re.compile(
     r"(?:(?<=\bthe )(?:19|20)[0-9]{2}(?= [A-Za-z])"
     # The subject of a sentence.
@@ -261,7 +277,7 @@ _THE_YEAR = re.compile(
     r"|(?<=\()(?:1[5-9]|20)[0-9]{2}(?=\)))"
 )
 _BEFORE_A_YEAR = (
-    r"in|since|until|till|by|from|before|after|around|circa|of|year|years|during|late|early|"
+    r"in|q[1-4]|since|until|till|by|from|before|after|around|circa|of|year|years|during|late|early|"
     r"summer|winter|spring|autumn|fall|class|born|and|to|between|january|february|march|april|may|"
     r"june|july|august|september|october|november|december"
 )

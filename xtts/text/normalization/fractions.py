@@ -1,4 +1,4 @@
-"""Fractions (2/5, ½), and other pairs of numbers: scores (95/100), ratios (16:9), verses."""
+"""Fractions (2/5, ½), and other pairs of numbers: scores (95/100), ratios (16:9), sizes, verses."""
 
 import re
 from collections.abc import Mapping
@@ -142,9 +142,13 @@ class FractionRules(UnitRules, DateRules):
     # --- Scores and other pairs
 
     def read_pairs(self, text: str) -> str:
-        """Reads verses, scores and other pairs, and keeps their two numbers apart."""
+        """Reads verses, scores, sizes and other pairs, and keeps their two numbers apart."""
         if ":" in text:
             text = _VERSE.sub(rf"\1\2{APART}\3", text)
+            if self.code in RATIO:
+                text = _NAMED_RATIO.sub(lambda match: match[1] + self.ratio(*match.group(2, 3)), text)
+        if self.code in BY:
+            text = _SIZE.sub(f" {BY[self.code]} ", _PRODUCT.sub(" × ", text))
         if "/" not in text:
             return text
         if self.spaced:
@@ -198,6 +202,9 @@ _FULL_MARKS = (10, 20, 50, 100, 1000)
 _TOPS = {"it": (*_FULL_MARKS, 30, 110)}
 # Between the two numbers of a ratio, and of a blood pressure.
 RATIO = pairs("en = to, de = zu, nl = op, pl = do, es = a, it = a, pt = por, fr = sur")
+# Between the two of a size.
+BY = pairs("""en = by, de = mal, nl = bij, fr = sur, es = por, it = per, pt = por, pl = na, cs = krát,
+    ru = на""")
 OVER = pairs("en = over, de = zu, fr = sur, es = sobre, it = su, pt = por, nl = over, pl = na")
 # Nouns of which one takes a half, by gender, in languages whose endings do not show it.
 _HALVED = {
@@ -217,6 +224,18 @@ _OF = re.compile(r"\s(?:of|der|des|de|du|di|del|della|dei|degli|van|do|da|dos|da
 _BAR = re.compile(r"(?<=[0-9])/(?=[0-9])")
 _PAIR = re.compile(r"(?<![\w.,:/-])([1-9][0-9]{0,4})/([1-9][0-9]{0,4})(?![\w/-]|[.,:]\d)", re.ASCII)
 _RATIO = re.compile(r"(?<![\d:.,])([0-9]{1,3}):([0-9]{1,3})(?![\d:]|[.,]\d)")
+# A ratio behind its noun is no time: scale 1:10.
+_NAMED_RATIO = re.compile(
+    r"((?<!\w)(?:ratios?|scale|odds|maßstab|verhältnis|échelle|rapport|escala|proporción|razão|proporção|"
+    r"scala|rapporto|schaal|verhouding|skal[aię]|proporcj[aię])\s(?:(?:of|is|von|de|di|van)\s)?)"
+    r"([0-9]{1,4}):([0-9]{1,4})(?![\d:]|[.,]\d)",
+    re.I,
+)
+# The x of 2x4 and 3 x 5 cm, but not of 6 x 7 = 42.
+_SIZE = re.compile(
+    r"(?<=[0-9])(?<!(?<!\w)0)(?:x|\sx\s)(?=[0-9]+(?:[.,][0-9]+)?(?![\d.,]*\s?=)(?:\s?x|\W|$|[cm]?m(?!\w)))"
+)
+_PRODUCT = re.compile(r"(?<=[0-9])(?:x|\sx\s)(?=[0-9]+(?:[.,][0-9]+)?\s?=)")
 _PRESSURE = re.compile(
     r"(?:pressure|\bbp|blutdruck|tension|presión|pressione|pressão|bloeddruk|ciśnienie)\b[^.!?\d]*$", re.I
 )

@@ -62,6 +62,7 @@ class GermanRules(LanguageRules):
     denominator_gender, slash = "n", "durch"
     mixed, mixed_half, mixed_gender = "{} {}", "{}einhalb", "m"
     powers = ("Quadrat", "hoch drei", "hoch {}")
+    number_sign = "Nummer"
     money_joiner = " und "
     currencies = moneys("""€ EUR = Euro; Cent, $ = Dollar; Cent, US$ USD = US-Dollar; Cent,
         £ = Pfund n; Penny/Pence, CHF = Franken; Rappen, ¥ = Yen""")
@@ -130,9 +131,17 @@ class GermanRules(LanguageRules):
 
     @cached_property
     def read_abbreviations(self) -> Step:
-        """Also the street at the end of its name: Hauptstr. 5."""
+        """Also the street at the end of its name, the page after next, and weekdays: Hauptstr. 5,
+        S. 12 f., Mo.–Fr."""
         others = super().read_abbreviations
-        return lambda text: others(_STREET.sub(lambda m: f"straße{self.stop(m)}", text))
+
+        def step(text: str) -> str:
+            text = _STREET.sub(lambda m: f"straße{self.stop(m)}", text)
+            text = _PAGE_ON.sub(lambda m: f"{m[1]} folgende{self.stop(m)}", text)
+            text = _WEEKDAYS.sub(lambda m: f"{_DAYS[m[1]]} {self.to} {_DAYS[m[2]]}", text)
+            return others(_WEEKDAY.sub(lambda m: m[1] + _DAYS[m[2]], text))
+
+        return step
 
     def read_ordinals(self, text: str) -> str:
         """Reads ordinals: 2. after an article."""
@@ -141,6 +150,11 @@ class GermanRules(LanguageRules):
 
 
 _STREET = re.compile(r"(?<=[a-zäöüß])str\.(?!\w)")
+_PAGE_ON = re.compile(r"((?:S\.|Seite)\s?[0-9]{1,4})\sff?\.")
+_DAYS = pairs("""Mo = Montag, Di = Dienstag, Mi = Mittwoch, Do = Donnerstag, Fr = Freitag, Sa = Samstag,
+    So = Sonntag""")
+_WEEKDAYS = re.compile(rf"(?<!\w)({'|'.join(_DAYS)})\.?\s?[–—-]\s?({'|'.join(_DAYS)})(?!\w)\.?")
+_WEEKDAY = re.compile(rf"(?<!\w)((?:[Aa]m|[Mm]ontag und|\w+tag und|und)\s)({'|'.join(_DAYS)})\.(?!\w)")
 _GERMAN_ARTICLE = re.compile(
     r"\b(der|die|das|jede|diese|den|dem|des|am|im|vom|zum|zur|beim|ab|bis|seit|jeden|jedem|"
     r"diesen|diesem|dieser|unserem|seinem|ihrem|seinen|ihren|dessen|montag|dienstag|mittwoch|"
@@ -193,6 +207,7 @@ class DutchRules(LanguageRules):
     scale_nouns = scale_words("miljoen, miljard, biljoen")
     denominators = "derde vijfde zesde zevende achtste negende tiende"
     slash, mixed, mixed_half = "gedeeld door", "{} en {}", "{} en een half"
+    number_sign = "nummer"
     powers = ("kwadraat", "tot de derde", "tot de macht {}")
     money_joiner = " en "
     currencies = moneys("""€ EUR = euro; cent, $ = dollar; cent, US$ USD = Amerikaanse dollar; cent,

@@ -13,17 +13,17 @@ from typing import ClassVar
 
 from xtts.text import formulas
 from xtts.text.cleaning import GROUP
-from xtts.text.normalization import numerals
+from xtts.text.normalization import numerals, roman
 from xtts.text.normalization.amounts import AmountRules
 from xtts.text.normalization.dates import ClockRules
 from xtts.text.normalization.fractions import is_numbered
-from xtts.text.normalization.nouns import folded_sign
+from xtts.text.normalization.nouns import folded_sign, pairs
 from xtts.text.normalization.numbers import ANY_GROUPS, APART, NEVER, Pattern, Step
 from xtts.text.normalization.telephone import TelephoneRules
 from xtts.text.sentences import SentenceEnds
 
 
-class LanguageRules(AmountRules, ClockRules, TelephoneRules):
+class LanguageRules(AmountRules, ClockRules, TelephoneRules, roman.RomanRules):
     """The rules of one language. Immutable, thread-safe."""
 
     abbreviations: ClassVar[Mapping[str, str]] = {}
@@ -36,8 +36,9 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules):
     year_marks: ClassVar[tuple[Pattern, ...]] = ()
     # The word between the numbers of a score, if a range never falls: 3-1.
     score_joiner = ""
-    # The words for squared, cubed and other powers.
+    # The words for squared, cubed and other powers; for # before a number.
     powers = ("", "", "")
+    number_sign = ""
 
     def read(self, text: str) -> str:
         """The text in words."""
@@ -60,12 +61,24 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules):
             text = formulas.read_formulas(text)
         if not text.isascii():
             text = numerals.plain_digits(text)
-        if numerals.ROMAN.search(text):
-            text = numerals.roman_in_figures(text, self.code)
+        if roman.ANY.search(text):
+            text = self.read_roman(text)
         text = _PLAIN_POWER.sub(lambda m: m[1] + "²³"[m[2] == "3"], text)
+        if self.number_sign and "#" in text:
+            text = _NUMBER_SIGN.sub(f"{self.number_sign} ", text)
+        if "°" in text:
+            text = _ANGLE.sub(self._angle, text)
         if GROUP in text:
             text = text.replace(GROUP, " " if self.spaced_groups == ANY_GROUPS else self.group)
         return self._separated(text) if _DIGIT.search(text) else text
+
+    def _angle(self, match: re.Match[str]) -> str:
+        """An angle with the units that amounts have: 40° 26 min 46 s."""
+        if not {"min", "s"} <= self.units.keys():
+            return match[0]
+        seconds = f" {match[3]} s" if match[3] else ""
+        place = _PLACES.get(self.code, "").split()["NSEWO".index(match[4]) % 4] if match[4] else ""
+        return f"{match[1]}° {match[2]} min{seconds} {place}".rstrip()
 
     def _separated(self, text: str) -> str:
         """Separates the items of a list and adjacent numbers; completes decimals, dates and prices:
@@ -120,7 +133,7 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules):
     @cached_property
     def read_formula_signs(self) -> Step:
         """Reads the signs of formulas: 5 × 3 = 15, x ≥ 5, 10^6."""
-        return formulas.signs_reader(self.code, self.powers[2], self.plus)
+        return formulas.signs_reader(self.code, self.powers[2], self.plus, self.minus)
 
     @cached_property
     def read_abbreviations(self) -> Step:
@@ -256,6 +269,14 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules):
         return character if character.isalnum() else ""
 
 
+_NUMBER_SIGN = re.compile(r"(?<![\w#&])#(?=[0-9])")
+# Degrees, minutes and seconds of arc, and a direction.
+_ANGLE = re.compile(
+    r"([0-9]{1,3})\s?°\s?([0-9]{1,2})\s?['′’](?:\s?([0-9]{1,2}(?:[.,][0-9]{1,3})?)\s?(?:[\"″”]|''|’’))?"
+    r"(?:\s?([NSEWO])(?!\w))?"
+)
+_PLACES = pairs("""en = north south east west, de = Nord Süd Ost West, fr = nord sud est ouest,
+    es = norte sur este oeste, pt = norte sul leste oeste, it = nord sud est ovest""")
 # Separates a number from its ending until both are read. Texts cannot contain it.
 _JOINED = "\ue8ff"
 _BARE_DECIMAL = re.compile(r"(?<![^\s(\[$€£¥₹₽<>=~'\"“„-])(?=\.[0-9]+(?![\w.,/:-]?[0-9]))")

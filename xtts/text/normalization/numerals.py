@@ -1,8 +1,7 @@
-"""Numerals other than 0 to 9: digits of every script, superscripts, fractions, ①, Ⅳ, Chapter IV.
+"""Numerals other than 0 to 9: digits of every script, superscripts, fractions, ①, Ⅳ.
 
 Unicode defines numeric characters (categories Nd, Nl and No) and their values, so that a new
-character needs no entry here. Roman numerals in letters are read in the names of centuries and of
-parts of a book: Chapter IV, siglo XIX, XIXe.
+character needs no entry here.
 """
 
 import re
@@ -101,47 +100,3 @@ def in_digits(text: str) -> str:
         else:
             parts.append(part)
     return "".join(parts)
-
-
-_ROMAN = r"(?=[IVX])X{0,3}(?:IX|IV|V?I{0,3})(?![\w'’])"
-# The mark that an ordinal has in figures, before the word for a century.
-_CENTURIES = {
-    "en": (r"(?:th|st|nd|rd)?\s(?=[Cc]entur(?:y|ies)\b)", "{}th "),
-    "it": (r"°?\s(?=secol[oi]\b)", "{}º "),
-}
-# A part of a book, a world war, a century: the word before its number, in any language.
-_NUMBERED = re.compile(
-    r"((?<!\w)(?:chapter|part|volume|vol\.|ch\.|cap\.|chap\.|kap\.|bd\.|"
-    r"book|act|scene|section|article|appendix|phase|world war|"
-    r"kapitel|teil|band|buch|akt|szene|abschnitt|chapitre|partie|tome|livre|acte|scène|titre|"
-    r"capítulo|parte|tomo|libro|acto|escena|título|siglos?|capitolo|atto|scena|volumen|livro|ato|"
-    r"cena|séculos?|hoofdstuk|deel|boek|rozdział|część|tom|księga|akt)\s)"
-    # "Part I played" does not number a part.
-    rf"(?-i:(?!I\s[\w])({_ROMAN}))",
-    re.I,
-)
-# French and Dutch: XIXe siècle, IIe eeuw.
-_ORDINAL = re.compile(r"(?<![\w'’])(?=[IVX])(X{0,3}(?:IX|IV|V?I{0,3}))(e|ème|er|re|ère|ᵉ)(?![\w'’])")
-_ORDINALS = ("fr", "nl")
-ROMAN = re.compile("[IVX]")
-_VALUES = {"I": 1, "V": 5, "X": 10}
-
-
-def roman_in_figures(text: str, language: str) -> str:
-    """A text whose Roman numerals of centuries and of parts of a book are figures."""
-    if language in _ORDINALS:
-        text = _ORDINAL.sub(lambda m: f"{roman_value(m[1])}{m[2]}", text)
-    if language in _CENTURIES:
-        after, form = _CENTURIES[language]
-        century = re.compile(rf"(?<!\w)({_ROMAN[: _ROMAN.rindex('(?!')]}){after}")
-        text = century.sub(lambda m: form.format(roman_value(m[1])), text)
-    return _NUMBERED.sub(lambda m: f"{m[1]}{roman_value(m[2])}", text)
-
-
-def roman_value(numeral: str) -> int:
-    """The value of a Roman numeral below 40."""
-    values = [_VALUES[digit] for digit in numeral]
-    return sum(
-        -value if value < following else value
-        for value, following in zip(values, [*values[1:], 0], strict=True)
-    )

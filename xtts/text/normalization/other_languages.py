@@ -31,6 +31,7 @@ class TurkishRules(LanguageRules):
     scale_marks = marks("mn mn. mlyn = 6, mr mlr mlyr mia = 9, trln = 12")
     scale_nouns = scale_words("milyon, milyar, trilyon")
     mixed, mixed_half, slash = "{} tam {}", "{} buçuk", "bölü"
+    number_sign = "numara"
     powers = ("kare", "küp", "üzeri {}")
     _LOCATIVES = words("üçte dörtte beşte altıda yedide sekizde dokuzda onda")
     currencies = moneys("""₺ TL TRY = lira; kuruş, € EUR = euro; sent, $ US$ USD = dolar; sent,
@@ -272,6 +273,7 @@ class HindiRules(LanguageRules):
     scales = ("हज़ार", "हजार", "लाख", "करोड़", "अरब", "खरब", "लाख करोड़")
     scale_marks = marks("lakh lac = 5, crore crores cr Cr cr. Cr. = 7")
     slash, mixed = "बटा", "{} सही {}"
+    number_sign = "नंबर"
     powers = ("का वर्ग", "का घन", "की घात {}")
     currencies = moneys("""₹ INR रु. = रुपया/रुपये; पैसा/पैसे, $ US$ USD = डॉलर; सेंट, € EUR = यूरो; सेंट,
         £ = पाउंड; पेंस""")

@@ -113,6 +113,7 @@ class SpanishRules(IberianRules):
     scale_nouns = scale_words("millón/millones, mil millones, billón/billones")
     denominators = "tercio/-s quinto/-s sexto/-s séptimo/-s octavo/-s noveno/-s décimo/-s"
     slash, mixed, mixed_half = "sobre", "{} y {}", "{} y medio"
+    number_sign = "número"
     powers = ("al cuadrado", "al cubo", "elevado a {}")
     money_joiner = " con "
     currencies = moneys("""€ EUR = euro/-s; céntimo/-s, $ US$ USD = dólar/-es; centavo/-s,
@@ -133,7 +134,7 @@ class SpanishRules(IberianRules):
         art.# = artículo, arts.# = artículos, apdo.# = apartado,
         EE. UU. = Estados Unidos, aprox. = aproximadamente, Avda. = avenida,
         a. C. = antes de Cristo, d. C. = después de Cristo, C/ = calle, tel. = teléfono,
-        fig.# = figura, cap.# = capítulo, vol.# = volumen""")
+        fig.# = figura, cap.# = capítulo, vol.# = volumen, p.# = página, pp.# = páginas""")
     halves = {"m": "medio", "f": "media"}
     fractions = {"½": "medio", "¼": "un cuarto", "¾": "tres cuartos"}
 
@@ -169,6 +170,7 @@ class FrenchRules(RomanceRules):
     scale_nouns = scale_words("million/-s, milliard/-s, billion/-s")
     denominators = "tiers cinquième/-s sixième/-s septième/-s huitième/-s neuvième/-s dixième/-s"
     slash, mixed, mixed_half = "sur", "{} et {}", "{} et demi"
+    number_sign = "numéro"
     powers = ("au carré", "au cube", "puissance {}")
     clock_range = _HOURS_RANGE
     money_joiner = " et "
@@ -194,6 +196,14 @@ class FrenchRules(RomanceRules):
     halves = {"m": "un demi", "f": "une demi"}
     fractions = {"½": "un demi", "¼": "un quart", "¾": "trois quarts"}
 
+    def gender_before(self, amount: str, after: str) -> str:
+        """One agrees with a feminine noun: vingt et une filles."""
+        match = _WORD_BEHIND.match(after) if amount.endswith("1") else None
+        if match is None:
+            return ""
+        noun = match[1].removesuffix("s")
+        return "f" if noun in _FRENCH_FEMININE or _FRENCH_ENDINGS.search(noun) else ""
+
     def hours(self, hour: int) -> str:
         """Dix-huit heures."""
         return f"{super().hours(hour)} {'heure' if hour < 2 else 'heures'}"
@@ -216,6 +226,19 @@ class FrenchRules(RomanceRules):
     def form(self, number: WrittenNumber, noun: Noun) -> str:
         """The plural from two on: 1,5 kilogramme."""
         return noun.one if number.value < 2 else noun.few
+
+
+# Feminine nouns that are counted often, and endings of others.
+_FRENCH_FEMININE = frozenset(
+    "fille femme heure minute seconde semaine personne page fois voiture maison chose place table chaise "
+    "lettre porte fenêtre chambre rue ville voix nuit tasse tonne livre règle ligne classe école dame "
+    "reine sœur mère main tête dent boîte carte photo image pomme orange rose fleur île église tour route "
+    "étoile équipe chanson raison partie série langue marche victoire défaite vie mort part fin "
+    "couche coupe dose goutte copie erreur couleur peur piste plage pièce ferme lampe lune".split()
+)
+_FRENCH_ENDINGS = re.compile(
+    "(?:[ts]ion|ette|ance|ence|esse|ité|ille|ière|aine|euse|trice|(?<!mus)(?<!lyc)ée)$"
+)
 
 
 class ItalianRules(RomanceRules):
@@ -242,6 +265,7 @@ class ItalianRules(RomanceRules):
     denominators = """terzo/terzi quinto/quinti sesto/sesti settimo/settimi ottavo/ottavi nono/noni
         decimo/decimi"""
     slash, mixed, mixed_half = "su", "{} e {}", "{} e mezzo"
+    number_sign = "numero"
     powers = ("al quadrato", "al cubo", "elevato alla {}")
     currencies = moneys("""€ EUR = euro; centesimo/centesimi,
         $ US$ USD = dollaro/dollari; centesimo/centesimi, £ = sterlina/sterline f; penny/pence,
@@ -263,7 +287,7 @@ class ItalianRules(RomanceRules):
         pag. = pagina, tel. = telefono, ca. = circa, S.p.A. = società per azioni,
         a.C. = avanti Cristo, d.C. = dopo Cristo, Dr. = dottor, art.# = articolo,
         artt.# = articoli, fig.# = figura, cap.# = capitolo,
-        vol.# = volume""")
+        vol.# = volume, p.# = pagina, pp.# = pagine""")
     halves = {"m": "mezzo", "f": "mezza"}
     part_joiner = " di "
     fractions = {"½": "un mezzo", "¼": "un quarto", "¾": "tre quarti"}
@@ -317,6 +341,7 @@ class PortugueseRules(IberianRules):
     scale_nouns = scale_words("milhão/milhões, bilhão/bilhões, trilhão/trilhões")
     denominators = "terço/-s quinto/-s sexto/-s sétimo/-s oitavo/-s nono/-s décimo/-s"
     slash, mixed, mixed_half = "sobre", "{} e {}", "{} e meio"
+    number_sign = "número"
     powers = ("ao quadrado", "ao cubo", "elevado a {}")
     clock_range = _HOURS_RANGE
     currencies = moneys("""R$ BRL = real/reais; centavo/-s, € EUR = euro/-s; cêntimo/-s,
@@ -336,7 +361,7 @@ class PortugueseRules(IberianRules):
         aprox. = aproximadamente, a.C. = antes de Cristo, d.C. = depois de Cristo,
         Exmo. = excelentíssimo, Ltda. = limitada, Eng. = engenheiro, na R. = na rua,
         da R. = da rua, à R. = à rua, art.# = artigo, inc.# = inciso, fig.# = figura,
-        cap.# = capítulo, vol.# = volume""")
+        cap.# = capítulo, vol.# = volume, p.# = página, pp.# = páginas, apto.# = apartamento""")
     halves = {"m": "meio", "f": "meia"}
     fractions = {"½": "meio", "¼": "um quarto", "¾": "três quartos"}
 

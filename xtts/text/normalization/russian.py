@@ -42,6 +42,7 @@ class RussianRules(SlavicRules):
         девятая/девятых десятая/десятых"""
     denominator_gender, slash = "f", "дробь"
     mixed, mixed_half = "{} и {}", "{} с половиной"
+    number_sign = "номер"
     powers = ("в квадрате", "в кубе", "в степени {}")
     currencies = moneys("""₽ руб. руб RUB = рубль/рубля/рублей/рубля; копейка/копейки/копеек f,
         коп. коп = копейка/копейки/копеек/копейки f,
@@ -104,11 +105,18 @@ class RussianRules(SlavicRules):
         )
 
     def ordinal(self, number: int, gender: str = "m") -> str:
-        """gender: m, f, n, or with a case: m-gen, m-loc, f-gen, f-loc."""
+        """gender: m, f, n, or with a case: m-gen, m-dat, f-acc, m-abl (the instrumental), n-loc."""
         genders = {"m": "masculine", "f": "feminine", "n": "neuter"}
-        cases = {"gen": "-genitive", "loc": "-locative", "dat": "-dative", "abl": "-ablative"}
+        cases = {
+            "gen": "genitive",
+            "loc": "locative",
+            "dat": "dative",
+            "abl": "ablative",
+            "acc": "accusative",
+        }
         kind, _, case = gender.partition("-")
-        return self._corrected(spell("ru", number, f"ordinal-{genders[kind]}{cases.get(case, '')}"))
+        rules = "-".join(filter(None, ("ordinal", genders[kind], cases.get(case))))
+        return self._corrected(spell("ru", number, rules))
 
     def phone(self, text: str) -> str:
         """Reads the code and the first three digits as hundreds, the rest in pairs."""

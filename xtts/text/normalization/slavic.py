@@ -151,6 +151,7 @@ class PolishRules(SlavicRules):
         dziesiąta/dziesiąte/dziesiątych"""
     denominator_gender, slash = "f", "przez"
     mixed, mixed_half = "{} i {}", "{} i pół"
+    number_sign = "numer"
     powers = ("do kwadratu", "do sześcianu", "do potęgi {}")
     currencies = moneys("""zł PLN = złoty/złote/-ch/złotego; grosz/-e/-y, grosz = grosz/-e/-y,
         € EUR = euro/euro/euro/euro; cent/-y/-ów, $ US$ USD = dolar/-y/-ów/-a; cent/-y/-ów,
@@ -197,6 +198,7 @@ class PolishRules(SlavicRules):
         "n": ("e", "ie"),
         "m-gen": ("ego", "iego"),
         "f-gen": ("ej", "iej"),
+        "m-dat": ("emu", "iemu"),
         "m-loc": ("ym", "im"),
         "f-ins": ("ą", "ą"),
     }
@@ -251,9 +253,12 @@ class PolishRules(SlavicRules):
     def _ordinal(self, match: re.Match[str]) -> str:
         noun = match[2]
         gender = "f" if noun.endswith("a") else "n" if noun.endswith(("o", "e", "ę", "um")) else "m"
+        if noun in ("wieku", "roku"):
+            gender = "m-loc" if _LOCATING.search(match.string[: match.start()]) else "m-gen"
         return self.ordinal(int(match[1]), gender)
 
 
+_LOCATING = re.compile(r"(?<!\w)(?:w|we|po|na|o)\s$", re.I)
 _TAKES_GENITIVE = re.compile(r"(?<!\w)(?:bez|od|do|dla|około|oprócz|poniżej|powyżej|spośród|wśród)\s$", re.I)
 _GROSZ = re.compile(r"((?<=zł )[0-9]{1,2}) gr\b\.?")
 
@@ -282,6 +287,7 @@ class CzechRules(SlavicRules):
         desetina/desetiny/desetin"""
     denominator_gender, slash = "f", "lomeno"
     mixed, mixed_half = "{} a {}", "{} a půl"
+    number_sign = "číslo"
     powers = ("na druhou", "na třetí", "na {}")
     currencies = moneys("""Kč CZK = koruna/koruny/korun/koruny f; haléř/-e/-ů,
         € EUR = euro/eura/eur/eura n; cent/-y/-ů, $ US$ USD = dolar/-y/-ů/-u; cent/-y/-ů,
@@ -315,8 +321,11 @@ class CzechRules(SlavicRules):
         "n": ("é", "í"),
         "m-gen": ("ého", "ího"),
         "m-loc": ("ém", "ím"),
+        "m-dat": ("ému", "ímu"),
+        "m-ins": ("ým", "ím"),
         "f-gen": ("é", "í"),
         "f-loc": ("é", "í"),
+        "f-acc": ("ou", "í"),
     }
 
     def decimal_words(self, number: WrittenNumber) -> str:
@@ -330,6 +339,10 @@ class CzechRules(SlavicRules):
         word = re.search(r"(\w+)\s$", match.string[: match.start()])
         governs = word[1].casefold() if word else ""
         noun = match[2]
+        if noun in ("století", "tisíciletí"):
+            located = governs in ("ve", "v", "na", "o", "po", "při")
+            genders = "m-loc" if located else "m-gen" if governs else "n"
+            return f"{self.ordinal(int(match[1]), genders)} "
         case_tells = governs in ("ve", "v", "na", "o", "po", "do", "od")
         if noun.endswith(("a", "ka", "y", "ce")) and not case_tells:
             gender = "f"

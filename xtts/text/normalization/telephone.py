@@ -22,7 +22,8 @@ class TelephoneRules(NumberRules):
             re.IGNORECASE,
         )
         again = re.compile(
-            rf"({_READ}(?:,|,?\s\w{{1,5}})\s(?:the\s)?)({_SHORT})(?![\w/%-]|[.,:]\d{_COUNTING})"
+            rf"({_READ}(?:,|,?\s\w{{1,5}})\s(?:(?:the|il|lo|al|le|den)\s)?)({_SHORT})"
+            rf"(?![\w/%{_READ}-]|[.,:]\d{_COUNTING})"
         )
         text_code = re.compile(r"(?<!\w)((?:text|sms)\s(?:\w+\s(?:to|at)\s)?)([0-9]{4,6})(?![\w.,]?\d)", re.I)
         emergency = re.compile(rf"(?<![\w.,$€£-])911{_CALLS}")
@@ -35,8 +36,10 @@ class TelephoneRules(NumberRules):
             if self.code in _AS_NUMBERS or not _ANY.search(text):
                 return text
             text = called.sub(read_out, text)
-            if _READ in text:
-                text = again.sub(read_out, text).replace(_READ, "")
+            before = ""
+            while before != text and _READ in text:  # each time one more of a list
+                before, text = text, again.sub(read_out, text)
+            text = text.replace(_READ, "")
             if self.code == "en":
                 text = text_code.sub(lambda m: m[1] + self.digits(m[2]), text)
                 text = emergency.sub(lambda m: self.digits(m[0]), text)
