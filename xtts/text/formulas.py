@@ -149,6 +149,7 @@ _TERM = r"[-+±√(−]?(?:[0-9.$€£(]|[A-Za-z](?![^\W\d_²³¹⁰⁴-⁹])|\|
 _BETWEEN = re.compile(
     rf"(?:(?<=[0-9)\]%|²³¹⁰⁴-⁹°′″])|(?<=(?<![^\W\d_])[A-Za-z]))(\s?)([=<>*+])\s?(?={_TERM})"
 )
+_DOT = re.compile(r"(?<=[0-9)])\s?[·⋅]\s?(?=[0-9(])")
 # The minus of an equation; elsewhere it may be a dash.
 _DIFFERENCE = re.compile(r"(?<=[0-9)²³])\s[-–−]\s(?=[0-9(][^.;!?=\n]{0,20}=)")
 _BEFORE = re.compile(rf"(?<![\w<>=×÷-])([<>])\s?(?={_TERM})")
@@ -160,7 +161,7 @@ _FIGURE_POWER = re.compile(r"(?<=[0-9A-Za-z)\]])\^(?:\{([-+]?[0-9]{1,4})\}|\(?([
 _NAMED_POWER = re.compile(r"(?<=[0-9A-Za-z)\]])\^\{?([a-zA-Z])\}?(?!\w)")
 _POWER_OF_SUM = re.compile(r"(?<=[0-9A-Za-z)\]])\^\(([^()]{2,30})\)")
 _SUPERSCRIPTS = str.maketrans("0123456789+-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
-SIGNS = re.compile(f"[{_ORDER}*^+]")
+SIGNS = re.compile(f"[{_ORDER}*^+·⋅]")
 
 
 def signs_reader(language: str, power: str, plus: str, minus: str) -> Callable[[str], str]:
@@ -190,7 +191,7 @@ def signs_reader(language: str, power: str, plus: str, minus: str) -> Callable[[
             lambda m: f"{_SECTIONS.get(language, words['§']) if '§§' in m[0] else words['§']} ", text
         )
         text = text.replace(f"{words['§'].capitalize()} {words['§']} ", f"{words['§']} ")
-        text = _DIFFERENCE.sub(f" {minus} ", text)
+        text = _DIFFERENCE.sub(f" {minus} ", _DOT.sub(" × ", text))
         text = _BEFORE.sub(lambda match: f"{words[match[1]]} ", _BETWEEN.sub(between, text))
         text = _ANY.sub(lambda match: f" {words[match[1]]} ", text)
         return _ROOT_SIGN.sub(f" {words['√']} ", text)

@@ -63,7 +63,9 @@ class EnglishRules(LanguageRules):
         s sec sec. secs secs. = second/-s, ms = millisecond/-s,
         wk wks wk. wks. = week/-s, mo mos mo. mos. = month/-s,
         yr yrs yr. yrs. = year/-s, in/h in/hr = inch/-es + per hour, in/s = inch/-es + per second,
-        in/min = inch/-es + per minute, gal gal. = gallon/-s,
+        in/min = inch/-es + per minute, m/s² = meter/-s + per second squared,
+        mmHg = millimeter/-s + of mercury, rpm = revolution/-s + per minute, mpg = mile/-s + per gallon,
+        gal gal. = gallon/-s,
         °C ℃ = degree/-s + celsius, °F ℉ = degree/-s + fahrenheit, ° = degree/-s, W = watt/-s,
         kW = kilowatt/-s, kWh = kilowatt hour/-s, V = volt/-s, Hz = hertz, kHz = kilohertz,
         MHz = megahertz, GHz = gigahertz, KB kB = kilobyte/-s, MB = megabyte/-s, GB = gigabyte/-s,
@@ -80,6 +82,7 @@ class EnglishRules(LanguageRules):
         Art.# = article, para.# = paragraph, paras.# = paragraphs, Mon. = Monday,
         Tue. = Tuesday, Tues. = Tuesday, Wed. = Wednesday, Thu. = Thursday, Thur. = Thursday,
         Thurs. = Thursday, Fri. = Friday, Sat.# = Saturday, Sun.# = Sunday, ext.# = extension,
+        est.# = established, c.# = circa, ca.# = circa, Hwy.# = highway, Sen. = senator, Gov. = governor,
         Ph.D. = P H D, PhD = P H D""")
     fractions = {"½": "one half", "¼": "one quarter", "¾": "three quarters"}
     names = dict(
@@ -95,6 +98,7 @@ class EnglishRules(LanguageRules):
         """A comma without a space separates the items of a list, as in: options 1,2 and 3."""
         if _COMMA.search(text):
             text = _FIGURES.sub(lambda m: f"{m[1] or m[2]}, ", text)
+        text = _SHARP.sub(r"\1 sharp", _FREE_CALL.sub("one eight hundred ", text))
         text = _WITH.sub(lambda m: "without" if m[1] else "with", text)
         text = _WEEKDAYS.sub(lambda m: f"{_DAYS[m[1]]} to {_DAYS[m[2]]}", text)
         text = _AFTER_VOLUME.sub("number", _PLURAL.sub(lambda m: _PLURALS[len(m[1])] + " of", text))
@@ -229,6 +233,10 @@ class EnglishRules(LanguageRules):
         return self.names.get(character.lower(), super().letter(character))
 
 
+# C#, F# minor.
+_SHARP = re.compile(r"(?<![\w#])([A-G])#(?![\w#])")
+# 1-800-FLOWERS
+_FREE_CALL = re.compile(r"(?<![\w-])1-800-(?=[A-Z])")
 # w/o, w/: without, with.
 _WITH = re.compile(r"(?<![\w/])w/(?:(o)(?![\w/])|(?=\s))")
 _DAYS = pairs("""Mon = Monday, Tue = Tuesday, Tues = Tuesday, Wed = Wednesday, Thu = Thursday,
@@ -277,7 +285,7 @@ _THE_YEAR = re.compile(
     r"|(?<=\()(?:1[5-9]|20)[0-9]{2}(?=\)))"
 )
 _BEFORE_A_YEAR = (
-    r"in|q[1-4]|since|until|till|by|from|before|after|around|circa|of|year|years|during|late|early|"
+    r"in|[qh][1-4]|est\.|established|circa|since|until|till|by|from|before|after|around|circa|of|year|years|during|late|early|"
     r"summer|winter|spring|autumn|fall|class|born|and|to|between|january|february|march|april|may|"
     r"june|july|august|september|october|november|december"
 )

@@ -149,10 +149,12 @@ class FractionRules(UnitRules, DateRules):
                 text = _NAMED_RATIO.sub(lambda match: match[1] + self.ratio(*match.group(2, 3)), text)
         if self.code in BY:
             text = _SIZE.sub(f" {BY[self.code]} ", _PRODUCT.sub(" × ", text))
+        if self.code in TIMES:
+            text = (_TIMES_ENGLISH if self.code == "en" else _TIMES).sub(f" {TIMES[self.code]}", text)
         if "/" not in text:
             return text
         if self.spaced:
-            text = _PAIR.sub(self._paired, text)
+            text = _PAIR.sub(self._paired, _SEASON.sub(self._season, text))
         return _BAR.sub(APART, text)
 
     def read_ratios(self, text: str) -> str:
@@ -164,6 +166,11 @@ class FractionRules(UnitRules, DateRules):
     def ratio(self, first: str, second: str) -> str:
         """The two numbers of a ratio or a score with the word between them."""
         return f"{first} {RATIO[self.code]} {second}" if self.code in RATIO else first + APART + second
+
+    def _season(self, match: re.Match[str]) -> str:
+        """Twenty twenty-two twenty-three."""
+        year, last = int(match[1]), int(match[2])
+        return f"{self.year(year)}{APART}{last}" if (year + 1) % 100 == last else match[0]
 
     def _paired(self, match: re.Match[str]) -> str:
         first, second = match.groups()
@@ -202,6 +209,8 @@ _FULL_MARKS = (10, 20, 50, 100, 1000)
 _TOPS = {"it": (*_FULL_MARKS, 30, 110)}
 # Between the two numbers of a ratio, and of a blood pressure.
 RATIO = pairs("en = to, de = zu, nl = op, pl = do, es = a, it = a, pt = por, fr = sur")
+# 3x a day.
+TIMES = pairs("en = times, de = mal, nl = keer, fr = fois, es = veces, pt = vezes, it = volte")
 # Between the two of a size.
 BY = pairs("""en = by, de = mal, nl = bij, fr = sur, es = por, it = per, pt = por, pl = na, cs = krát,
     ru = на""")
@@ -235,6 +244,13 @@ _NAMED_RATIO = re.compile(
 _SIZE = re.compile(
     r"(?<=[0-9])(?<!(?<!\w)0)(?:x|\sx\s)(?=[0-9]+(?:[.,][0-9]+)?(?![\d.,]*\s?=)(?:\s?x|\W|$|[cm]?m(?!\w)))"
 )
+_TIMES = re.compile(r"(?<=[0-9])x(?=\s[^\W\d_A-Z]{2})")
+_TIMES_ENGLISH = re.compile(
+    r"(?<=[0-9])x(?=\s(?:a|an|as|per|daily|weekly|more|less|faster|slower|larger|bigger|smaller|higher|lower|"
+    r"better|worse|longer|shorter|cheaper|the)(?!\w))"
+)
+# A season, a school year, a fiscal year.
+_SEASON = re.compile(r"(?<![\d.,/–-])(1[5-9][0-9]{2}|20[0-9]{2})/([0-9]{2})(?![\w/-]|[.,]\d)")
 _PRODUCT = re.compile(r"(?<=[0-9])(?:x|\sx\s)(?=[0-9]+(?:[.,][0-9]+)?\s?=)")
 _PRESSURE = re.compile(
     r"(?:pressure|\bbp|blutdruck|tension|presión|pressione|pressão|bloeddruk|ciśnienie)\b[^.!?\d]*$", re.I

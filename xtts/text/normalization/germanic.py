@@ -35,7 +35,7 @@ class GermanRules(LanguageRules):
     score_joiner = "zu"
     year_marks = (
         _year_after(
-            "jahr|jahre|jahren|jahres|seit|bis|von|ab|im|in|um|anno|nach|vor|und|sommer|winter|"
+            "jahr|jahre|jahren|jahres|zwischen|seit|bis|von|ab|im|in|um|anno|nach|vor|und|sommer|winter|"
             "frühling|herbst|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|"
             "dezember"
         ),
@@ -87,7 +87,7 @@ class GermanRules(LanguageRules):
         MwSt. = Mehrwertsteuer,
         MwSt = Mehrwertsteuer, zzgl. = zuzüglich, exkl. = exklusive, mind. = mindestens,
         Tab.# = Tabelle, Kap.# = Kapitel, Abs.# = Absatz, Art.# = Artikel, Ziff.# = Ziffer,
-        Bd.# = Band, ff. = folgende""")
+        Bd.# = Band, ff. = folgende, Co. = Co, lt. = laut, Dipl.-Ing. = Diplomingenieur""")
     fractions = {"½": "ein halb", "¼": "ein Viertel", "¾": "drei Viertel"}
     halves = {"m": "ein halber", "f": "eine halbe", "n": "ein halbes"}
 
@@ -137,6 +137,7 @@ class GermanRules(LanguageRules):
 
         def step(text: str) -> str:
             text = _STREET.sub(lambda m: f"straße{self.stop(m)}", text)
+            text = _SENTENCE_OF.sub(r"\1Satz", text)
             text = _PAGE_ON.sub(lambda m: f"{m[1]} folgende{self.stop(m)}", text)
             text = _WEEKDAYS.sub(lambda m: f"{_DAYS[m[1]]} {self.to} {_DAYS[m[2]]}", text)
             return others(_WEEKDAY.sub(lambda m: m[1] + _DAYS[m[2]], text))
@@ -146,11 +147,18 @@ class GermanRules(LanguageRules):
     def read_ordinals(self, text: str) -> str:
         """Reads ordinals: 2. after an article."""
         text = _GERMAN_DECADE.sub(lambda m: f"{self.year(int(m[1]))}er", text)
-        return _GERMAN_ORDINAL.sub(lambda m: self.day(int(m[1]), m.string[: m.start()]), text)
+        text = _GERMAN_ORDINAL.sub(lambda m: self.day(int(m[1]), m.string[: m.start()]), text)
+        return _GERMAN_BARE.sub(self._bare_ordinal, text)
+
+    def _bare_ordinal(self, match: re.Match[str]) -> str:
+        """Zweiter Weltkrieg, dritte Klasse: the ending shows the gender if no article does."""
+        ending = next(end for end, nouns in _STRONG_ENDINGS.items() if match[3] in nouns.split("|"))
+        return f"{match[1]}{spell('de', int(match[2]), 'ordinal')}{ending} {match[3]}"
 
 
 _STREET = re.compile(r"(?<=[a-zäöüß])str\.(?!\w)")
 _PAGE_ON = re.compile(r"((?:S\.|Seite)\s?[0-9]{1,4})\sff?\.")
+_SENTENCE_OF = re.compile(r"((?:Abs\.|Absatz)\s[0-9]{1,2}\s)S\.(?=\s?[0-9])")
 _DAYS = pairs("""Mo = Montag, Di = Dienstag, Mi = Mittwoch, Do = Donnerstag, Fr = Freitag, Sa = Samstag,
     So = Sonntag""")
 _WEEKDAYS = re.compile(rf"(?<!\w)({'|'.join(_DAYS)})\.?\s?[–—-]\s?({'|'.join(_DAYS)})(?!\w)\.?")
@@ -164,6 +172,15 @@ _GERMAN_ARTICLE = re.compile(
 _GERMAN_ORDINAL = re.compile(
     r"(?i:(?<=der )|(?<=die )|(?<=das )|(?<=den )|(?<=dem )|(?<=des )|(?<=am )|(?<=im )|(?<=vom )|"
     r"(?<=zum )|(?<=zur )|(?<=beim )|(?<=jede )|(?<=jeden )|(?<=jedem ))([0-9]{1,3})\.(?=\s\w)"
+)
+# Ordinals without an article: 2. Weltkrieg.
+_STRONG_ENDINGS = {
+    "r": "Weltkrieg|Stock|Platz|Teil|Akt|Band|Tag|Preis|Rang|Schritt|Versuch|Abschnitt|Advent|Satz",
+    "": "Klasse|Auflage|Etage|Liga|Halbzeit|Runde|Stufe|Staffel|Folge|Sinfonie|Reihe|Szene|Woche|Stunde",
+    "s": "Kapitel|Jahrhundert|Buch|Semester|Quartal|Geschoss|Obergeschoss|Gebot|Jahr",
+}
+_GERMAN_BARE = re.compile(
+    rf"((?:^|[,;:(.!?])\s?)([0-9]{{1,3}})\.\s({'|'.join(_STRONG_ENDINGS.values())})(?!\w)"
 )
 # am 3. und 4. Mai, der 1., 2. und 3. Platz
 _GERMAN_BOTH = re.compile(r"(?<![\w.,])([0-9]{1,3})\.\s(und|oder|bis)\s([0-9]{1,3})\.(?=\s[A-ZÄÖÜ])")

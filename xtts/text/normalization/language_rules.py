@@ -53,7 +53,8 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules, roman.RomanRules):
                 text = step(text)
         elif not text.isascii() or formulas.SIGNS.search(text):
             text = self.read_signs(self.read_formula_signs(text))
-        return re.sub(rf"\s?{_JOINED}\s?", "", " ".join(text.replace(APART, " ").split()))
+        text = re.sub(rf"\s?{_JOINED}\s?", "", " ".join(text.replace(APART, " ").split()))
+        return _LOOSE_STOP.sub("", text)
 
     def _plain(self, text: str) -> str:
         """A text without LaTeX, whose numbers are in the figures 0 to 9."""
@@ -68,17 +69,21 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules, roman.RomanRules):
             text = _NUMBER_SIGN.sub(f"{self.number_sign} ", text)
         if "°" in text:
             text = _ANGLE.sub(self._angle, text)
+        if self.code != "en":  # the '90s
+            text = _SHORT_DECADE.sub("", text)
         if GROUP in text:
             text = text.replace(GROUP, " " if self.spaced_groups == ANY_GROUPS else self.group)
         return self._separated(text) if _DIGIT.search(text) else text
 
     def _angle(self, match: re.Match[str]) -> str:
-        """An angle with the units that amounts have: 40° 26 min 46 s."""
-        if not {"min", "s"} <= self.units.keys():
+        """An angle with the units that amounts have: 40° 26 min 46 s north."""
+        degrees, minutes, seconds, letter = match.groups()
+        places = _PLACES.get(self.code, "").split()
+        if not {"min", "s"} <= self.units.keys() or (letter and not places):
             return match[0]
-        seconds = f" {match[3]} s" if match[3] else ""
-        place = _PLACES.get(self.code, "").split()["NSEWO".index(match[4]) % 4] if match[4] else ""
-        return f"{match[1]}° {match[2]} min{seconds} {place}".rstrip()
+        parts = f"{degrees}°", minutes and f"{minutes} min", seconds and f"{seconds} s"
+        place = places[_DIRECTIONS.index(letter)] if letter else None
+        return " ".join(filter(None, (*parts, place)))
 
     def _separated(self, text: str) -> str:
         """Separates the items of a list and adjacent numbers; completes decimals, dates and prices:
@@ -272,11 +277,16 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules, roman.RomanRules):
 _NUMBER_SIGN = re.compile(r"(?<![\w#&])#(?=[0-9])")
 # Degrees, minutes and seconds of arc, and a direction.
 _ANGLE = re.compile(
-    r"([0-9]{1,3})\s?°\s?([0-9]{1,2})\s?['′’](?:\s?([0-9]{1,2}(?:[.,][0-9]{1,3})?)\s?(?:[\"″”]|''|’’))?"
-    r"(?:\s?([NSEWO])(?!\w))?"
+    r"([0-9]{1,3}(?:[.,][0-9]{1,6})?)\s?°(?:(?=\s?[NSEWO](?!\w))|\s?([0-9]{1,2})\s?['′’]"
+    r"(?:\s?([0-9]{1,2}(?:[.,][0-9]{1,3})?)\s?(?:[\"″”]|''|’’))?)(?:\s?([NSEWO])(?!\w))?"
 )
-_PLACES = pairs("""en = north south east west, de = Nord Süd Ost West, fr = nord sud est ouest,
-    es = norte sur este oeste, pt = norte sul leste oeste, it = nord sud est ovest""")
+# O is east in German and west in the Romance languages.
+_DIRECTIONS = "NSEWO"
+_PLACES = pairs("""en = north south east west west, de = Nord Süd Ost West Ost,
+    fr = nord sud est ouest ouest, es = norte sur este oeste oeste, pt = norte sul leste oeste oeste,
+    it = nord sud est ovest ovest""")
+_SHORT_DECADE = re.compile(r"(?<=\s)['’](?=[2-9]0(?![\w'’]))")
+_LOOSE_STOP = re.compile(r" (?=[.,](?:\s|$))")
 # Separates a number from its ending until both are read. Texts cannot contain it.
 _JOINED = "\ue8ff"
 _BARE_DECIMAL = re.compile(r"(?<![^\s(\[$€£¥₹₽<>=~'\"“„-])(?=\.[0-9]+(?![\w.,/:-]?[0-9]))")

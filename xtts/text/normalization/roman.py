@@ -22,7 +22,7 @@ _NUMBERED = re.compile(
     r"((?<!\w)(?:chapter|part|volume|vol\.|ch\.|cap\.|chap\.|kap\.|bd\.|"
     r"book|act|scene|section|article|appendix|phase|class|episode|stage|world war|"
     r"kapitel|teil|band|buch|akt|szene|abschnitt|chapitre|partie|tome|livre|acte|scène|titre|"
-    r"capítulo|parte|tomo|libro|acto|escena|título|siglos?|capitolo|atto|scena|volumen|livro|ato|"
+    r"capítulo|parte|tomo|libro|acto|escena|título|siglos?|séc\.|sec\.|s\.|inc\.|capitolo|atto|scena|volumen|livro|ato|"
     r"cena|séculos?|hoofdstuk|deel|boek|rozdział|część|tom|księga|akt)\s)"
     # "Part I played" does not number a part.
     rf"(?-i:(?!I\s[\w])({_ROMAN}))",

@@ -134,7 +134,8 @@ class SpanishRules(IberianRules):
         art.# = artículo, arts.# = artículos, apdo.# = apartado,
         EE. UU. = Estados Unidos, aprox. = aproximadamente, Avda. = avenida,
         a. C. = antes de Cristo, d. C. = después de Cristo, C/ = calle, tel. = teléfono,
-        fig.# = figura, cap.# = capítulo, vol.# = volumen, p.# = página, pp.# = páginas""")
+        fig.# = figura, cap.# = capítulo, vol.# = volumen, p.# = página, pp.# = páginas, s.# = siglo,
+        Cía. = compañía""")
     halves = {"m": "medio", "f": "media"}
     fractions = {"½": "medio", "¼": "un cuarto", "¾": "tres cuartos"}
 
@@ -191,7 +192,8 @@ class FrenchRules(RomanceRules):
         Mmes = mesdames, Dr = docteur, Pr = professeur, p. ex. = par exemple, etc. = et cetera,
         c.-à-d. = c'est-à-dire, n° = numéro, env. = environ, av. = avenue, bd = boulevard,
         av. J.-C. = avant Jésus-Christ, apr. J.-C. = après Jésus-Christ, St = saint, Ste = sainte,
-        tél. = téléphone, fig.# = figure, chap.# = chapitre, vol.# = volume, p.# = page,
+        Mgr = monseigneur, Cie = compagnie, tél. = téléphone, fig.# = figure,
+        chap.# = chapitre, vol.# = volume, p.# = page,
         max. = maximum, min. = minimum, art.# = article, al.# = alinéa""")
     halves = {"m": "un demi", "f": "une demi"}
     fractions = {"½": "un demi", "¼": "un quart", "¾": "trois quarts"}
@@ -220,7 +222,8 @@ class FrenchRules(RomanceRules):
         )
 
     def read(self, text: str) -> str:
-        """De is d' before a vowel."""
+        """De is d' before a vowel; the short form of a century."""
+        text = _FRENCH_CENTURY.sub("siècle", text)
         return re.sub(r"(illions?|illiards?) de (?=euros)", r"\1 d'", super().read(text))
 
     def form(self, number: WrittenNumber, noun: Noun) -> str:
@@ -228,6 +231,8 @@ class FrenchRules(RomanceRules):
         return noun.one if number.value < 2 else noun.few
 
 
+# XIXe s.
+_FRENCH_CENTURY = re.compile(r"(?<=(?<=[IVX])[eᵉ] )s\.(?!\w)")
 # Feminine nouns that are counted often, and endings of others.
 _FRENCH_FEMININE = frozenset(
     "fille femme heure minute seconde semaine personne page fois voiture maison chose place table chaise "
@@ -287,7 +292,7 @@ class ItalianRules(RomanceRules):
         pag. = pagina, tel. = telefono, ca. = circa, S.p.A. = società per azioni,
         a.C. = avanti Cristo, d.C. = dopo Cristo, Dr. = dottor, art.# = articolo,
         artt.# = articoli, fig.# = figura, cap.# = capitolo,
-        vol.# = volume, p.# = pagina, pp.# = pagine""")
+        vol.# = volume, p.# = pagina, pp.# = pagine, sec.# = secolo""")
     halves = {"m": "mezzo", "f": "mezza"}
     part_joiner = " di "
     fractions = {"½": "un mezzo", "¼": "un quarto", "¾": "tre quarti"}
@@ -361,12 +366,22 @@ class PortugueseRules(IberianRules):
         aprox. = aproximadamente, a.C. = antes de Cristo, d.C. = depois de Cristo,
         Exmo. = excelentíssimo, Ltda. = limitada, Eng. = engenheiro, na R. = na rua,
         da R. = da rua, à R. = à rua, art.# = artigo, inc.# = inciso, fig.# = figura,
-        cap.# = capítulo, vol.# = volume, p.# = página, pp.# = páginas, apto.# = apartamento""")
+        cap.# = capítulo, vol.# = volume, p.# = página, pp.# = páginas,
+        págs.# = páginas, apto.# = apartamento, n.# = número,
+        a.a. = ao ano, séc.# = século, Cia. = companhia, V. Exa. = vossa excelência,
+        Ilmo. = ilustríssimo""")
     halves = {"m": "meio", "f": "meia"}
     fractions = {"½": "meio", "¼": "um quarto", "¾": "três quartos"}
+
+    def read(self, text: str) -> str:
+        """1º/05/2023 is a date."""
+        return super().read(_FIRST_DAY.sub("1", text))
 
     def time(self, at: ClockTime) -> str:
         """14h30; 9h are nine hours."""
         if at.minute is not None:
             return super().time(at)
         return f"{self.hours(at.hour)} {'hora' if at.hour == 1 else 'horas'}"
+
+
+_FIRST_DAY = re.compile(r"(?<!\w)1º(?=/[0-9]{1,2}/[0-9]{4})")

@@ -514,6 +514,49 @@ KINDS = {
         ("de", "5 m³ und x²", "fünf Kubikmeter und x Quadrat"),
         ("ko", "①번", "일 번"),
     ],
+    "a second look: short words, seasons, angles, ordinals without an article": [
+        (
+            "en",
+            "It's 50° N; est. 1985, in H1 2022.",
+            "It's fifty degrees north; established nineteen eighty-five, in H one twenty twenty-two.",
+        ),
+        (
+            "en",
+            "30 mpg, 9.81 m/s²",
+            "thirty miles per gallon, nine point eight one meters per second squared",
+        ),
+        ("en", "C# code in F# minor, not #5", "C sharp code in F sharp minor, not number five"),
+        (
+            "en",
+            "Call 1-800-FLOWERS on Hwy. 101.",
+            "Call one eight hundred FLOWERS on highway one hundred and one.",
+        ),
+        ("en", "3x a day, but 2x + 1", "three times a day, but two x plus one"),
+        (
+            "de",
+            "1. Mai, 2. Weltkrieg, 3. Klasse, 4. Kapitel.",
+            "erster Mai, zweiter Weltkrieg, dritte Klasse, viertes Kapitel.",
+        ),
+        ("de", "Die GmbH & Co. KG, lt. Abs. 3 S. 2.", "Die GmbH & Co KG, laut Absatz drei Satz zwei."),
+        (
+            "de",
+            "2x täglich, 5·10³, 1990/91.",
+            "zwei mal täglich, fünf mal zehn hoch drei, neunzehnhundertneunzig einundneunzig.",
+        ),
+        (
+            "pt",
+            "1º/05/2023, séc. XIX, inc. II",
+            "primeiro de maio de dois mil e vinte e três, século dezenove, inciso dois",
+        ),
+        ("pt", "págs. 3-5, n. 8, 3 1/2.", "páginas três a cinco, número oito, três e meio."),
+        ("es", "El s. XIX, la Cía.", "El siglo diecinueve, la compañía."),
+        (
+            "fr",
+            "Le XIXe s., 31 femmes et 21 garçons",
+            "Le dix-neuvième siècle, trente-et-une femmes et vingt-et-un garçons",
+        ),
+        ("it", "Il sec. XIX, anni '90", "Il secolo diciannove, anni novanta"),
+    ],
 }
 
 
