@@ -98,11 +98,16 @@ class EnglishRules(LanguageRules):
         """A comma without a space separates the items of a list, as in: options 1,2 and 3."""
         if _COMMA.search(text):
             text = _FIGURES.sub(lambda m: f"{m[1] or m[2]}, ", text)
+        text = _MONTHS_TO.sub(lambda m: f"{self._full_month(m[1])} to {self._full_month(m[2])}", text)
+        text = _PRICE_OF_A_DAY.sub(lambda m: f"{self.cardinal(int(m[1]))}-dollar-a-", text)
         text = _SHARP.sub(r"\1 sharp", _FREE_CALL.sub("one eight hundred ", text))
         text = _WITH.sub(lambda m: "without" if m[1] else "with", text)
         text = _WEEKDAYS.sub(lambda m: f"{_DAYS[m[1]]} to {_DAYS[m[2]]}", text)
         text = _AFTER_VOLUME.sub("number", _PLURAL.sub(lambda m: _PLURALS[len(m[1])] + " of", text))
         return super().read(_HEIGHT.sub(self._height, text))
+
+    def _full_month(self, short: str) -> str:
+        return next(month for month in self.months if month.startswith(short[:3]))
 
     def _height(self, match: re.Match[str]) -> str:
         """Six foot two."""
@@ -116,7 +121,8 @@ class EnglishRules(LanguageRules):
         others = super().read_money
 
         def spoken(match: re.Match[str]) -> str:
-            amount = self.number(match[3]) + (f" {match[4]}" if match[4] else "")
+            scale = _SCALE_WORDS.get(match[4], match[4]) if match[4] else ""
+            amount = f"{self.amount_words(match[3])} {scale}".rstrip()
             return f"{match[1]}{amount}-{nouns[match[2]]}"
 
         return lambda text: others(_PRICED.sub(spoken, text))
@@ -220,9 +226,15 @@ class EnglishRules(LanguageRules):
             spoken = self.year(number)
         return spoken[:-1] + "ies" if spoken.endswith("y") else spoken + "s"
 
+    def _years_listed(self, match: re.Match[str]) -> str:
+        return match[1] + re.sub("[0-9]{4}", lambda year: self.year(int(year[0])), match[2])
+
     def read_years(self, text: str) -> str:
         """Reads four digits after a word that precedes a year."""
+        text = _POSSESSIVE_YEAR.sub(lambda m: f"{self.year(int(m[1]))}'s", text)
         text = _DECADE.sub(self._decade, text)
+        text = _SINCE_YEAR.sub(lambda m: f"{self.year(int(m[1]))} to ", text)
+        text = _YEARS_LISTED.sub(self._years_listed, text)
         text = _FISCAL.sub(lambda m: f"FY {self.year(int(m[1]))}", text)
         text = _THE_YEAR.sub(lambda m: self.year(int(m[0])), text)
         text = _ENGLISH_YEARS.sub(lambda m: f"{m[1]}{self.year(int(m[2]))} to {self.year(int(m[3]))}", text)
@@ -233,6 +245,8 @@ class EnglishRules(LanguageRules):
         return self.names.get(character.lower(), super().letter(character))
 
 
+_MONTHS = "Jan|Feb|Mar|Apr|May|Jun|June|Jul|July|Aug|Sep|Sept|Oct|Nov|Dec"
+_MONTHS_TO = re.compile(rf"(?<!\w)({_MONTHS})\.?\s?[–—-]\s?({_MONTHS})(?![\w-])\.?(?=\W|$)")
 # C#, F# minor.
 _SHARP = re.compile(r"(?<![\w#])([A-G])#(?![\w#])")
 # 1-800-FLOWERS
@@ -259,9 +273,15 @@ _NO_PRICED_NOUN = (
 )
 _PRICED = re.compile(
     r"((?:\b[Aa]n?|(?<![\w.,$£€])[1-9][0-9]{0,2}) )([$£€])"
-    r"([1-9][0-9]{0,2}(?:,[0-9]{3})*|[1-9][0-9]{3,5})(?: (thousand|million|billion))?"
+    r"([1-9][0-9]{0,2}(?:,[0-9]{3})*(?:\.[0-9]{1,2}(?=\s?[mbkMBK]))?|[1-9][0-9]{3,5})"
+    r"(?:\s?(thousand|million|billion|bn|[kmbKMB])(?!\w))?"
     rf"(?= (?!(?:{_NO_PRICED_NOUN})\b)[a-z]{{3}})"
 )
+_SCALE_WORDS = pairs(
+    "k = thousand, K = thousand, m = million, M = million, b = billion, B = billion, bn = billion"
+)
+# $5-a-day
+_PRICE_OF_A_DAY = re.compile(r"(?<![\w$])\$([1-9][0-9]{0,3})-an?-(?=[a-z])")
 _COMMA = re.compile(r",[0-9]{1,2}(?![0-9])")
 _FIGURES = re.compile(
     r"(?<![\w.,])([0-9]{1,2}),(?=[0-9]{1,2}(?:,?\s(?:and|or)|\s&)\s[0-9])"
@@ -273,6 +293,17 @@ _FIGURES = re.compile(
 _AT = re.compile(
     r"(?<=\bat )([0-9]{1,2})\.([0-5][0-9])(?=\s*(?:[.,;!?)]|$)|\s(?:on|and|to|until|till|in the|"
     r"this|today|tomorrow|tonight|every|for|sharp)\b)",
+    re.I,
+)
+# 2020's best, but the 1980's.
+_POSSESSIVE_YEAR = re.compile(
+    r"(?<![\w.,])(?<!the )(?<!early )(?<!late )(?<!mid-)((?:1[5-9]|20)[0-9]{2})['’]s(?!\w)"
+)
+_SINCE_YEAR = re.compile(r"(?<![\w.,-])((?:1[5-9]|20)[0-9]{2})\s?[–—-]\s?(?=(?:present|today|now)(?!\w))")
+# In 1066, 1492 and 1805.
+_YEARS_LISTED = re.compile(
+    r"((?<!\w)(?:in|since|of|between)\s)((?:1[0-9]|20)[0-9]{2}"
+    r"(?:(?:,|,?\s(?:and|or))\s(?:1[0-9]|20)[0-9]{2}){1,30})(?=[,.;:!?)](?!\d)|$)",
     re.I,
 )
 _DECADE = re.compile(r"(?<![\w.,])['’]?([12][0-9]{2}0|[2-9]0)['’]?s\b")

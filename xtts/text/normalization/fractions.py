@@ -154,6 +154,8 @@ class FractionRules(UnitRules, DateRules):
         if "/" not in text:
             return text
         if self.spaced:
+            if words := OUT_OF.get(self.code):
+                text = _MARK.sub(lambda match: self._scored(match[1], match[2], words), text)
             text = _PAIR.sub(self._paired, _SEASON.sub(self._season, text))
         return _BAR.sub(APART, text)
 
@@ -202,6 +204,7 @@ class FractionRules(UnitRules, DateRules):
 # "95 out of 100": the words, and forms that a number takes in them.
 OUT_OF = pairs("""en = {} out of {}, de = {} von {}, fr = {} sur {}, es = {} sobre {},
     it = {} su {}, pt = {} de {}, nl = {} van de {}, pl = {} na {}, ar = {} من {},
+    tr = {1} üzerinden {0}, hu = {1} {0}; 10=tízből; 20=húszból; 50=ötvenből; 100=százból,
     cs = {} {}; 10=z deseti; 20=z dvaceti; 50=z padesáti; 100=ze sta; 1000=z tisíce,
     ru = {} из {}; 10=десяти; 20=двадцати; 50=пятидесяти; 100=ста; 1000=тысячи""")
 # The best marks that are possible; Italian schools and universities have three.
@@ -231,6 +234,7 @@ _CHARACTERS = {(1, 2): "½", (1, 4): "¼", (3, 4): "¾"}
 _PLAIN = r"[1-9]/(?:[2-9]|10)|(?:1[0-5]|[1-9])/16|[1-9][0-9]?/(?:12|32|64|100|1000)"
 _OF = re.compile(r"\s(?:of|der|des|de|du|di|del|della|dei|degli|van|do|da|dos|das|inch(?:es)?|z)\b")
 _BAR = re.compile(r"(?<=[0-9])/(?=[0-9])")
+_MARK = re.compile(r"(?<![\w.,:/-])([0-9][.,][0-9])/(10|5)(?![\w/-]|[.,:]\d)")
 _PAIR = re.compile(r"(?<![\w.,:/-])([1-9][0-9]{0,4})/([1-9][0-9]{0,4})(?![\w/-]|[.,:]\d)", re.ASCII)
 _RATIO = re.compile(r"(?<![\d:.,])([0-9]{1,3}):([0-9]{1,3})(?![\d:]|[.,]\d)")
 # A ratio behind its noun is no time: scale 1:10.

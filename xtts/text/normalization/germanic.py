@@ -244,3 +244,9 @@ class DutchRules(LanguageRules):
         drs. = doctorandus, ir. = ingenieur, mr. = meester, p.# = pagina, tel. = telefoon,
         p.p. = per persoon, fig.# = figuur, art.# = artikel, hfdst.# = hoofdstuk""")
     fractions = {"½": "een half", "¼": "een kwart", "¾": "drie kwart"}
+
+    @cached_property
+    def read_abbreviations(self) -> Step:
+        """Also the street at the end of its name: Kerkstr. 5."""
+        others = super().read_abbreviations
+        return lambda text: others(_STREET.sub(lambda m: f"straat{self.stop(m)}", text))

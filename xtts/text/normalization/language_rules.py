@@ -69,11 +69,15 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules, roman.RomanRules):
             text = _NUMBER_SIGN.sub(f"{self.number_sign} ", text)
         if "°" in text:
             text = _ANGLE.sub(self._angle, text)
-        if self.code != "en":  # the '90s
+        if self.code != "en":  # anni '90
             text = _SHORT_DECADE.sub("", text)
         if GROUP in text:
             text = text.replace(GROUP, " " if self.spaced_groups == ANY_GROUPS else self.group)
-        return self._separated(text) if _DIGIT.search(text) else text
+        if not _DIGIT.search(text):
+            return text
+        if self.spaced:
+            text = _AT_LEAST.sub(f" {self.plus}", _ABOUT.sub("≈", _TIME_SPAN.sub(r"\1 min", text)))
+        return self._separated(text)
 
     def _angle(self, match: re.Match[str]) -> str:
         """An angle with the units that amounts have: 40° 26 min 46 s north."""
@@ -201,9 +205,13 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules, roman.RomanRules):
             # 1998-99
             short = is_year and len(second) == 2 and int(second) > int(first[2:])
             begun = self.year(int(first)) if short else self.number(first)
-            return f"{begun} {self.to} {self.number(second)}"
+            return f"{begun} {self.to} {self.range_end(second)}"
 
         return lambda text: pattern.sub(spoken, text)
+
+    def range_end(self, written: str) -> str:
+        """The last number of a range, in the case that the word before it requires."""
+        return self.number(written)
 
     def read_signs(self, text: str) -> str:
         """Reads numeric characters: powers, subscripts, ①, Ⅳ."""
@@ -286,6 +294,10 @@ _PLACES = pairs("""en = north south east west west, de = Nord Süd Ost West Ost,
     fr = nord sud est ouest ouest, es = norte sur este oeste oeste, pt = norte sul leste oeste oeste,
     it = nord sud est ovest ovest""")
 _SHORT_DECADE = re.compile(r"(?<=\s)['’](?=[2-9]0(?![\w'’]))")
+# 100+ people, ~50, 2h 30m.
+_AT_LEAST = re.compile(r"(?<=[0-9])\+(?=\s[^\W\d]|[,.;!?)](?!\w)|$)")
+_ABOUT = re.compile(r"(?<![\w~])~\s?(?=[0-9])")
+_TIME_SPAN = re.compile(r"(?<!\w)([0-9]{1,2}\s?h\s[0-9]{1,2})\s?m(?![\w²³])")
 _LOOSE_STOP = re.compile(r" (?=[.,](?:\s|$))")
 # Separates a number from its ending until both are read. Texts cannot contain it.
 _JOINED = "\ue8ff"

@@ -77,8 +77,15 @@ class RussianRules(SlavicRules):
 
     def read(self, text: str) -> str:
         """The case of years: в 1990-х гг.; a square and a cubic unit in words: кв. м."""
+        text = _RUSSIAN_WAR_YEARS.sub(self._from_year_to_year, text)
         text = _RUSSIAN_POWER.sub(lambda m: m[2] + ("²" if m[1] == "кв" else "³"), text)
         return super().read(_RUSSIAN_YEARS.sub(lambda m: m[1] + _years(m), text))
+
+    def _from_year_to_year(self, match: re.Match[str]) -> str:
+        """В … четвёртом – … пятом годах."""
+        case = "m-loc" if match[1] else "m"
+        first, last = (self.ordinal(int(year), case) for year in match.group(2, 3))
+        return f"{match[1] or ''}{first} – {last} {'годах' if match[1] else 'годы'}{self.stop(match)}"
 
     def gender_before(self, amount: str, after: str) -> str:
         """Две книги, but два стола; одна книга, одно окно: the ending tells the gender together
@@ -92,6 +99,14 @@ class RussianRules(SlavicRules):
         if amount.endswith("1"):
             return "f" if word.endswith(("а", "я")) else "n" if word.endswith(("о", "е")) else ""
         return ""
+
+    def _numbered(self, match: re.Match[str]) -> str:
+        """До пяти человек, более двадцати лет: the genitive."""
+        before, after = match.string[max(0, match.start() - 12) : match.start()], match.string[match.end() :]
+        governed = _TAKES_GENITIVE.search(before) or (_FROM.search(before) and after.startswith(" до "))
+        if not governed or not match[0].isdecimal() or match[0][0] == "0" or len(match[0]) > 4:
+            return super()._numbered(match)
+        return self._corrected(spell("ru", int(match[0]), "cardinal-masculine-genitive"))
 
     def decimal_words(self, number: WrittenNumber) -> str:
         """Двенадцать целых пять десятых."""
@@ -134,6 +149,8 @@ class RussianRules(SlavicRules):
         return spoken if re.search("plural|accusative", rules) else self._corrected(spoken)
 
 
+_TAKES_GENITIVE = re.compile(r"(?<!\w)(?:до|от|около|более|менее|свыше|без|для)\s$", re.I)
+_FROM = re.compile(r"(?<!\w)с\s$", re.I)
 _RUSSIAN_NOUN = re.compile(r"\s([а-яё]{3,30})(?!\w)")
 # Words after a number that it does not count, verbs in the past, and nouns whose gender their
 # ending hides.
@@ -143,6 +160,9 @@ _NO_RUSSIAN_NOUN = re.compile(
     r"июня|июля|августа|сентября|октября|ноября|декабря|пути|имени|времени|мужчина|папа|дедушка|"
     r"дядя|судья|(?!недели|мили|капли|земли|доли|роли|цели|модели|школа|сила|скала|акула|игла)"
     r"\w+(?:ла|ло|ли|лся|лась|лись)"
+)
+_RUSSIAN_WAR_YEARS = re.compile(
+    r"((?<!\w)[Вв]\s)?(?<![\w.,-])([12][0-9]{3})\s?[–—-]\s?([12][0-9]{3})\s(?:гг?\.|годах|годы)(?!\w)"
 )
 _RUSSIAN_POWER = re.compile(r"(?<![^\W\d_])(кв|куб)\.?\s?([кдсм]?м)(?![\w.])")
 _RUSSIAN_YEARS = re.compile(r"((?:(?<!\w)([Вв]) )?(?<!\w)[0-9]{4}-х )гг\.")

@@ -183,7 +183,7 @@ class PolishRules(SlavicRules):
         al. = aleja, pl. = plac, św. = święty, str. = strona, tel. = telefon, wg = według,
         p.n.e. = przed naszą erą, n.e. = naszej ery, woj. = województwo, o godz. = o godzinie,
         od godz. = od godziny, do godz. = do godziny, godz.# = godzina, hab. = habilitowany,
-        mies. = miesiąc, rys.# = rysunek, rozdz.# = rozdział, tab.# = tabela, t.# = tom""")
+        mies. = miesiąc, pkt = punkt, rys.# = rysunek, rozdz.# = rozdział, tab.# = tabela, t.# = tom""")
     fractions = {"½": "pół", "¼": "ćwierć", "¾": "trzy czwarte"}
     units_ordinals = words("""zerowy pierwszy drugi trzeci czwarty piąty szósty siódmy ósmy
         dziewiąty dziesiąty jedenasty dwunasty trzynasty czternasty piętnasty szesnasty siedemnasty
@@ -204,8 +204,21 @@ class PolishRules(SlavicRules):
     }
 
     def read(self, text: str) -> str:
-        """Gr after złoty is grosz, not gram."""
+        """Gr after złoty is grosz, not gram; p. before a name; lata 90."""
+        text = _POLISH_TITLE.sub(lambda m: "pani" if m[1].endswith("a") else "pan", text)
+        text = _POLISH_DECADE.sub(self._decade, text)
         return super().read(_GROSZ.sub(r"\1 grosz", text))
+
+    def _decade(self, match: re.Match[str]) -> str:
+        """Lata dziewięćdziesiąte, w latach osiemdziesiątych."""
+        stem = self.tens_ordinals[int(match[2]) // 10 - 2][:-1]
+        return f"{match[1]} {stem}{'e' if match[1].casefold() == 'lata' else 'ych'}{self.stop(match)}"
+
+    def range_end(self, written: str) -> str:
+        """Do piętnastu: the genitive."""
+        if not written.isdecimal() or len(written) > 6:
+            return super().range_end(written)
+        return spell("pl", int(written), "cardinal-masculine-genitive")
 
     def _numbered(self, match: re.Match[str]) -> str:
         """Bez pięciu, od dwóch do trzech: the genitive."""
@@ -260,6 +273,8 @@ class PolishRules(SlavicRules):
 
 _LOCATING = re.compile(r"(?<!\w)(?:w|we|po|na|o)\s$", re.I)
 _TAKES_GENITIVE = re.compile(r"(?<!\w)(?:bez|od|do|dla|około|oprócz|poniżej|powyżej|spośród|wśród)\s$", re.I)
+_POLISH_TITLE = re.compile(r"(?<!\w)p\.(?=\s([A-ZĄĆĘŁŃÓŚŹŻ][a-ząćęłńóśźż]+))")
+_POLISH_DECADE = re.compile(r"(?<!\w)(lata|latach|lat)\s([2-9]0)\.?(?!\w)", re.I)
 _GROSZ = re.compile(r"((?<=zł )[0-9]{1,2}) gr\b\.?")
 
 

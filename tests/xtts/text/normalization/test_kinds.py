@@ -556,6 +556,33 @@ KINDS = {
             "Le dix-neuvième siècle, trente-et-une femmes et vingt-et-un garçons",
         ),
         ("it", "Il sec. XIX, anni '90", "Il secolo diciannove, anni novanta"),
+        (
+            "en",
+            "A €10m deal, a £1bn fund, a $5-a-day plan.",
+            "A ten million-euro deal, a one billion-pound fund, a five-dollar-a-day plan.",
+        ),
+        ("en", "In 1066, 1492 and 1805.", "In ten sixty-six, fourteen ninety-two and eighteen oh-five."),
+        ("en", "2020's best, the 2020s", "twenty twenty's best, the twenty twenties"),
+        (
+            "en",
+            "It took 2h 30m; 500+ seats, 18+, ~50.",
+            "It took two hours thirty minutes; five hundred plus seats, eighteen plus, approximately fifty.",
+        ),
+        (
+            "en",
+            "A 9.5/10, Jan–Mar 2024, 2019–present.",
+            "A nine point five out of ten, January to March twenty twenty-four, twenty nineteen to present.",
+        ),
+        ("en", "In 2020, 1500 people came.", "In twenty twenty, one thousand five hundred people came."),
+        ("nl", "Kerkstr. 5", "Kerkstraat vijf"),
+        ("pl", "Lata 90., w latach 80.", "Lata dziewięćdziesiąte, w latach osiemdziesiątych."),
+        ("pl", "p. Kowalski i p. Nowakowa", "pan Kowalski i pani Nowakowa"),
+        ("pl", "str. 12-15, pkt 1", "strona dwanaście do piętnastu, punkt jeden"),
+        ("pl", "Zadzwoń pod 112 lub 997.", "Zadzwoń pod jeden jeden dwa lub dziewięć dziewięć siedem."),
+        ("ru", "с 9 до 17, до 5 человек", "с девяти до семнадцати, до пяти человек"),
+        ("ru", "в 2024–2025 гг.", "в две тысячи двадцать четвертом – две тысячи двадцать пятом годах."),
+        ("tr", "95/100", "yüz üzerinden doksan beş"),
+        ("hu", "95/100", "százból kilencvenöt"),
     ],
 }
 
