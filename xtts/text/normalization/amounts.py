@@ -66,7 +66,8 @@ class AmountRules(FractionRules):
         marks = {folded_sign(mark): power for mark, power in powers.items()}
         scales = alternatives((*self.scales, *self._money_marks))
         end = r"(?![^\W\d_])" if self.spaced else "(?![A-Za-z])"
-        scale = rf"(?:\s?({scales})(?:{end}|(?=(?:{signs}){self.end}))(?:\s(?:de(?!\w)|di(?!\w)|d'))?)?"
+        joiner = r"(?:\s(?:de(?!\w)|di(?!\w)|d'))?" if self.scale_joiner.strip() else ""
+        scale = rf"(?:\s?({scales})(?:{end}|(?=(?:{signs}){self.end})){joiner})?"
         # A sign after its number, unless it touches the next number: 10 $20. A year takes none
         # before a number: "In 2020 USD 20 million".
         after = (

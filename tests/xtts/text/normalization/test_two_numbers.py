@@ -70,3 +70,35 @@ def test_a_mass_of_numbers_takes_no_longer_than_a_text(text):
     started = time.thread_time()
     rules.read(clean_text((text * 10_000)[:10_000]))
     assert time.thread_time() - started < 1.0
+
+
+@pytest.mark.parametrize(
+    ("language", "following"),
+    [
+        ("en", "deal de dime marks make minutes people plan a at house kid light to text into of this from"),
+        ("de", "der Deal Mai mit mal am Stunden so sind und um her Kinder kam Tage Tausende ein in Leute"),
+        ("fr", "des deux mai mais mois me hommes est elle avec kilos le la par sont soir très tout une gens"),
+        ("es", "del dos días mayo más me hombres hasta el años al kilos los la por son todo una gente miles"),
+        ("pt", "do dos dias maio mais me homens anos ao quilos os por são tudo uma gente minutos mitos"),
+        ("it", "due da maggio ma mesi ore è in anni al chili il la per sono tutto una gente minuti"),
+        ("nl", "de dit mei maar maanden mensen uren en jaar aan het in per toen tot twee of goed"),
+    ],
+)
+def test_no_word_behind_an_amount_is_lost(language, following):
+    rules = rules_of(language)
+    sign, scale = next(iter(rules.currencies)), next(iter(rules.scale_marks))
+    amounts = (
+        "5",
+        "10%",
+        f"{sign}5",
+        f"5 {sign}",
+        f"{sign}10{scale}",
+        "3/4",
+        "15:30",
+        "10-12",
+        "2020",
+        "5 km",
+    )
+    for amount, word in itertools.product(amounts, following.split()):
+        reading = rules.read(clean_text(f"{amount} {word} zebra."))
+        assert word in re.split(r"\W+", reading), (amount, word, reading)
