@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from xtts.text import formulas
 from xtts.text.cleaning import GROUP
-from xtts.text.normalization import numerals, roman
+from xtts.text.normalization import numerals, roman, web
 from xtts.text.normalization.amounts import AmountRules
 from xtts.text.normalization.dates import ClockRules
 from xtts.text.normalization.fractions import is_numbered
@@ -57,13 +57,21 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules, roman.RomanRules):
         return _LOOSE_STOP.sub("", text)
 
     def _plain(self, text: str) -> str:
-        """A text without LaTeX, whose numbers are in the figures 0 to 9."""
+        """A text without web addresses and LaTeX, whose numbers are in the figures 0 to 9."""
+        if web.MARK.search(text):
+            text = self._addresses(text)
         if "$" in text or "\\" in text:
             text = formulas.read_formulas(text)
         if not text.isascii():
             text = numerals.plain_digits(text)
         if roman.ANY.search(text):
             text = self.read_roman(text)
+        if GROUP in text:
+            text = text.replace(GROUP, " " if self.spaced_groups == ANY_GROUPS else self.group)
+        return self._separated(self._with_signs(text)) if _DIGIT.search(text) else text
+
+    def _with_signs(self, text: str) -> str:
+        """A text whose signs beside numbers are those that later steps read: #1, m2, ~50, 100+."""
         text = _PLAIN_POWER.sub(lambda m: m[1] + "²³"[m[2] == "3"], text)
         if self.number_sign and "#" in text:
             text = _NUMBER_SIGN.sub(f"{self.number_sign} ", text)
@@ -71,13 +79,13 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules, roman.RomanRules):
             text = _ANGLE.sub(self._angle, text)
         if self.code != "en":  # anni '90
             text = _SHORT_DECADE.sub("", text)
-        if GROUP in text:
-            text = text.replace(GROUP, " " if self.spaced_groups == ANY_GROUPS else self.group)
-        if not _DIGIT.search(text):
-            return text
         if self.spaced:
             text = _AT_LEAST.sub(f" {self.plus}", _ABOUT.sub("≈", _TIME_SPAN.sub(r"\1 min", text)))
-        return self._separated(text)
+        return text
+
+    @cached_property
+    def _addresses(self) -> Step:
+        return web.reader(self.code)
 
     def _angle(self, match: re.Match[str]) -> str:
         """An angle with the units that amounts have: 40° 26 min 46 s north."""

@@ -506,6 +506,20 @@ KINDS = {
         ("de", "bis zum 3.5. da", "bis zum dritten Mai da"),
         ("de", "Kapitel 3.2. Das", "Kapitel drei Komma zwei. Das"),
     ],
+    "web and mail addresses": [
+        ("en", "Visit www.example.com/a-b.", "Visit www dot example dot com slash a b."),
+        (
+            "en",
+            "See https://example.org/p?x=1#y, or example.com.",
+            "See example dot org slash p, or example dot com.",
+        ),
+        ("en", "Mail john.doe@example.co.uk!", "Mail john dot doe at example dot co dot uk!"),
+        ("en", "http://localhost:8005/docs", "localhost slash docs"),
+        ("en", "The end.It is Node.js, e.g. here", "The end.It is Node.js, for example here"),
+        ("de", "info@beispiel.de", "info ät beispiel Punkt de"),
+        ("pt", "www.exemplo.com.br/pagina2", "www ponto exemplo ponto com ponto br barra pagina dois"),
+        ("zh", "www.example.com", "www.example.com"),
+    ],
     "characters that are numbers": [
         ("en", "CO₂", "CO two"),
         ("en", "10² x³ 10⁻³ mc²", "ten squared x cubed ten to the power of minus three mc squared"),

@@ -64,7 +64,27 @@ def test_each_number_is_said_by_itself(language, written, reading):
     assert rules_of(language).read(clean_text(written)).casefold() == reading.casefold()
 
 
-@pytest.mark.parametrize("text", ["1 ", "1/", "12 345 ", "10 USD ", "1,2,", "$x^", "5\n", "page 1 "])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 ",
+        "1/",
+        "12 345 ",
+        "10 USD ",
+        "1,2,",
+        "$x^",
+        "5\n",
+        "page 1 ",
+        "a.",
+        "a-",
+        "a@",
+        "www.",
+        "a.co/",
+        "IV ",
+        "1x",
+        "1°",
+    ],
+)
 def test_a_mass_of_numbers_takes_no_longer_than_a_text(text):
     rules = rules_of("en")
     started = time.thread_time()
