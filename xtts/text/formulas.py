@@ -150,6 +150,8 @@ _BETWEEN = re.compile(
     rf"(?:(?<=[0-9)\]%|²³¹⁰⁴-⁹°′″])|(?<=(?<![^\W\d_])[A-Za-z]))(\s?)([=<>*+])\s?(?={_TERM})"
 )
 _DOT = re.compile(r"(?<=[0-9)])\s?[·⋅]\s?(?=[0-9(])")
+# One with spaces: 1 km = 0.62 mi.
+_EQUALS = re.compile(r"(?<=\S) = (?=[0-9$€£−-])")
 # The minus of an equation; elsewhere it may be a dash.
 _DIFFERENCE = re.compile(r"(?<=[0-9)²³])\s[-–−]\s(?=[0-9(][^.;!?=\n]{0,20}=)")
 _BEFORE = re.compile(rf"(?<![\w<>=×÷-])([<>])\s?(?={_TERM})")
@@ -192,6 +194,7 @@ def signs_reader(language: str, power: str, plus: str, minus: str) -> Callable[[
         )
         text = text.replace(f"{words['§'].capitalize()} {words['§']} ", f"{words['§']} ")
         text = _DIFFERENCE.sub(f" {minus} ", _DOT.sub(" × ", text))
+        text = _EQUALS.sub(f" {words['=']} ", text)
         text = _BEFORE.sub(lambda match: f"{words[match[1]]} ", _BETWEEN.sub(between, text))
         text = _ANY.sub(lambda match: f" {words[match[1]]} ", text)
         return _ROOT_SIGN.sub(f" {words['√']} ", text)

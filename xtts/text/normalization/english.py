@@ -58,7 +58,8 @@ class EnglishRules(LanguageRules):
         cu_ft cu._ft. ft³ = cubic foot/cubic feet,
         in² = square inch/-es, in³ = cubic inch/-es, psi = pound/-s + per square inch,
         yd yd. = yard/-s, ha = hectare/-s, dB = decibel/-s,
-        tsp tsp. = teaspoon/-s, tbsp tbsp. = tablespoon/-s, l L = liter/-s, ml mL = milliliter/-s,
+        tsp tsp. = teaspoon/-s, tbsp tbsp. Tbsp Tbsp. = tablespoon/-s, qt qt. = quart/-s,
+        l L = liter/-s, ml mL = milliliter/-s,
         h hr hrs hr. hrs. = hour/-s, min min. mins mins. = minute/-s,
         s sec sec. secs secs. = second/-s, ms = millisecond/-s,
         wk wks wk. wks. = week/-s, mo mos mo. mos. = month/-s,
@@ -81,7 +82,7 @@ class EnglishRules(LanguageRules):
         Ps.# = Psalm, Rom.# = Romans, Cor.# = Corinthians, Rev.# = Revelation, Sec.# = section,
         Art.# = article, para.# = paragraph, paras.# = paragraphs, Mon. = Monday,
         Tue. = Tuesday, Tues. = Tuesday, Wed. = Wednesday, Thu. = Thursday, Thur. = Thursday,
-        Thurs. = Thursday, Fri. = Friday, Sat.# = Saturday, Sun.# = Sunday, ext.# = extension,
+        Thurs. = Thursday, Fri. = Friday, Sat.# = Saturday, Sun.# = Sunday, ext.# = extension, pg.# = page,
         est.# = established, c.# = circa, ca.# = circa, Hwy.# = highway, Sen. = senator, Gov. = governor,
         Ph.D. = P H D, PhD = P H D""")
     fractions = {"½": "one half", "¼": "one quarter", "¾": "three quarters"}
@@ -100,6 +101,8 @@ class EnglishRules(LanguageRules):
             text = _FIGURES.sub(lambda m: f"{m[1] or m[2]}, ", text)
         text = _MONTHS_TO.sub(lambda m: f"{self._full_month(m[1])} to {self._full_month(m[2])}", text)
         text = _PRICE_OF_A_DAY.sub(lambda m: f"{self.cardinal(int(m[1]))}-dollar-a-", text)
+        text = _GENERATION.sub("generation", _HOURLY.sub("hour", _PER.sub(r"\1 per ", text)))
+        text = _BY_PLURAL.sub(lambda m: f"{self.cardinal(int(m[1]))} by {self.cardinal(int(m[2]))}s", text)
         text = _SHARP.sub(r"\1 sharp", _FREE_CALL.sub("one eight hundred ", text))
         text = _WITH.sub(lambda m: "without" if m[1] else "with", text)
         text = _WEEKDAYS.sub(lambda m: f"{_DAYS[m[1]]} to {_DAYS[m[2]]}", text)
@@ -159,7 +162,10 @@ class EnglishRules(LanguageRules):
         """March 5th, 2024; 5 March 2024; March 3-5."""
         names, year = "|".join(self.months), r"(?:,?\s([0-9]{4})(?![\w.,]?\d))?"
         day = r"([0-9]{1,2})(?:st|nd|rd|th)?"
-        since = re.compile(rf"(\b(?:{names})\s[0-9]{{1,2}})\s?[–—-]\s?([0-9]{{1,2}})(?![\w:/-]){year}")
+        mark = "(?:st|nd|rd|th)?"
+        since = re.compile(
+            rf"(\b(?:{names})\s[0-9]{{1,2}}){mark}\s?[–—-]\s?([0-9]{{1,2}}){mark}(?![\w:/-]){year}"
+        )
         american = re.compile(rf"\b({names})\s{day}(?![\w.,:]?\d){year}")
         british = re.compile(rf"(?<![\w.,])(?:the\s)?{day}\s(?:of\s)?({names})\b{year}", re.IGNORECASE)
 
@@ -247,6 +253,13 @@ class EnglishRules(LanguageRules):
 
 _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|June|Jul|July|Aug|Sep|Sept|Oct|Nov|Dec"
 _MONTHS_TO = re.compile(rf"(?<!\w)({_MONTHS})\.?\s?[–—-]\s?({_MONTHS})(?![\w-])\.?(?=\W|$)")
+# 1st Gen., 24-hr, 3 days/week, 4x4s
+_GENERATION = re.compile(r"(?<=[0-9](?:st|nd|rd|th)\s)[Gg]en\.?(?!\w)")
+_HOURLY = re.compile(r"(?<=[0-9]-)(?<![/.][0-9]-)hr(?!\w)")
+_PER = re.compile(
+    r"(?<=[0-9] )([a-z]{3,20})/(?=(?:day|week|month|year|hour|minute|second|person|night)(?!\w))"
+)
+_BY_PLURAL = re.compile(r"(?<![\w.,])([0-9]{1,2})x([0-9]{1,2})s(?!\w)")
 # C#, F# minor.
 _SHARP = re.compile(r"(?<![\w#])([A-G])#(?![\w#])")
 # 1-800-FLOWERS

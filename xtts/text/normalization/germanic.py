@@ -72,7 +72,7 @@ class GermanRules(LanguageRules):
         m/s = Meter pro Sekunde, km² qkm = Quadratkilometer, m² qm = Quadratmeter,
         m³ cbm = Kubikmeter,
         ha = Hektar, dB = Dezibel, EL = Esslöffel, TL = Teelöffel, l = Liter, ml = Milliliter,
-        h Std. = Stunde/-n f, min Min. min. = Minute/-n f,
+        h Std. = Stunde/-n f, J. = Jahr/-e n, min Min. min. = Minute/-n f,
         s Sek. sek. = Sekunde/-n f, ms = Millisekunde/-n f, °C ℃ = Grad Celsius,
         °F = Grad Fahrenheit, ° = Grad, W = Watt n, kW = Kilowatt n, kWh = Kilowattstunde/-n f,
         V = Volt n, Hz = Hertz n, MHz = Megahertz n, GHz = Gigahertz n, MB = Megabyte n,
@@ -148,6 +148,7 @@ class GermanRules(LanguageRules):
         """Reads ordinals: 2. after an article."""
         text = _GERMAN_DECADE.sub(lambda m: f"{self.year(int(m[1]))}er", text)
         text = _GERMAN_ORDINAL.sub(lambda m: self.day(int(m[1]), m.string[: m.start()]), text)
+        text = _GERMAN_RANK.sub(lambda m: f"{spell('de', int(m[1]), 'ordinal').capitalize()}r", text)
         return _GERMAN_BARE.sub(self._bare_ordinal, text)
 
     def _bare_ordinal(self, match: re.Match[str]) -> str:
@@ -182,6 +183,8 @@ _STRONG_ENDINGS = {
 _GERMAN_BARE = re.compile(
     rf"((?:^|[,;:(.!?])\s?)([0-9]{{1,3}})\.\s({'|'.join(_STRONG_ENDINGS.values())})(?!\w)"
 )
+# als 3. ins Ziel
+_GERMAN_RANK = re.compile(r"(?:(?<=\bals )|(?<=\bwurde ))([0-9]{1,3})\.(?=\s[a-zäöü])")
 # am 3. und 4. Mai, der 1., 2. und 3. Platz
 _GERMAN_BOTH = re.compile(r"(?<![\w.,])([0-9]{1,3})\.\s(und|oder|bis)\s([0-9]{1,3})\.(?=\s[A-ZÄÖÜ])")
 _GERMAN_DAY = re.compile(

@@ -80,7 +80,7 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules, roman.RomanRules):
         if self.code != "en":  # anni '90
             text = _SHORT_DECADE.sub("", text)
         if self.spaced:
-            text = _AT_LEAST.sub(f" {self.plus}", _ABOUT.sub("≈", _TIME_SPAN.sub(r"\1 min", text)))
+            text = _AT_LEAST.sub(rf"\1 {self.plus}", _ABOUT.sub("≈", _TIME_SPAN.sub(r"\1 min", text)))
         return text
 
     @cached_property
@@ -301,9 +301,9 @@ _DIRECTIONS = "NSEWO"
 _PLACES = pairs("""en = north south east west west, de = Nord Süd Ost West Ost,
     fr = nord sud est ouest ouest, es = norte sur este oeste oeste, pt = norte sul leste oeste oeste,
     it = nord sud est ovest ovest""")
-_SHORT_DECADE = re.compile(r"(?<=\s)['’](?=[2-9]0(?![\w'’]))")
+_SHORT_DECADE = re.compile(r"(?<=\s)['’](?=[2-9]0{1,2}(?![\w'’]))")
 # 100+ people, ~50, 2h 30m.
-_AT_LEAST = re.compile(r"(?<=[0-9])\+(?=\s[^\W\d]|[,.;!?)](?!\w)|$)")
+_AT_LEAST = re.compile(r"(?<=[0-9])([kKmM%]?)\+(?=\s[^\W\d]|[,.;!?)](?!\w)|$)")
 _ABOUT = re.compile(r"(?<![\w~])~\s?(?=[0-9])")
 _TIME_SPAN = re.compile(r"(?<!\w)([0-9]{1,2}\s?h\s[0-9]{1,2})\s?m(?![\w²³])")
 _LOOSE_STOP = re.compile(r" (?=[.,](?:\s|$))")

@@ -139,6 +139,10 @@ class SpanishRules(IberianRules):
     halves = {"m": "medio", "f": "media"}
     fractions = {"½": "medio", "¼": "un cuarto", "¾": "tres cuartos"}
 
+    def read_dates(self, text: str) -> str:
+        """The first of May, if it is written so."""
+        return super().read_dates(_PRIMERO.sub("primero", text))
+
     def _ordinal(self, match: re.Match[str]) -> str:
         """Primer and tercer before a masculine noun."""
         number, mark = int(match[1]), match[2]
@@ -147,6 +151,12 @@ class SpanishRules(IberianRules):
         if mark == "er" or (short and mark not in self.feminine_marks):
             return spell("es", number, "ordinal-masculine-adjective")
         return super()._ordinal(match)
+
+
+_PRIMERO = re.compile(
+    r"(?<![\w.,])1\.?º(?=\sde\s(?:enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|"
+    r"noviembre|diciembre)(?!\w))"
+)
 
 
 class FrenchRules(RomanceRules):
@@ -367,7 +377,7 @@ class PortugueseRules(IberianRules):
         Exmo. = excelentíssimo, Ltda. = limitada, Eng. = engenheiro, na R. = na rua,
         da R. = da rua, à R. = à rua, art.# = artigo, inc.# = inciso, fig.# = figura,
         cap.# = capítulo, vol.# = volume, p.# = página, pp.# = páginas,
-        págs.# = páginas, apto.# = apartamento, n.# = número,
+        págs.# = páginas, apto.# = apartamento, apto# = apartamento, n.# = número,
         a.a. = ao ano, séc.# = século, Cia. = companhia, V. Exa. = vossa excelência,
         Ilmo. = ilustríssimo""")
     halves = {"m": "meio", "f": "meia"}

@@ -572,6 +572,25 @@ KINDS = {
         ("it", "Il sec. XIX, anni '90", "Il secolo diciannove, anni novanta"),
         (
             "en",
+            "Nov 5th–7th, $10k+, 1st Gen. phones",
+            "November fifth to seventh, ten thousand dollars plus, first generation phones",
+        ),
+        ("en", "1 km = 0.62 mi", "one kilometer equals zero point six two miles"),
+        (
+            "en",
+            "4x4s, 24-hr news, 3 days/week, Pg. 12",
+            "four by fours, twenty-four-hour news, three days per week, page twelve",
+        ),
+        (
+            "de",
+            "Er kam als 3. ins Ziel, mind. 18 J.",
+            "Er kam als Dritter ins Ziel, mindestens achtzehn Jahre.",
+        ),
+        ("es", "1º de mayo", "primero de mayo"),
+        ("pt", "apto 42", "apartamento quarenta e dois"),
+        ("it", "il '900", "il novecento"),
+        (
+            "en",
             "A €10m deal, a £1bn fund, a $5-a-day plan.",
             "A ten million-euro deal, a one billion-pound fund, a five-dollar-a-day plan.",
         ),
