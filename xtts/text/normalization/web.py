@@ -1,4 +1,4 @@
-"""Reads web and mail addresses aloud: example dot com slash page, ann at example dot org.
+"""Reads web and mail addresses aloud: example dot com slash page, ann at example dot org."""
 
 import re
 from collections.abc import Callable
