@@ -77,11 +77,12 @@ class FakeStudio:
         return None
 
     def _row(self, name: str) -> dict[str, Any]:
-        return self.rows["/v1/datasets"]["datasets"][1] | {"id": name, "name": name}
+        row: dict[str, Any] = self.rows["/v1/datasets"]["datasets"][1]
+        return row | {"id": name, "name": name}
 
     def _sheet(self, name: str) -> dict[str, Any]:
         states = self.datasets[name]
-        given = self.rows["/v1/datasets/read/prompts"]
+        given: dict[str, Any] = self.rows["/v1/datasets/read/prompts"]
         prompts = [
             given["prompts"][0] | {"number": number, "text": f"{number} boats came in.", "state": state}
             for number, state in enumerate(states, start=1)

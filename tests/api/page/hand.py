@@ -1,5 +1,6 @@
 """A hand on the page: it presses what a person would press, and counts."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ _IN_VIEW = """(one) => {
   };
   return top >= 0 && bottom <= innerHeight && isFree(top + 2) && isFree(bottom - 2);
 }"""
-# For a change of the layout to settle.
-_SETTLE_MILLISECONDS = 300
+# For the page to answer a press; a busy machine needs it.
+_PATIENCE_SECONDS = 10.0
 
 
 class Hand:
@@ -41,9 +42,12 @@ class Hand:
     def sees(self, result: str, after: str) -> None:
         """Waits for the result of a press, and notes it if it is not in the window."""
         one = self._visible(result)
-        self.page.wait_for_timeout(_SETTLE_MILLISECONDS)
-        if not one.evaluate(_IN_VIEW):
-            self.unseen.append(f"{after} -> {result}")
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while not one.evaluate(_IN_VIEW):
+            if time.monotonic() > end:
+                self.unseen.append(f"{after} -> {result}")
+                return
+            self.page.wait_for_timeout(50)
 
     def type(self, field: str, text: str) -> None:
         """Presses a field and types in place of what it holds."""
