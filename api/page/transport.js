@@ -148,6 +148,7 @@ export class Transport {
     const [first, second] = this.names;
     const goesOn = this.inTurn && second && this.#audible === first;
     if (goesOn) this.#audible = second;
+    else if (this.inTurn && this.looping) this.#audible = first;
     if (goesOn || this.looping) this.play();
     else {
       this.#offset = this.duration;

@@ -146,7 +146,7 @@ export class Trainings {
     const { kept = 0, kept_seconds: seconds = 0 } = this.#clips ?? {};
     const minutes = (seconds / 60) * Math.min(1, samples.value / kept || 1);
     const found = minutes && durationBy({ minutes, epochs: epochs.value, base: base.value }, this.#rows, this.#runs);
-    say(find("train-time"), found ? `It takes ${roughTime(found.seconds)}, going by ${runName(found.run)}.` : minutes ? "The first training that ends shows how long the next one takes." : "");
+    say(find("train-time"), found ? `It takes ${roughTime(found.seconds)}, going by ${runName(found.run)}.` : minutes ? "How long it takes is unknown: no training like it has ended yet." : "");
   }
 
   #row(one) {

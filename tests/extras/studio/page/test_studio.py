@@ -249,7 +249,7 @@ def record(page: Any, person: Person, studio: Studio, folder: Path) -> None:
     for number in range(1, person.sentences + 1):
         person.reads_one()
         if number == 4:
-            film(page, folder, "studio-1-record", "reading")
+            film(page, folder, "page-record", "reading")
         page.keyboard.press("Enter")
         until(page, f"document.getElementById('reading-count').textContent.startsWith('{number} ')")
     clips = studio.folder / "datasets_dir/ana/clips"
