@@ -302,7 +302,6 @@ def serve(page: Any, person: Person, studio: Studio, folder: Path) -> None:
 def export(page: Any, person: Person, folder: Path) -> None:
     until(page, "document.getElementById('run-list').textContent.includes('It is served.')")
     go(page, "compare")
-    film(page, folder, "studio-6-runs", "runs")
     with page.expect_download(timeout=600_000) as got:
         person.press("[aria-label='Export ana']")
     with zipfile.ZipFile(got.value.path()) as archive:
