@@ -122,6 +122,7 @@ export class Comparison {
       empty: urls.output || urls.reference ? "" : "No audio was kept for this sentence.",
       urls,
       names: this.#hidden ? BLIND : names,
+      inTurn: this.#hidden,
       file: this.#hidden ? null : fileName(this.#run.id, this.#swapped ? other.id : one.id, `${find("sentence").value}.wav`),
     });
     say(find("prefer-a").firstChild, `${this.#hidden ? "A" : capital(names.output)} is better `);
@@ -206,6 +207,7 @@ export class Comparison {
     select.value = sentences[(at + 1) % sentences.length].value;
     this.#picked = true;
     this.#begin();
+    if (this.#hidden) this.desk.playSoon();
     announce(`Sentence ${Number(select.value) + 1} of ${sentences.length}.`);
   }
 

@@ -95,14 +95,16 @@ export class Desk {
 
   /**
    * Shows two recordings. key: identifies them, "" for none; names: of the lanes; words: the upper one's
-   * words with times; empty: why there is nothing to play; file: null if the upper one cannot be saved.
+   * words with times; empty: why there is nothing to play; file: null if the upper one cannot be saved;
+   * inTurn: whether the lower one plays after the upper one.
    */
-  async put({ key, chosen, title, text, words = [], about, empty, urls, names, file }) {
+  async put({ key, chosen, title, text, words = [], about, empty, urls, names, file, inTurn = false }) {
     say(find("desk-title"), title);
     this.#write(text, words);
     say(find("desk-info"), about);
     const renamed = isNew(this, "namesShown", names);
     this.#names = names;
+    this.transport.inTurn = inTurn;
     find("keep-output").hidden = file === null;
     if (key === this.#shown) {
       if (renamed) this.draw();
@@ -111,6 +113,8 @@ export class Desk {
     this.#shown = key;
     this.chosen = chosen;
     this.transport.load({});
+    // What is below stays where it is until the recordings have been read.
+    find("desk").style.minHeight = urls ? `${find("desk").offsetHeight}px` : "";
     find("desk-works").hidden = true;
     complain(find("desk-fault"), null);
     find("desk-empty").hidden = key !== "" && !empty;
@@ -138,6 +142,7 @@ export class Desk {
     complain(find("desk-fault"), failed?.reason ?? null);
     this.#buffers = Object.fromEntries(results.map((result, i) => [TRACKS[i], result.value ?? null]));
     find("desk-works").hidden = TRACKS.every((track) => !this.#buffers[track]);
+    find("desk").style.minHeight = "";
     this.transport.load(this.#buffers);
     this.draw();
     this.#playNow();

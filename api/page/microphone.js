@@ -214,6 +214,7 @@ export class Microphone {
     find("trim").hidden = false;
     drawSamples(find("trim-wave"), this.samples);
     this.#trimmed("end");
+    find("trim").scrollIntoView({ block: "nearest" });
     this.changed();
     announce(`Recorded. ${find("trim-info").textContent}`);
   }

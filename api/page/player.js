@@ -10,7 +10,8 @@ const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDow
 
 /**
  * Shows a source and plays it: {playing, position, duration, rate, looping, toggle(), pause(), seek(seconds)};
- * `whole` is false while more of it arrives.
+ * `whole` is false while more of it arrives. Two recordings in step also have tick(), called at each frame,
+ * names, and other(), which switches between them.
  */
 class Player {
   #source = null;
@@ -35,10 +36,17 @@ class Player {
     this.refresh();
   }
 
+  /** Whether a source is in the player. */
+  has(source) {
+    return source === this.#source;
+  }
+
   /** Shows the state of the source; called when it has changed. */
   refresh() {
     const source = this.#source;
     if (!source) return;
+    source.tick?.();
+    find("player-switch").hidden = !(source.names?.length > 1);
     const { position, duration, playing } = source;
     find("player-toggle").classList.toggle("playing", playing);
     find("player-toggle").setAttribute("aria-label", `${playing ? "Pause" : "Play"} ${find("player-title").textContent.slice(0, 60)}`);
@@ -63,10 +71,11 @@ class Player {
     });
     find("player-rate").addEventListener("change", (event) => (this.#source.rate = Number(event.target.value)));
     find("player-save").addEventListener("click", () => this.#save());
+    find("player-switch").addEventListener("click", () => this.#source.other());
     document.addEventListener("keydown", (event) => this.#key(event));
   }
 
-  // Space and the arrow keys play and seek wherever no control has the focus.
+  // Space, the arrow keys and X play, seek and switch wherever no control has the focus.
   #key(event) {
     const { target } = event;
     const isFree = target === document.body || target.matches("main, section[tabindex], #player-position");
@@ -75,6 +84,7 @@ class Player {
     const by = isSlider || /Left|Right/.test(event.key) ? STEPS[event.key] : 0;
     if (event.key === " ") this.#source.toggle();
     else if (by) this.#source.seek(this.#source.position + by * STEP_SECONDS);
+    else if (event.key.toLowerCase() === "x") this.#source.other?.();
     else return;
     event.preventDefault();
   }

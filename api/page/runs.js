@@ -48,11 +48,13 @@ export class RunList {
   #newRow(run) {
     const name = runName(run);
     const row = { info: make("span", { class: "quiet" }), verdict: make("span", { class: "quiet" }), why: make("span", { class: "quiet" }) };
-    row.export = smallButton("Export", { beside: name, onclick: () => this.#export(row, name) });
+    const path = runPath(run.id);
+    const zip = this.#saver("Export", name, () => request(`${path}/export`, { method: "POST" }), `${fileName(run.id)}.zip`);
+    const file = this.#saver("Save as file", name, () => request(`${path}/file`), `${fileName(run.id)}.sotaque`);
     row.remove = twice(smallButton("", { hidden: true }), "Delete", () => this.#remove(row, name), { of: name });
     row.element = make("li", { "data-run": run.id },
       make("p", {}, make("span", { class: "name", text: name }), row.info, row.verdict, row.why),
-      make("div", { class: "row" }, smallButton("Listen", { beside: name, onclick: () => this.opened(run.id) }), row.export, row.remove));
+      make("div", { class: "row" }, smallButton("Listen", { beside: name, onclick: () => this.opened(run.id) }), zip, file, row.remove));
     this.#rows.set(run.id, row);
     return row;
   }
@@ -69,15 +71,16 @@ export class RunList {
     row.remove.hidden = Boolean(found.why_kept);
   }
 
-  async #export(row, name) {
-    row.export.disabled = true;
-    relabel(row.export, "Exporting", name);
-    await tried("runs-fault", async () => {
-      const answer = await request(`${runPath(row.run.id)}/export`, { method: "POST" });
-      keep(await answer.blob(), `${fileName(row.run.id)}.zip`);
-    }, `${name} is exported.`);
-    relabel(row.export, "Export", name);
-    row.export.disabled = false;
+  /** A button that saves the best voice of a run; ask(): requests the file. */
+  #saver(label, name, ask, saved) {
+    const button = smallButton(label, { beside: name, onclick: async () => {
+      button.disabled = true;
+      relabel(button, "Exporting", name);
+      await tried("runs-fault", async () => keep(await (await ask()).blob(), saved), `${name} is exported.`);
+      relabel(button, label, name);
+      button.disabled = false;
+    } });
+    return button;
   }
 
   async #remove(row, name) {

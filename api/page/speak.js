@@ -5,11 +5,12 @@ import { heard, next } from "./events.js";
 import { read, request } from "./server.js";
 import { player } from "./player.js";
 import { offerCopies, showRequest } from "./request_text.js";
-import { fromPcm, keep, pcmOf, RATE, wavOf } from "./sound.js";
+import { bufferOf, fromPcm, keep, pcmOf, RATE, wavOf } from "./sound.js";
 import { clear, paint } from "./spectrogram.js";
 import { SpokenText } from "./spoken_text.js";
 import { Stream } from "./stream.js";
 import { aboutRequest, Takes } from "./takes.js";
+import { Transport } from "./transport.js";
 import { fileName, languageOptions } from "./wording.js";
 
 const NUMBERS = ["speed", "temperature", "seed"];
@@ -61,6 +62,8 @@ export class SpeakBox {
   #stream = null;
   #abort = null;
   #model = null;
+  // What the player says of the shown speech.
+  #told = null;
   #saving = new Saving();
   #text = new SpokenText(find("spoken-text"));
   // The words of the shown speech so far, with their times.
@@ -84,6 +87,7 @@ export class SpeakBox {
       play: (take, sound) => this.#playTake(take, sound),
       save: (take, sound) => this.#saving.save({ ...saidBy(take), pieces: [new Uint8Array(sound)] }),
       restore: (take) => this.#restore(take),
+      compare: (take, sound) => this.#compare(take, sound),
     });
     offerCopies();
     for (const event of ["input", "change", "toggle"]) find("speak").addEventListener(event, () => this.#write(), true);
@@ -282,12 +286,13 @@ export class SpeakBox {
     this.#stream = stream;
     this.#saving.spoken(file);
     this.#enable();
-    player.take(stream, { title: text, by: who, save: () => this.#saving.save(file) });
+    this.#told = { title: text, by: who, save: () => this.#saving.save(file) };
+    player.take(stream, this.#told);
     this.#changed(stream);
   }
 
   #playTake(take, sound) {
-    if (this.#stream?.take === take) return this.#stream.toggle();
+    if (this.#stream?.take === take && player.has(this.#stream)) return this.#stream.toggle();
     const pieces = [new Uint8Array(sound)];
     const stream = Stream.of(fromPcm(pieces[0]), (changed) => this.#changed(changed));
     Object.assign(stream, { pieces, take });
@@ -300,10 +305,27 @@ export class SpeakBox {
     return stream.play();
   }
 
+  /** Plays a take in step with the shown speech, from the beginning; the player switches between them. */
+  #compare(take, sound) {
+    const shown = this.#stream;
+    if (!shown?.take || shown.take === take) return complain(find("takes-fault"), { message: "Play another take first. This one is then compared with it." });
+    complain(find("takes-fault"), null);
+    const sides = { output: shown.take, reference: take };
+    const pair = new Transport(() => {
+      const { text, who, body, id } = sides[pair.audible];
+      player.take(pair, { title: text, by: `${who}, ${aboutRequest(body)}` });
+      this.#takes.mark(id, pair.playing);
+    });
+    pair.load({ output: bufferOf(shown.samples()), reference: bufferOf(fromPcm(new Uint8Array(sound))) });
+    return pair.play();
+  }
+
   /** Shows the state of the stream; called when it starts, stops, seeks or ends. */
   #changed(stream) {
     player.refresh();
     if (stream !== this.#stream) return;
+    // The player may show another sound since.
+    if (stream.playing && !player.has(stream)) player.take(stream, this.#told);
     say(find("again"), stream.playing ? "Pause" : "Play");
     if (stream.take) this.#takes.mark(stream.take.id, stream.playing);
     this.#playhead();

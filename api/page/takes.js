@@ -93,9 +93,9 @@ export class Takes {
   #now = null;
   #opened;
 
-  /** play(take, sound), save(take, sound), restore(take): the person's presses. */
-  constructor({ play, save, restore }) {
-    Object.assign(this, { play, save, restore });
+  /** play(take, sound), save(take, sound), compare(take, sound), restore(take): the person's presses. */
+  constructor({ play, save, compare, restore }) {
+    Object.assign(this, { play, save, compare, restore });
     twice(find("forget-takes"), "Delete all", () => this.#remove(this.#takes.map((one) => one.id)));
     this.#opened = this.#store.open().then((takes) => {
       this.#takes = takes;
@@ -171,7 +171,7 @@ export class Takes {
     } });
     const element = make("li", {}, button,
       make("p", {}, make("span", { class: "take-text", text: take.text }), make("span", { class: "quiet", text: `${take.who}, ${about}, ${clock(take.seconds)}` })),
-      star, menu(name, smallButton("Save", { beside: name, onclick: with_(this.save) }), smallButton("Use again", { beside: name, onclick: () => this.restore(take) }), remove));
+      star, menu(name, smallButton("Compare", { beside: name, onclick: with_(this.compare) }), smallButton("Save", { beside: name, onclick: with_(this.save) }), smallButton("Use again", { beside: name, onclick: () => this.restore(take) }), remove));
     return { element, button };
   }
 }

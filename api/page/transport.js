@@ -24,6 +24,8 @@ export class Transport {
     this.changed = changed;
     this.looping = false;
     this.matching = true;
+    // Whether the second recording plays after the first one.
+    this.inTurn = false;
   }
 
   /** buffers: {output, reference}, AudioBuffers or null. Stops and rewinds. */
@@ -143,7 +145,11 @@ export class Transport {
     if (from + (context.currentTime - startedAt) * this.#rate < this.duration) return;
     this.#end();
     this.#offset = 0;
-    if (this.looping) this.play();
+    const [first, second] = this.names;
+    const goesOn = this.inTurn && second && this.#audible === first;
+    if (goesOn) this.#audible = second;
+    else if (this.inTurn && this.looping) this.#audible = first;
+    if (goesOn || this.looping) this.play();
     else {
       this.#offset = this.duration;
       this.changed();

@@ -58,6 +58,8 @@ export function followViews(shown) {
     event.preventDefault();
     find("main").focus();
   });
+  // The address of the shown view does not change, so the link leads to its top.
+  find("index").addEventListener("click", ({ target }) => target.closest("a[aria-current]") && scrollTo(0, 0));
   addEventListener("hashchange", show);
   show();
 }

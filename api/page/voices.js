@@ -291,6 +291,7 @@ export class Voices {
     const speak = smallButton("Speak with it", { beside: wanted, onclick: () => this.#speakWith(added.id) });
     find("voices-told").replaceChildren(find("announcement").textContent, " ", speak);
     find("voices-told").hidden = false;
+    find("voices-told").scrollIntoView({ block: "nearest" });
     return undefined;
   }
 

@@ -190,6 +190,7 @@ export class Part {
       chapters: ranges(this.#values("chapter").map(Number)),
       formats: this.#values("form"), captions: this.#values("caption"), voice: form.voice.value || "default", retakes: Number(form.retakes.value), ...more,
     };
+    find("books-title").scrollIntoView({ block: "nearest" }); // Refusals and the progress are below it.
     if (!wanted.chapters) return complain(find("books-fault"), { message: "Choose a chapter." });
     return this.#act(() => send("POST", `${this.#path}/reading`, wanted), sentence);
   }

@@ -36,5 +36,6 @@ export class Part {
   /** runs: of /v1/runs. */
   runs(runs) {
     this.#start.show(runs);
+    this.#trainings.know(runs);
   }
 }

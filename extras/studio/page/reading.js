@@ -104,6 +104,7 @@ export class Reading {
     form.reset();
     this.#choose(made.id, false);
     await this.refresh();
+    find("reading-works").scrollIntoView({ block: "nearest" });
     this.#focus();
   }
 
@@ -130,7 +131,7 @@ export class Reading {
     const [recording, checking] = [Boolean(this.#recording), Boolean(take && !take.found)];
     const found = take ? take.found : prompt?.state === "kept" ? { ...prompt, usable: true } : null;
     find("reading-record").firstChild.textContent = recording ? "Stop " : "Record ";
-    find("reading-keep").disabled = recording || !take || (take.found && !take.found.usable);
+    find("reading-keep").disabled = !recording && (!take || (take.found && !take.found.usable));
     find("reading-again").disabled = recording || !take;
     find("reading-skip").disabled = recording || prompt?.state === "kept";
     find("reading-before").disabled = recording || this.#number <= 1;
@@ -139,9 +140,9 @@ export class Reading {
     find("reading-delete").hidden = Boolean(take) || recording || prompt?.state === "open";
     find("reading-found").replaceChildren(...(found?.findings ?? []).map(({ sentence }) => make("li", { text: sentence })));
     say(find("reading-state"), this.#sentence(recording, checking, take));
-    const canvas = find("reading-wave");
-    canvas.hidden = !take?.found;
-    if (!canvas.hidden) drawSamples(canvas, take.samples);
+    find("reading-wave").classList.toggle("waits", !take?.found);
+    if (take?.found) drawSamples(find("reading-wave"), take.samples);
+    if (recording || take) find("reading-works").scrollIntoView({ block: "nearest" });
   }
 
   #sentence(recording, checking, take) {
@@ -224,14 +225,12 @@ export class Reading {
     this.#keepsWhenChecked = false;
   }
 
+  /** Keeps the take; one that is recorded or checked, when nothing is found wrong with it. */
   async #keep() {
     const take = this.#take;
-    if (!take || this.#recording || this.#busy) return;
-    if (!take.found) {
-      this.#keepsWhenChecked = true;
-      return;
-    }
-    if (!take.found.usable) return;
+    if (this.#recording || (take && !take.found)) this.#keepsWhenChecked = true;
+    if (this.#recording) this.#recording.stop();
+    if (!take?.found?.usable || this.#recording || this.#busy) return;
     await this.#onward(() => this.#put(this.#number, take.body, "?keep=true"), "Kept.");
   }
 

@@ -1,9 +1,10 @@
 // Trainings: checks a dataset and trains on it; lists all trainings with their progress.
 
 import { Check } from "./check.js";
-import { calmly, complain, entry, find, isNew, make, options, smallButton, tell, tried } from "../elements.js";
+import { calmly, complain, entry, find, isNew, make, options, say, smallButton, tell, tried } from "../elements.js";
+import { datasetPath } from "./paths.js";
 import { read, send } from "../server.js";
-import { capital, counted, figure, progressInfo, timeLeft } from "../wording.js";
+import { capital, counted, figure, progressInfo, roughTime, runName, timeLeft } from "../wording.js";
 
 const LOOK_MILLISECONDS = 3000;
 const FOLDER = "";
@@ -21,11 +22,34 @@ export function trainingInfo({ state, ahead, cancelling, progress, message }) {
   return [...parts, message].filter(Boolean).join(" ");
 }
 
+// A training of so many times fewer or more minutes of clips says nothing: judging does not depend on them.
+const MOST_TIMES = 4;
+
+/**
+ * {seconds, run}: how long a training will take, by the newest finished one with the same base, of this run; null if
+ * none is like it. minutes: of its clips; epochs: "" for auto; trainings: of /v1/trainings; runs: of /v1/runs. Pure.
+ */
+export function durationBy({ minutes, epochs, base }, trainings, runs) {
+  for (const { run, state, settings, progress, started, ended } of trainings) {
+    const of = runs.find((one) => one.id === run);
+    const share = minutes / (of?.minutes ?? NaN);
+    const isWhole = state === "done" && progress && trainings.filter((one) => one.run === run).length === 1;
+    const isLike = (settings.BASE_MODEL ?? "") === base && (epochs || !settings.NUM_EPOCHS);
+    if (isWhole && isLike && share <= MOST_TIMES && share >= 1 / MOST_TIMES) {
+      return { seconds: ((new Date(ended) - new Date(started)) / 1000) * share * (epochs ? epochs / progress.epochs : 1), run: of };
+    }
+  }
+  return null;
+}
+
 export class Trainings {
   #timer = null;
   // Whether the person has begun to fill in the form: a new dataset is then not chosen automatically.
   #touched = false;
   #rows = [];
+  #runs = [];
+  // The clips of the chosen dataset, as /v1/datasets tells them; null for a folder.
+  #clips = null;
   #check = new Check();
 
   /**
@@ -37,7 +61,10 @@ export class Trainings {
     this.form = find("train-form");
     this.soon = calmly(() => this.refresh(), 1000);
     this.form.addEventListener("submit", (event) => this.#ask(event));
-    this.form.addEventListener("input", () => (this.#touched = true));
+    this.form.addEventListener("input", () => {
+      this.#touched = true;
+      this.#tellTime();
+    });
     find("train-dataset").addEventListener("change", () => this.#chosen());
     find("check").addEventListener("click", () => this.#check.ask({ dataset: this.#dataset, settings: this.#settings }, !this.#isFolder));
   }
@@ -45,6 +72,12 @@ export class Trainings {
   /** The newest training of a run. */
   of(run) {
     return this.#rows.find((one) => one.run === run) ?? null;
+  }
+
+  /** runs: of /v1/runs. */
+  know(runs) {
+    this.#runs = runs;
+    this.#tellTime();
   }
 
   async refresh() {
@@ -58,6 +91,7 @@ export class Trainings {
       // A button with the focus is replaced only if something has changed.
       if (isNew(this, "rows", told.trainings)) {
         this.#rows = told.trainings;
+        this.#tellTime();
         find("trainings").replaceChildren(...told.trainings.map((one) => this.#row(one)));
         this.changed();
       }
@@ -93,6 +127,26 @@ export class Trainings {
     find("train-folder").hidden = !this.#isFolder;
     folder.required = this.#isFolder;
     run.value = find("train-dataset").value.slice(0, 40).replace(/-$/, "");
+    this.#measure();
+  }
+
+  async #measure() {
+    const chosen = find("train-dataset").value;
+    this.#clips = null;
+    this.#tellTime();
+    if (chosen === FOLDER) return;
+    const { clips } = await read(datasetPath(chosen)).catch(() => ({ clips: null }));
+    if (chosen === find("train-dataset").value) this.#clips = clips;
+    this.#tellTime();
+  }
+
+  /** Tells how long the training will take, as far as an earlier one shows it. */
+  #tellTime() {
+    const { epochs, base, samples } = this.form.elements;
+    const { kept = 0, kept_seconds: seconds = 0 } = this.#clips ?? {};
+    const minutes = (seconds / 60) * Math.min(1, samples.value / kept || 1);
+    const found = minutes && durationBy({ minutes, epochs: epochs.value, base: base.value }, this.#rows, this.#runs);
+    say(find("train-time"), found ? `It takes ${roughTime(found.seconds)}, going by ${runName(found.run)}.` : minutes ? "How long it takes is unknown: no training like it has ended yet." : "");
   }
 
   #row(one) {
@@ -135,9 +189,10 @@ export class Trainings {
     return answer;
   }
 
-  #ask(event) {
+  async #ask(event) {
     event.preventDefault();
     const run = this.form.elements.run.value;
-    this.#act(() => send("POST", "/v1/trainings", { run, dataset: this.#dataset, settings: this.#settings }), `${run} is in the queue.`);
+    const asked = await this.#act(() => send("POST", "/v1/trainings", { run, dataset: this.#dataset, settings: this.#settings }), `${run} is in the queue.`);
+    (asked ? find("trainings").firstElementChild : find("train-fault"))?.scrollIntoView({ block: "nearest" });
   }
 }

@@ -52,6 +52,8 @@ class Answers(BaseHTTPRequestHandler):
             "/v1/books": lambda: {"books": [], "space": {"used": 0, "most": 1, "free": 1}},
             "/v1/models": lambda: {"object": "list", "data": [{"id": "sotaque", "licence": "MIT"}]},
         }
+        if (told := self.world.acts("GET", self.path, b"")) is not None:
+            return self.json(told)
         if path in self.world.answers:
             return self.json(self.world.answers[path])
         if path in answers:
@@ -81,6 +83,8 @@ class Answers(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.refused():
             return None
+        if (told := self.world.acts("POST", self.path, body)) is not None:
+            return self.json(told)
         promoting = r"/v1/runs/current/(?:epochs/|candidates/epoch_)(\d+)[\w.]*/promote"
         if match := re.fullmatch(promoting, self.path):
             self.world.promoted = int(match[1])
@@ -100,6 +104,10 @@ class Answers(BaseHTTPRequestHandler):
             self.world.voices.append(voice)
             return self.json(voice)
         return self.speak(json.loads(body))
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        return self.json(self.world.acts("PUT", self.path, body))
 
     def do_PATCH(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))

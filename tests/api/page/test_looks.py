@@ -4,7 +4,7 @@ import pytest
 
 from tests.api.page import desk
 from tests.api.page.desk import DESK, PHONE, until
-from tests.api.page.world import World, evaluation, figure_of
+from tests.api.page.world import World, epoch, evaluation, figure_of
 
 pytestmark = pytest.mark.system
 DESKTOP = {"width": 1280, "height": 800}
@@ -73,6 +73,16 @@ def test_speaking_moves_no_button_under_the_hand(opened):
     before = page.evaluate(place)
     desk.speak(page, "Good morning.")
     assert page.evaluate(place) == before
+
+
+def test_nothing_moves_for_people_who_want_no_motion(world, opened):
+    page = opened(view="compare", ready=DESK, reduced_motion="reduce")
+    assert page.is_visible("#training .pulse")
+    world.add(epoch(4))
+    page.wait_for_selector("tr[data-epoch='4'].fresh")
+    assert page.evaluate("document.getAnimations().length") == 0
+    page.emulate_media(reduced_motion="no-preference")
+    assert page.evaluate("document.getAnimations().length") > 0
 
 
 @pytest.mark.parametrize("width", [1280, 1440])

@@ -112,6 +112,15 @@ def test_a_run_is_exported_as_a_zip_file(service, open_page, monkeypatch):
     assert "could not be exported" in page.text_content("#runs-fault")
 
 
+def test_a_run_is_saved_as_a_voice_file(service, open_page):
+    page = opened(service, open_page)
+    with page.expect_download() as got:
+        pressed(page, "Save as file ben")
+    assert got.value.suggested_filename == "ben.sotaque"
+    assert Path(got.value.path()).stat().st_size > 0
+    until(page, "!document.querySelector('[aria-label=\"Save as file ben\"]').disabled")
+
+
 def test_two_runs_are_compared_blind(service, open_page):
     page = opened(service, open_page)
     pressed(page, "Listen ben")

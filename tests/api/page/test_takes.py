@@ -52,6 +52,33 @@ def test_takes_of_a_text_are_kept_and_heard_one_after_the_other(page, world):
     assert len(world.bodies) == 2
 
 
+def test_two_takes_play_in_step_and_are_switched_at_one_position(page, world):
+    for text in ("One.", "Two."):
+        speak(page, text)
+    takes(page, 2)
+    press(page, 1, "Compare")
+    assert page.text_content("#takes-fault").startswith("Play another take first.")
+    press(page, 2, "Compare")
+    until(page, "document.querySelector('#player-toggle.playing')")
+    assert page.text_content("#player-title") == "Two." and page.is_hidden("#takes-fault")
+    position = "document.getElementById('player-position').valueAsNumber"
+    until(page, f"{position} > 0.3")
+    before = page.evaluate(position)
+    page.click("#player-switch")
+    assert page.text_content("#player-title") == "One." and page.evaluate(position) >= before
+    selected = "document.querySelector('#take-list .selected .take-text').textContent"
+    assert page.evaluate(selected) == "One."
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("x")
+    assert page.text_content("#player-title") == "Two." == page.evaluate(selected)
+    # A row plays its take alone again.
+    page.click("#take-list > li:nth-child(2) .round")
+    until(page, "document.querySelector('#take-list > li:nth-child(2) .playing')")
+    assert page.is_hidden("#player-switch") and page.text_content("#player-title") == "One."
+    until(page, DONE)
+    assert len(world.bodies) == 2
+
+
 def test_a_take_outlives_the_page_with_its_sound_and_what_spoke_it(page, world, tmp_path):
     page.select_option("#voice", label="Epoch 3")
     candidate = page.input_value("#voice")

@@ -1,6 +1,7 @@
 """The data of the page's fake server: epochs, curves, voices and synthetic wavs."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -217,6 +218,9 @@ class World:
     speaking: int = 0
     # Additional answers, by path.
     answers: dict[str, Any] = field(default_factory=dict)
+    # acts(method, path with query, body): an answer that changes a state; None for another path.
+    acts: Callable[[str, str, bytes], Any] = lambda method, path, body: None
+    sentences: tuple[str, ...] = SENTENCES
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def __post_init__(self) -> None:
@@ -314,7 +318,7 @@ class World:
                             "sound": f"{where}/{number}.wav",
                             "judges": {"words": 0.6, "voice": None},
                         }
-                        for number, text in enumerate(SENTENCES)
+                        for number, text in enumerate(self.sentences)
                     ],
                 }
             )

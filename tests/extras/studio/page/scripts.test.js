@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { adviceFor, partsWithoutPause } from "./account.js";
 import { findingsOf } from "./check.js";
 import { nextStep } from "./start.js";
-import { trainingInfo } from "./trainings.js";
+import { durationBy, trainingInfo } from "./trainings.js";
 
 const each = (act, rows) => rows.forEach(([wanted, ...given]) => assert.deepEqual(act(...given), wanted, JSON.stringify(given)));
 
@@ -41,6 +41,30 @@ test("what a training does", () => {
   assert.equal(info({ state: "queued", progress: null }), "Queued.");
   assert.equal(info({ state: "queued", progress: null, ahead: 1 }), "Queued behind 1 training.");
   assert.equal(info({ state: "done", message: "It has four epochs." }), "Done. It has four epochs.");
+});
+
+test("how long a training will take", () => {
+  const ana = { run: "ana", state: "done", settings: {}, progress: { epochs: 4 }, started: "2026-01-02T03:00:00Z", ended: "2026-01-02T03:04:00Z" };
+  const runs = [{ id: "ana", minutes: 2 }, { id: "ben", minutes: null }];
+  const wanted = { minutes: 2, epochs: "", base: "" };
+  const seconds = (more, rows = [ana]) => durationBy({ ...wanted, ...more }, rows, runs)?.seconds ?? null;
+  each((more, rows) => seconds(more, rows), [
+    [240, {}],
+    [480, { minutes: 4 }],
+    [120, { epochs: "2" }],
+    // Another base, or another amount of clips, says nothing.
+    [null, { base: "xtts_v2" }],
+    [null, { minutes: 9 }],
+    [null, { minutes: 0.4 }],
+    // The number of epochs that `auto` means is known from a training with `auto`.
+    [null, {}, [{ ...ana, settings: { NUM_EPOCHS: "4" } }]],
+    [480, { epochs: "8" }, [{ ...ana, settings: { NUM_EPOCHS: "4" } }]],
+    // One that was continued, failed or runs still was not timed whole.
+    [null, {}, [ana, ana]],
+    [null, {}, [{ ...ana, state: "failed" }]],
+    [240, {}, [{ ...ana, run: "ben" }, ana]],
+    [null, {}, []],
+  ]);
 });
 
 test("a cut that failed, and a check", () => {

@@ -15,6 +15,7 @@ from tests.api.conftest import Running, running, settings_in
 from tests.api.judged_run import PATIENT
 from tests.api.page.conftest import Open
 from tests.api.page.desk import LOOKS, go, speak, until
+from tests.api.page.filled import filled
 from tests.api.page.test_access import FOCUSED
 from tests.api.page.test_runs import write_run
 from tests.extras.studio.datasets.calls import with_tape
@@ -67,18 +68,18 @@ def faults(page: Any, axe: str) -> list[str]:
     ]
 
 
-def opened(service: Running, open_page: Open, **options: Any) -> Any:
+def loaded(service: Running, open_page: Open, **options: Any) -> Any:
     """The page, completely loaded."""
     page = open_page(service.address, view="train/recordings", ready="#clip-list li", **options)
-    for loaded in ("#reading-works:not([hidden])", "#trainings button", "#voice-list li"):
-        page.wait_for_selector(loaded, state="attached")
+    for shown in ("#reading-works:not([hidden])", "#trainings button", "#voice-list li"):
+        page.wait_for_selector(shown, state="attached")
     until(page, "(document.getElementById('run-list').textContent.match(/on disk/g) ?? [])[1]")
     return page
 
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_tab_alone_leads_through_every_view_in_the_order_of_reading(service, open_page, width):
-    page = opened(service, open_page, viewport={"width": width, "height": 844})
+    page = loaded(service, open_page, viewport={"width": width, "height": 844})
     for view in VIEWS:
         go(page, view)
         page.wait_for_timeout(300)
@@ -109,7 +110,7 @@ def test_tab_alone_leads_through_every_view_in_the_order_of_reading(service, ope
 
 @LOOKS
 def test_axe_finds_nothing_serious(service, open_page: Open, axe, width, scheme):
-    page = opened(
+    page = loaded(
         service,
         open_page,
         color_scheme=scheme,
@@ -128,6 +129,23 @@ def test_axe_finds_nothing_serious(service, open_page: Open, axe, width, scheme)
         assert faults(page, axe) == [], view
     page.click("#about > summary")  # It covers what is below it on a telephone.
     assert faults(page, axe) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 768, 1400])
+def test_axe_finds_nothing_serious_at_other_widths(world, opened, axe, width, scheme):
+    """On the fake server, with content in every section."""
+    filled(world, "tape")
+    size = {"width": width, "height": 900}
+    page = opened(color_scheme=scheme, has_touch=width < 400, viewport=size)
+    speak(page, "Good morning.")
+    page.wait_for_selector("#take-list li")
+    found = {}
+    for view in VIEWS:
+        go(page, view)
+        page.wait_for_timeout(300)
+        found[view] = faults(page, axe)
+    assert not any(found.values()), found
 
 
 def test_axe_finds_what_is_wrong(service, open_page: Open, axe):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.api.page.desk import PHONE, too_small, until
+from tests.api.page.desk import PHONE, says, too_small, until
 from tests.api.page.filled import filled
 from tests.api.page.world import World, epoch
 
@@ -65,6 +65,26 @@ def test_one_step_is_shown_at_a_time_and_the_address_names_it(opened):
     page.click("#index a:text-is('Speak')")
     page.click("#index a:text-is('Train')")
     until(page, f"({shown}).join() === 'reading'")
+
+
+def test_the_time_that_a_training_takes_is_told_before_it_begins(world, opened):
+    world.answers = filled(World(), "tape").answers
+    clips = world.answers["/v1/datasets/cut"]["clips"]
+    clips |= {"kept": 60, "kept_seconds": 420.0}
+    trainings = world.answers["/v1/trainings"]
+    before = trainings["trainings"][1] | {"run": "ana", "started": "2026-01-02T03:00:00Z"}
+    trainings["trainings"] = [before]
+    page = opened(view="train/trains", ready="#train-form:not([hidden])")
+    says(page, "train-time", "How long it takes is unknown: no training like it has ended yet.")
+    # 3.5 minutes of clips took six minutes; these are twice as many.
+    trainings["trainings"] = [before | {"run": "current", "state": "done", "ended": "2026-01-02T03:06:00Z"}]
+    world.tell("training")
+    says(page, "train-time", "It takes about 12 min, going by Current run.")
+    page.fill("#train-form [name=epochs]", "2")
+    says(page, "train-time", "It takes about 6 min, going by Current run.")
+    page.click("#train-form summary")
+    page.fill("#train-form [name=samples]", "30")
+    says(page, "train-time", "It takes about 3 min, going by Current run.")
 
 
 def test_where_the_service_takes_no_trainings_the_step_says_how_to_train(world, opened):

@@ -249,7 +249,7 @@ def record(page: Any, person: Person, studio: Studio, folder: Path) -> None:
     for number in range(1, person.sentences + 1):
         person.reads_one()
         if number == 4:
-            film(page, folder, "studio-1-record", "reading")
+            film(page, folder, "page-record", "reading")
         page.keyboard.press("Enter")
         until(page, f"document.getElementById('reading-count').textContent.startsWith('{number} ')")
     clips = studio.folder / "datasets_dir/ana/clips"
@@ -302,7 +302,6 @@ def serve(page: Any, person: Person, studio: Studio, folder: Path) -> None:
 def export(page: Any, person: Person, folder: Path) -> None:
     until(page, "document.getElementById('run-list').textContent.includes('It is served.')")
     go(page, "compare")
-    film(page, folder, "studio-6-runs", "runs")
     with page.expect_download(timeout=600_000) as got:
         person.press("[aria-label='Export ana']")
     with zipfile.ZipFile(got.value.path()) as archive:
