@@ -84,7 +84,7 @@ export class Trainings {
     clearTimeout(this.#timer);
     try {
       const [{ datasets }, told] = await Promise.all([read("/v1/datasets"), read("/v1/trainings")]);
-      this.told(datasets, told);
+      await this.told(datasets, told); // The steps above change their height.
       this.form.hidden = !told.allowed;
       tell(find("train-note"), told.message);
       this.#offer(datasets.filter((one) => one.read_aloud || one.state === "done"));
