@@ -45,6 +45,7 @@ SPOKEN: dict[str, list[Any]] = {
     "input": ["Hello there."],
     "text_input": ["Hello there."],
     "response_format": list(MEDIA_TYPES),
+    "output_format": ["mp3_44100_128", "pcm_16000", "wav_24000"],
 }
 FILES_OF_THE_SERVER = ("speaker_wav", "style_wav")
 RANGES = ("bytes=0-9", "bytes=-5", "bytes=100-", "bytes=0-1,4-5", "bytes=999999999-", "bytes=x")
@@ -138,6 +139,8 @@ def _name_what_exists(case: Any, label: str, turn: int, drawn: random.Random) ->
         case.path_parameters = {
             name: _existing(name, value, drawn) for name, value in case.path_parameters.items()
         }
+    if "/text-to-speech/" in label and not case.meta.is_negative_at(ParameterLocation.PATH):
+        case.path_parameters = {"voice_id": "default"}
     if label == "POST /v1/books" and not case.meta.is_negative_at(ParameterLocation.QUERY):
         case.query, case.body = {**(case.query or {}), "name": "Book.txt"}, _BOOK
 
