@@ -301,9 +301,13 @@ def test_a_book_in_letters_that_the_voice_lacks_is_told_without_a_flag(tiny, tmp
 
 
 @pytest.mark.slow
-def test_killed_anywhere_it_goes_on_with_the_same_bytes(tiny, spoken, tmp_path):
-    epub = book(tmp_path / "book.epub")
-    expected = sounds(spoken)
+def test_killed_anywhere_it_goes_on_with_the_same_bytes(tiny, tmp_path):
+    epub, whole = book(tmp_path / "book.epub"), tmp_path / "whole"
+    # Not the fixture: this process may compute with another number of threads, and so other bits.
+    subprocess.run(
+        [*XTTS, *asked(tiny, epub, whole, "--format", "m4b,flac")], check=True, capture_output=True
+    )
+    expected = sounds(whole)
     points = ["half written", "after fsync:01 One.flac", "after replace:chapters.json"]
     names = list(expected)
     points += [f"after replace:{names[2]}", f"after replace:{names[4][:-4]}.json"]
@@ -316,7 +320,7 @@ def test_killed_anywhere_it_goes_on_with_the_same_bytes(tiny, spoken, tmp_path):
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     assert sounds(tmp_path / "out") == expected
     for name in ("01 One.flac", "02 Two a B.flac", "A Small Book.m4b"):
-        assert (tmp_path / "out" / name).read_bytes() == (spoken / name).read_bytes()
+        assert (tmp_path / "out" / name).read_bytes() == (whole / name).read_bytes()
     assert not list(tmp_path.rglob("*.sotaque-part"))
 
 
