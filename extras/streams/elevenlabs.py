@@ -32,13 +32,15 @@ FormatName = Annotated[str, Query(description="pcm_24000, mp3_44100_128, …")]
 class VoiceSettings(BaseModel):
     """ElevenLabs' settings of a voice, of which `speed` has an effect."""
 
-    model_config = ConfigDict(allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False, strict=True)
 
     speed: float | None = Field(None, ge=SPEED.least, le=SPEED.most)
 
 
 class TextToSpeech(BaseModel):
     """ElevenLabs' request. Fields that are not listed have no effect."""
+
+    model_config = ConfigDict(strict=True)
 
     text: Text
     language_code: LanguageText | None = None
