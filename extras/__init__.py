@@ -13,6 +13,7 @@ NAMES = (
     "books",
     "doctor",
     "inspect",
+    "accent",
     "layouts",
     "onnx",
     "ray",

@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 EXTRAS = [name for name in importlib.import_module("extras").NAMES if has(name)]
 # The verb that each extra adds.
 VERBS = {
+    "accent": "xtts accent",
     "books": "xtts read",
     "cut": "train cut",
     "distil": "train distil",

@@ -43,7 +43,7 @@ GROUPS = (
     ),
     Group(
         "Train",
-        ("train", "evaluate", "sample", "learn-decoder", "extend"),
+        ("train", "evaluate", "sample", "learn-decoder", "extend", "accent"),
         (
             "train",
             "train --dataset-dir clips/anna --num-epochs 20",
@@ -53,6 +53,7 @@ GROUPS = (
             'sample --epoch 3 --sample-text "Good morning."',
             "learn-decoder --minutes 5",
             "extend --language uk --dataset clips/uk --to bases/uk",
+            "accent --person clips/anna --base spoken/base --candidate spoken/anna",
         ),
     ),
     Group(

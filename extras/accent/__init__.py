@@ -1,0 +1,3 @@
+"""`sotaque accent`: measures how far a candidate's vowels are on the way from a base to a person."""
+
+VERBS = {"xtts": {"accent": "extras.accent.verb"}}
