@@ -560,7 +560,7 @@ def test_what_the_page_of_one_container_asks_for_is_trained_in_the_other_and_spo
     api.until_healthy("api")
     training.until_healthy("queue")
     with chromium.new_page() as page:
-        page.goto("http://127.0.0.1:8005/#/train")
+        page.goto("http://127.0.0.1:8005/#/train/trains")
         page.wait_for_selector("#train-form:not([hidden])")
         page.fill("#train-form [name=folder]", "train/data/demo")
         page.fill("#train-form [name=run]", "two")
