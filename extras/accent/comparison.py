@@ -51,7 +51,7 @@ def _heard(listener: Listener, folders: Sequence[Path], name: str, text: str) ->
     from train.dataset.entries import find_recording
     from xtts import audio
 
-    found = list[Heard]()
+    voices = list[Heard]()
     for folder in folders:
         places = [place for place in (folder, folder / "wavs") if place.is_dir()]
         path = find_recording(places, name) if places else folder
@@ -60,8 +60,8 @@ def _heard(listener: Listener, folders: Sequence[Path], name: str, text: str) ->
         heard = listener.hear(audio.read(path, RATE, max_seconds=_LONGEST_SECONDS).numpy(), text)
         if heard is None:
             return None
-        found.append(heard)
-    return found
+        voices.append(heard)
+    return voices
 
 
 def _as_json(figure: Figure | None, sentences: int, left_out: Sequence[str]) -> str:

@@ -59,20 +59,20 @@ class Listener:
             phones = self._align(samples, text)
         except RuntimeError:
             return None
-        found = [
+        vowels = [
             (index, start, frames)
             for index, (_, phone, start, frames) in enumerate(phones)
             if phone in VOWELS
         ]
-        if not found:
+        if not vowels:
             return None
-        moments = np.array([[int(start + frames * part) for part in _MOMENTS] for _, start, frames in found])
+        moments = np.array([[int(start + frames * part) for part in _MOMENTS] for _, start, frames in vowels])
         spoken = np.concatenate(
             [np.arange(start, start + frames) for _, phone, start, frames in phones if phone not in _SILENCES]
         )
         return Heard(
-            tuple(_class_of(phones, index) for index, _, _ in found),
-            tuple(phones[index][0] for index, _, _ in found),
+            tuple(_class_of(phones, index) for index, _, _ in vowels),
+            tuple(phones[index][0] for index, _, _ in vowels),
             tuple(self._model.likeness(sound, spoken, moments) for sound in _with_noises(samples, text)),
         )
 

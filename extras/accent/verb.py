@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 SUMMARY = "measure how far an accent is on the way from a base to a person"
-EPILOG = "It needs pocketsphinx, and eight sentences or more, 40 s in all; see docs/develop/evaluation.md."
+EPILOG = "It needs pocketsphinx and eight sentences, better 40 s in all; see docs/develop/evaluation.md."
 _FOLDERS = {
     "person": "the person's recordings, a dataset with its English texts",
     "base": "the base voice, saying the same texts in files of the same names",

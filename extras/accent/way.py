@@ -42,7 +42,9 @@ class Way:
         self._classes = sorted({vowel for heard in (*base, *person, *candidate) for vowel in heard.vowels})
         voices = [(base, 0), (person, 0), (candidate, 0)]
         voices += [(voice, noise) for voice in (base, person) for noise in range(1, 1 + _NUM_NOISES)]
-        self._sums, self._counts = map(np.array, zip(*(self._of(*one) for one in voices), strict=True))
+        self._sums, self._counts = map(
+            np.array, zip(*(self._of(voice, noise) for voice, noise in voices), strict=True)
+        )
         self._num_sentences = len(base)
 
     def figure(self, seed: int = 0) -> Figure | None:
@@ -55,8 +57,8 @@ class Way:
         drawn = list[float]()
         for _ in range(_RESAMPLED):
             weights = draw.multinomial(self._num_sentences, once / self._num_sentences)
-            one, length = self._compare(draw, weights, _SPLITS_OF_RESAMPLED)
-            drawn.append(one.sum() / length.sum() if length.sum() > 0 else np.inf)
+            part, length = self._compare(draw, weights, _SPLITS_OF_RESAMPLED)
+            drawn.append(part.sum() / length.sum() if length.sum() > 0 else np.inf)
         low, high = np.quantile(drawn, (0.025, 0.975), method="nearest")
         if not np.isfinite(high):
             return None
@@ -100,11 +102,11 @@ class Way:
                 for clean, noisy in ((0, 3), (0, 4), (1, 5), (1, 6))
             ]
             directions = np.linalg.qr(np.array(noise).T)[0]
-            for one, other in (scaled, scaled[::-1]):
+            for half, other in (scaled, scaled[::-1]):
                 way = (other[1] - other[0]).ravel()
                 way = (way - directions @ (directions.T @ way)).reshape(shared.shape[0], -1)
-                moved += ((one[2] - one[0]) * way).sum(1)
-                whole += ((one[1] - one[0]) * way).sum(1)
+                moved += ((half[2] - half[0]) * way).sum(1)
+                whole += ((half[1] - half[0]) * way).sum(1)
         return moved, whole
 
     def _places(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -43,7 +43,7 @@ class Firefox:
         self._ask("browsingContext.navigate", context=self._tab, url=address, wait="complete")
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression: a text, a number or a truth value."""
+        """The value of a JavaScript expression: a string, a number or a Boolean."""
         target = {"context": self._tab}
         told = self._ask("script.evaluate", expression=expression, target=target, awaitPromise=True)
         assert told["type"] == "success", told

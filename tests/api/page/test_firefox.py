@@ -42,7 +42,7 @@ def test_firefox_speaks_compares_serves_and_plays_voices(browser: Firefox, world
     browser.click("#take-list > li:nth-child(2) .round")
     browser.until("document.querySelector('#take-list > li:nth-child(2) .playing')")
     browser.until(DONE)
-    # Keys play and seek where no control has the focus.
+    # Keys play and seek while no control has the focus.
     browser.click("#takes-title")
     browser.type(" ")
     browser.until("document.querySelector('#player-toggle.playing')")

@@ -269,7 +269,7 @@ _WITH = re.compile(r"(?<![\w/])w/(?:(o)(?![\w/])|(?=\s))")
 _DAYS = pairs("""Mon = Monday, Tue = Tuesday, Tues = Tuesday, Wed = Wednesday, Thu = Thursday,
     Thur = Thursday, Thurs = Thursday, Fri = Friday, Sat = Saturday, Sun = Sunday""")
 _WEEKDAYS = re.compile(rf"(?<!\w)({'|'.join(_DAYS)})\.?\s?[–—-]\s?({'|'.join(_DAYS)})(?!\w)\.?")
-# 100s of people; after a digit less than these, a decade.
+# 10s, 100s and 1000s of people, by their number of digits.
 _PLURALS = dict(enumerate(("tens", "hundreds", "thousands"), start=2))
 _PLURAL = re.compile(r"(?<![\w.,$£€])(10{1,3})['’]?s of(?!\w)")
 _AFTER_VOLUME = re.compile(r"(?<=[0-9], )no\.(?=\s?[0-9])")
@@ -329,7 +329,7 @@ _THE_YEAR = re.compile(
     r"|(?<=\()(?:1[5-9]|20)[0-9]{2}(?=\)))"
 )
 _BEFORE_A_YEAR = (
-    r"in|[qh][1-4]|est\.|established|circa|since|until|till|by|from|before|after|around|circa|of|year|years|during|late|early|"
+    r"in|[qh][1-4]|est\.|established|since|until|till|by|from|before|after|around|circa|of|year|years|during|late|early|"
     r"summer|winter|spring|autumn|fall|class|born|and|to|between|january|february|march|april|may|"
     r"june|july|august|september|october|november|december"
 )

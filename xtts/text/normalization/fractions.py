@@ -237,7 +237,7 @@ _BAR = re.compile(r"(?<=[0-9])/(?=[0-9])")
 _MARK = re.compile(r"(?<![\w.,:/-])([0-9][.,][0-9])/(10|5)(?![\w/-]|[.,:]\d)")
 _PAIR = re.compile(r"(?<![\w.,:/-])([1-9][0-9]{0,4})/([1-9][0-9]{0,4})(?![\w/-]|[.,:]\d)", re.ASCII)
 _RATIO = re.compile(r"(?<![\d:.,])([0-9]{1,3}):([0-9]{1,3})(?![\d:]|[.,]\d)")
-# A ratio behind its noun is not a time: scale 1:10.
+# A ratio after its noun, which is not a time: scale 1:10.
 _NAMED_RATIO = re.compile(
     r"((?<!\w)(?:ratios?|scale|odds|maßstab|verhältnis|échelle|rapport|escala|proporción|razão|proporção|"
     r"scala|rapporto|schaal|verhouding|skal[aię]|proporcj[aię])\s(?:(?:of|is|von|de|di|van)\s)?)"

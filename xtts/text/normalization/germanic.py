@@ -131,8 +131,8 @@ class GermanRules(LanguageRules):
 
     @cached_property
     def read_abbreviations(self) -> Step:
-        """Also the street at the end of its name, the page after next, and weekdays: Hauptstr. 5,
-        S. 12 f., Mo.–Fr."""
+        """Also a street at the end of its name, following pages, and weekdays: Hauptstr. 5, S. 12 f.,
+        Mo.–Fr."""
         others = super().read_abbreviations
 
         def step(text: str) -> str:

@@ -71,7 +71,7 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules, roman.RomanRules):
         return self._separated(self._with_signs(text)) if _DIGIT.search(text) else text
 
     def _with_signs(self, text: str) -> str:
-        """A text whose signs beside numbers are those that later steps read: #1, m2, ~50, 100+."""
+        """Rewrites signs next to numbers for later steps: #1, m2, ~50, 100+."""
         text = _PLAIN_POWER.sub(lambda m: m[1] + "²³"[m[2] == "3"], text)
         if self.number_sign and "#" in text:
             text = _NUMBER_SIGN.sub(f"{self.number_sign} ", text)

@@ -1,8 +1,8 @@
 """Roman numerals in letters: Chapter IV, the XXI century, Louis XIV, World War II, Apollo XIII.
 
-I, V and X are letters, too. So a numeral is read only beside a word that says what it numbers: a
-part of a book, a century, a war, a ruler. From two letters on, it may also follow any other name in
-capitals, and is a cardinal then.
+I, V and X are letters, too. A numeral is therefore read only next to a noun that takes a number: a
+part of a book, a century, a war, a ruler. A numeral of two letters or more is also read after any
+other capitalised word, as a cardinal.
 """
 
 import re
@@ -114,7 +114,7 @@ _RULERS = {
         Григори Фёдор Федор Эдуард Яков Оттон Франц Фердинанд Леопольд Мехмед |
         Екатерин Елизавет Анн Мари Маргарит Изабелл""",
 }
-# The endings of a name, for each gender and case of its ordinal. Others have no case.
+# The case endings of names, with the gender and case of the ordinal.
 _ENDINGS = {
     "pl": (
         pairs("\n = m, o = m, a = m-gen, owi = m-dat, em = m-loc, u = m-loc"),

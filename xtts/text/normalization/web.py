@@ -11,7 +11,7 @@ _WORDS = pairs("""en = dot at slash, de = Punkt ät Schrägstrich, nl = punt ape
     it = punto chiocciola barra, pl = kropka małpa ukośnik, cs = tečka zavináč lomítko,
     ru = точка собака слэш, tr = nokta et eğik_çizgi, hu = pont kukac perjel""")
 _NAME = r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,6}"
-# Without https:// and www, only what no word after a missing space can be.
+# Top-level domains that need neither https:// nor www: "end.It" is a missing space.
 _SURE = "com|org|net|edu|gov|io|dev|app|info|co\\.uk|com\\.br"
 _MAIL = re.compile(
     rf"(?<![\w.+@-])([a-z0-9_](?:[a-z0-9_.+-]{{0,62}}[a-z0-9_])?)@({_NAME}[a-z]{{2,24}})(?![\w@])", re.I
@@ -25,8 +25,7 @@ MARK = re.compile(r"\.[a-zA-Z]{2}|@|://")
 
 
 def reader(language: str) -> Callable[[str], str]:
-    """A function that writes the addresses of a text as words. What a browser hides, the scheme and
-    what follows a question mark, is left out."""
+    """A function that spells out the addresses in a text, without scheme, port, query and fragment."""
     if language not in _WORDS:
         return lambda text: text
     dot, at, slash = (f" {word.replace('_', ' ')} " for word in _WORDS[language].split())
