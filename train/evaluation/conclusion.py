@@ -31,6 +31,7 @@ from train.evaluation import judges
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.floors import PersonFigures, fault_of_decoder
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, less_natural
+from train.evaluation.plan import VoiceScale
 from train.evaluation.verdict import evaluation_table, is_harder
 from train.progress import Progress
 from train.sampling.decoders import (
@@ -307,7 +308,13 @@ def keep_best_decoder(evaluator: Evaluator, verdict: Verdict) -> bool:
     run.best_decoder_state.unlink(missing_ok=True)
     if not verdict.decoder:
         return False
-    source = run.decoder_path(verdict.epoch)
+    _copy_judged_decoder(run, verdict)
+    return True
+
+
+def _copy_judged_decoder(run: RunFolder, verdict: Verdict) -> None:
+    """Writes the verdict's decoder to best_decoder.safetensors. Raises as `keep_best_decoder`."""
+    source, tensors = run.decoder_path(verdict.epoch), run.best_decoder
     record = learned_decoder.read(source)
     if record is None or record.digest != verdict.decoder:
         raise RunError(f"{source}, the decoder of the best weights, is gone or damaged.")
@@ -315,11 +322,11 @@ def keep_best_decoder(evaluator: Evaluator, verdict: Verdict) -> bool:
         replace_file(tensors, partial(shutil.copyfileobj, file))
     crash_point("before decoder record")
     learned_decoder.write(tensors, replace(record, **verdict.weights))
-    return True
 
 
 def learn_best_decoder(evaluator: Evaluator, verdict: Verdict, seconds: float) -> bool:
-    """Trains the verdict's decoder for this time, and judges it; the outcome replaces the last one.
+    """Trains the verdict's decoder for this time, and judges it against the base's; if it passes, it
+    replaces the last one, and else the verdict's speaks again.
 
     False if there was no time for a step. Raises as `decoders.learn`, and RunError if the weights
     are gone.
@@ -330,10 +337,18 @@ def learn_best_decoder(evaluator: Evaluator, verdict: Verdict, seconds: float) -
     def judge(learned: LearnedDecoder, out: Path) -> LearnedDecoder:
         # Other seeds than the candidates': the weights were chosen by that speech, so it is better
         # than usual, and would be unfair to the decoder.
-        count, evaluation = len(evaluator.plan.sentences), evaluator.evaluation()
+        count, evaluation = len(evaluator.plan.sentences), evaluator.with_base()
         speak = partial(evaluator.spoken, count=count, evaluation=evaluation, fresh=True)
         before, after = speak(voice), speak(replace(voice, decoder=out))
-        return with_judgement(learned, judges.differences(after, before))
+        gaps, person = judges.differences(after, before), PersonFigures.of(evaluation)
+        more = gaps.get(WORD_ERRORS)
+        return with_judgement(
+            learned,
+            gaps,
+            misheard=more is not None and person.excuses(judges.mean_of(after, WORD_ERRORS), more),
+            rougher_person=person.naturalness_below(judges.mean_of(before, NATURALNESS)),
+            scale=evaluator.person.voice,
+        )
 
     states = [run.best_decoder_state]
     if verdict.kind == "base":
@@ -341,14 +356,17 @@ def learn_best_decoder(evaluator: Evaluator, verdict: Verdict, seconds: float) -
     whole = [path for path in states if path.is_file() and zip_fault(path) is None]
     state = whole[0] if whole else newest_state(run)[1]
     request = request_for(clips, voice, steps=None, budget_seconds=seconds, state=state)
-    result, _ = learn(
+    result, outcome = learn(
         partial(_ask, evaluator, ""),
         run.best_decoder,
         {**verdict.weights, "continues": verdict.decoder},
         request,
         state=run.best_decoder_state,
         judge=judge,
+        else_stays="the decoder before it" if verdict.decoder else "the base's decoder",
     )
+    if outcome is not None and not outcome.better and verdict.decoder:
+        _copy_judged_decoder(run, verdict)
     return result.new_steps > 0
 
 
@@ -367,17 +385,31 @@ def _ask(evaluator: Evaluator, whose: str, request: LearnDecoderRequest) -> Deco
         return evaluator.sampler.ask(request, progress.reach)
 
 
-def with_judgement(learned: LearnedDecoder, gaps: Mapping[str, MeanInterval]) -> LearnedDecoder:
-    """Adds the judges' results. gaps: figures with the decoder minus those without; "measurably"
-    means that 0 is outside the interval, as in a verdict."""
+def with_judgement(
+    learned: LearnedDecoder,
+    gaps: Mapping[str, MeanInterval],
+    *,
+    misheard: bool = False,
+    rougher_person: float = 0.0,
+    scale: VoiceScale | None = None,
+) -> LearnedDecoder:
+    """Adds the judges' results; "measurably" means that 0 is outside the interval, as in a verdict.
+
+    Args:
+        gaps: Figures with the decoder minus those without, the voice as a cosine to the reference.
+        misheard, rougher_person: `PersonFigures.excuses` and `naturalness_below`, as in the floors
+            of a verdict.
+        scale: That of the person's voice, by which nearness is worth a loss of naturalness.
+    """
     if (words := gaps.get(WORD_ERRORS)) is not None:
-        learned = replace(learned, more_word_errors=round(words.mean, 4), harder=words.low > 0)
+        harder = words.low > 0 and not misheard
+        learned = replace(learned, more_word_errors=round(words.mean, 4), harder=harder)
     if (voice := gaps.get(VOICE)) is not None:
         learned = replace(learned, closer_voice=round(voice.mean, 4), less_alike=voice.high < 0)
     if (natural := gaps.get(NATURALNESS)) is not None:
-        learned = replace(
-            learned, more_natural=round(natural.mean, 4), less_natural=less_natural(natural, gaps.get(VOICE))
-        )
+        nearer = scale.part_of_way(voice) if voice and scale else voice
+        less = less_natural(natural, nearer, rougher_person)
+        learned = replace(learned, more_natural=round(natural.mean, 4), less_natural=less)
     return learned
 
 

@@ -74,6 +74,17 @@ class PersonFigures:
         natural = evaluation.person.get("naturalness")
         return cls(evaluation.person.get("word_errors"), natural["mean"] if natural else None)
 
+    def excuses(self, errors: float, more: MeanInterval) -> bool:
+        """Whether a voice with this word error rate, and so many more errors than the base, may be
+        misheard for the person's accent alone."""
+        if self.word_errors is None:
+            return False
+        return errors <= self.word_errors and more.mean <= MOST_ERRORS_OF_ACCENT
+
+    def naturalness_below(self, base: float) -> float:
+        """How far the person's own naturalness is below the base's; 0 if it is not, or unknown."""
+        return 0.0 if self.naturalness is None else max(0.0, base - self.naturalness)
+
 
 UNMEASURED = PersonFigures()
 
@@ -88,7 +99,7 @@ def with_floors(
     if not unjudged:
         comparable = not cannot_serve(base, candidates)
         faults += [_runs_on(candidate, base)] if comparable else []
-        faults += [_off(candidate, base, RATE_DRIFT), _loses_words(candidate, base, person.word_errors)]
+        faults += [_off(candidate, base, RATE_DRIFT), _loses_words(candidate, base, person)]
         faults += _losses_to_base(candidate, base, person) if comparable else []
     faults += [_forgets(candidate, base), None if candidate.knows_language else UNLEARNED]
     remarks = [reason for reason in faults if reason]
@@ -107,7 +118,7 @@ def fault_of_decoder(learned: Candidate, base: Candidate, person: PersonFigures 
     both = (base, learned)
     if _missing_figures(learned, base, both) or cannot_serve(base, both):
         return None
-    faults = [_loses_words(learned, base, person.word_errors), *_losses_to_base(learned, base, person)]
+    faults = [_loses_words(learned, base, person), *_losses_to_base(learned, base, person)]
     return next(filter(None, faults), None)
 
 
@@ -118,7 +129,7 @@ def _losses_to_base(candidate: Candidate, base: Candidate, person: PersonFigures
         _less_like_reference(candidate, base),
         _off(candidate, base, PITCH_DRIFT),
         _monotone(candidate, base),
-        _less_natural(candidate, base, person.naturalness),
+        _less_natural(candidate, base, person),
     ]
 
 
@@ -193,10 +204,9 @@ def _less_like_reference(candidate: Candidate, base: Candidate) -> str | None:
     return f"It sounds less like the recording that it speaks from: cosine {gap.mean:+.2f}."
 
 
-def _less_natural(candidate: Candidate, base: Candidate, of_person: float | None) -> str | None:
+def _less_natural(candidate: Candidate, base: Candidate, person: PersonFigures) -> str | None:
     gap = against(candidate, base, NATURALNESS)
-    # The loss counts from the person's own figure, if that is below the base's.
-    allowed = max(0.0, base.mean(NATURALNESS) - of_person) if of_person is not None else 0.0
+    allowed = person.naturalness_below(base.mean(NATURALNESS))
     if gap is None or not less_natural(gap, against(candidate, base, VOICE), allowed):
         return None
     return f"It sounds less natural: its predicted opinion score is {-gap.mean:.2f} below the base's."
@@ -233,12 +243,10 @@ def _monotone(candidate: Candidate, base: Candidate) -> str | None:
     )
 
 
-def _loses_words(candidate: Candidate, base: Candidate, person_errors: float | None) -> str | None:
+def _loses_words(candidate: Candidate, base: Candidate, person: PersonFigures) -> str | None:
     more_errors = against(candidate, base, WORD_ERRORS)
-    if more_errors is not None and person_errors is not None:
-        as_clear = candidate.judges[WORD_ERRORS].mean <= person_errors
-        if as_clear and more_errors.mean <= MOST_ERRORS_OF_ACCENT:
-            return None
+    if more_errors is not None and person.excuses(candidate.judges[WORD_ERRORS].mean, more_errors):
+        return None
     # In a language that the base does not know, its likelihood of words means nothing.
     return _understood_worse(
         more_errors,

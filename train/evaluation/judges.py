@@ -10,6 +10,7 @@ sentences with the same seeds. Their difference is therefore paired, sentence by
 removes the effect of the sentence on both.
 """
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -289,6 +290,12 @@ def _outcome(facts: SpokenFacts, length: float) -> Outcome:
     if facts.text_tokens >= FEWEST_TOKENS and length > LONGEST:
         return "babbling"
     return "finished"
+
+
+def mean_of(spoken: Sequence[SpokenSentence], judge: str) -> float:
+    """The mean of a judge's figures; NaN without one."""
+    figures = [figure for sentence in spoken if (figure := sentence.judges.get(judge)) is not None]
+    return statistics.fmean(figures) if figures else math.nan
 
 
 def differences(

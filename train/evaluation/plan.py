@@ -31,6 +31,7 @@ from xtts.evaluation.recogniser import recogniser_of
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
 from xtts.text.languages import short_code
+from xtts.voices.evaluation_file import MeanInterval
 from xtts.workers.decoder_schedule import STEPS
 from xtts.workers.requests import SLOTS, HeardRecordings, ListenRequest, RecordingFacts, SpeakingRate
 
@@ -268,6 +269,11 @@ class VoiceScale:
         if not embedding:
             return None
         return (cosine(np.asarray(embedding), self.centre) - self.at_zero) / (self.at_one - self.at_zero)
+
+    def part_of_way(self, gain: MeanInterval) -> MeanInterval:
+        """A difference of cosines as a part of the scale."""
+        way = self.at_one - self.at_zero
+        return MeanInterval(gain.mean / way, gain.low / way, gain.high / way, gain.count)
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,7 @@ def learn(
     state: Path | None = None,
     judge: Callable[[LearnedDecoder, Path], LearnedDecoder] = lambda learned, _: learned,
     whose: str = "",
+    else_stays: str = "the base's decoder",
 ) -> tuple[DecoderLearned, LearnedDecoder | None]:
     """Trains a decoder, and returns the result and its record. Writes the record and, if it is
     better than the base's, its tensors; and the state to continue from, even if it is not.
@@ -89,7 +90,7 @@ def learn(
         state: the file for the state; None keeps none.
         judge: adds results to the record of a decoder that is closer to the person's clips. Its
             tensors are in the given file.
-        whose: begins the log line.
+        whose: begins the log line; else_stays: what it says of a decoder that is not better.
 
     Raises:
         WorkerFailed, GpuLost, DiskFull, WriteError
@@ -115,7 +116,7 @@ def learn(
         if learned.better:
             learned = _used(learned, draft, tensors)
     learned_decoder.write(tensors, learned)
-    log.info("%s%s", f"{whose}: " if whose else "", _sentence(learned, result))
+    log.info("%s%s", f"{whose}: " if whose else "", _sentence(learned, result, else_stays))
     return result, learned
 
 
@@ -200,11 +201,11 @@ def leave_out(tensors: Path) -> bool:
     return True
 
 
-def _sentence(learned: LearnedDecoder, result: DecoderLearned) -> str:
+def _sentence(learned: LearnedDecoder, result: DecoderLearned, else_stays: str) -> str:
     distance = f"{learned.distance_before:.3f} to {learned.distance_after:.3f}"
     if learned.distance_after >= learned.distance_before:
         return (
-            f"The base's decoder stays: the trained one is not closer to the person after "
+            f"{else_stays.capitalize()} stays: the trained one is not closer to the person after "
             f"{learned.steps} steps (spectral distance {distance})."
         )
     sentence = (
@@ -228,7 +229,7 @@ def _sentence(learned: LearnedDecoder, result: DecoderLearned) -> str:
             (learned.less_natural, "sounds less natural"),
         )
         holding = " and ".join(fault for holds, fault in faults if holds)
-        sentence += f" It {holding}, so the base's decoder stays."
+        sentence += f" It {holding}, so {else_stays} stays."
     return sentence
 
 

@@ -7,12 +7,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from tests.train.evaluation.test_evaluator import BAD, GOOD, SOUNDS, Ground
 from train import defaults
 from train.evaluation.conclusion import learn_best_decoder, with_judgement
+from train.evaluation.plan import VoiceScale
 from train.sampling.decoders import minutes_of
 from xtts.model.gpt import PREFIX, TEXT_TABLES
 from xtts.voices import learned_decoder
@@ -49,6 +51,28 @@ def test_each_judge_may_be_against_it():
     assert (rougher.more_natural, rougher.less_natural, rougher.better) == (-0.3, True, False)
     assert found.harder and found.less_alike and not found.better
     assert with_judgement(learned, {}) == learned
+
+
+def test_what_the_person_s_own_clips_lack_is_no_fault_of_a_decoder():
+    """kathleen's decoder was left out after five more minutes: it had become as rough as she is."""
+    learned = LearnedDecoder(0, 0.0, "", 1.01, 0.79, 56, 140)
+    gaps = {
+        "naturalness": MeanInterval(-0.35, -0.5, -0.2, 16),
+        "word_errors": MeanInterval(0.03, 0.01, 0.05, 16),
+        "voice": MeanInterval(0.09, 0.07, 0.11, 16),
+    }
+    strict = with_judgement(learned, gaps)
+    assert strict.harder and strict.less_natural
+    assert with_judgement(learned, gaps, misheard=True, rougher_person=0.3).better
+
+
+def test_nearness_that_is_worth_a_loss_counts_by_the_person_s_scale():
+    learned = LearnedDecoder(0, 0.0, "", 1.01, 0.79, 56, 140)
+    rougher = MeanInterval(-0.2, -0.3, -0.1, 16)
+    gaps = {"naturalness": rougher, "voice": MeanInterval(0.09, 0.07, 0.11, 16)}
+    assert with_judgement(learned, gaps).less_natural
+    scale = VoiceScale(np.ones(1), at_one=0.89, at_zero=0.55)
+    assert not with_judgement(learned, gaps, scale=scale).less_natural
 
 
 def with_state(ground: Ground, epoch: int) -> None:
@@ -186,9 +210,9 @@ def test_learned_longer_it_takes_the_place_of_the_one_before_and_a_fault_leaves_
     ground.speaking.new_steps = 0
     assert not learn() and kept(ground) == again
     ground.speaking.new_steps, ground.speaking.distance_after = 50, 2.0
-    learn()  # a decoder that is not closer is a result too
+    learn()  # where the longer training is not closer, the judged decoder speaks again
     assert ground.speaking.learned[-1].state == ground.run.best_decoder_state
-    assert decoder_for(ground.run, None) is None
+    assert kept(ground).digest == verdict.decoder and decoder_for(ground.run, None) is not None
 
 
 @pytest.mark.parametrize(("sound", "count"), [(GOOD, 0), (BAD, 3)])
