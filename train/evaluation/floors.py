@@ -75,8 +75,8 @@ class PersonFigures:
         return cls(evaluation.person.get("word_errors"), natural["mean"] if natural else None)
 
     def excuses(self, errors: float, more: MeanInterval) -> bool:
-        """Whether a voice with this word error rate, and so many more errors than the base, may be
-        misheard for the person's accent alone."""
+        """Whether the person's accent alone may explain a voice's word error rate. more: its
+        difference from the base's."""
         if self.word_errors is None:
             return False
         return errors <= self.word_errors and more.mean <= MOST_ERRORS_OF_ACCENT
