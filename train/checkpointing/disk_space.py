@@ -9,8 +9,11 @@ import logging
 import shutil
 from pathlib import Path
 
+import torch
+
 from machine.storage.atomic import require_space
 from machine.text import size_words
+from train import defaults
 from train.checkpointing.checkpoints import KEPT_TRAINER_STATES
 from train.checkpointing.resume import Resumed
 from train.dataset import features
@@ -19,9 +22,12 @@ from train.optim.optimizer import STATE_BYTES
 from train.run_context import RunContext
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE
+from xtts.model.discriminators import Discriminators
 from xtts.model.gpt import from_coqui
 from xtts.model.loading import read_tensors
+from xtts.model.vocoder import WAVEFORM_DECODER
 from xtts.voices.run_folder import RunFolder
+from xtts.workers.decoder_schedule import CHANNELS
 
 log = logging.getLogger("train")
 
@@ -46,7 +52,12 @@ def check(
     # Unfinished files of a killed save are replaced by the next save.
     saved = sum(not run.unfinished(epoch) for epoch in run.epochs())
     states = min(saved + saves, KEPT_TRAINER_STATES + 1) - len(run.state_epochs())
-    needed = checkpoint * most_checkpoints(settings, saved, saves) + trainer_state * max(1, states)
+    at_once = most_checkpoints(settings, saved, saves)
+    needed = checkpoint * at_once + trainer_state * max(1, states)
+    if defaults.with_advice(settings, context.config.training).learn_decoder != "off":
+        decoder, decoder_state = decoder_bytes(context)
+        # The base's too, and best_decoder.safetensors.
+        needed += decoder * (at_once + 2) + decoder_state * (KEPT_TRAINER_STATES + 2)
     free = shutil.disk_usage(_there(run.folder)).free
     if free >= needed:
         log.info("Disk: up to %s more in %s; %s free.", size_words(needed), run.folder, size_words(free))
@@ -81,6 +92,16 @@ def save_bytes(settings: TrainSettings, context: RunContext) -> tuple[int, int]:
     if context.config.training.ema_decay:
         state += 8.0
     return 4 * (weights + adapter), int(state * (adapter or weights))
+
+
+def decoder_bytes(context: RunContext) -> tuple[int, int]:
+    """The bytes of a learned decoder, and of the state that the next one continues from: the
+    vocoder, its average and two moments, and the discriminators with theirs."""
+    tensors = read_tensors(context.base / "model.pth")
+    weights = sum(tensor.numel() for name, tensor in tensors.items() if name.startswith(WAVEFORM_DECODER))
+    with torch.device("meta"):
+        judges = sum(tensor.numel() for tensor in Discriminators(CHANNELS).parameters())
+    return 4 * weights, 4 * (4 * weights + 3 * judges)
 
 
 def _there(folder: Path) -> Path:

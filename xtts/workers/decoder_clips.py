@@ -8,6 +8,7 @@ Importing this module does not import torch.
 """
 
 import hashlib
+import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
+
+log = logging.getLogger(__name__)
 
 # A row is a segment of a clip, in codes of 46 ms. The context on both sides covers the reach of the
 # convolutions; it is spoken but not compared.
@@ -96,8 +99,11 @@ class ClipCache:
         """The clips that a decoder can learn from: not too short, and not longer than the model was
         trained on. As in training, a text is not split, because all of it was spoken in one clip.
 
-        new_dvae: loads the DVAE, which only new clips need. Raises AudioError.
+        new_dvae: loads the DVAE, which only new clips need. A recording that cannot be read is left
+        out, and logged.
         """
+        from xtts.audio import AudioError
+
         dvae: nn.Module | None = None
         sounds: dict[TranscribedClip, ClipSound | None] = {}
         spoken, probe = list[SpokenClip](), None
@@ -107,7 +113,11 @@ class ClipCache:
                 sounds[clip] = self._sounds[clip]
             else:
                 dvae = dvae or new_dvae()
-                sounds[clip] = hear(model, dvae, clip)
+                try:
+                    sounds[clip] = hear(model, dvae, clip)
+                except AudioError as error:
+                    log.warning("The decoder learns without a clip. %s", error)
+                    sounds[clip] = None
             ids = tuple(model.tokenizer.encode(clip.text, clip.language))
             if (sound := sounds[clip]) is not None and len(ids) <= model.tokenizer.max_tokens:
                 spoken.append(SpokenClip(sound, self._reader(model, whose, clip, ids, sound), ids))

@@ -49,8 +49,8 @@ def learn(
     """Trains a decoder for the requested weights and writes it to `request.out`, and the state to
     continue from to `request.state_out`. Does not use the global random state.
 
-    Raises DecoderLearningError for too few clips, AudioError, TextError, DiskFull, WriteError, and
-    the errors of runs and model.
+    Raises DecoderLearningError for too few clips, TextError, DiskFull, WriteError, and the errors
+    of runs and model.
     """
     import torch
 

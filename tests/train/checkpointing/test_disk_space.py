@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from train.checkpointing.disk_space import most_checkpoints, save_bytes
+from train.checkpointing.disk_space import decoder_bytes, most_checkpoints, save_bytes
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import from_coqui
@@ -44,3 +44,16 @@ def test_a_trainer_state_with_averaged_weights_takes_twice_the_space(
     weights = sum(one.numel() for one in from_coqui(read_tensors(base_folder / "model.pth")).values())
     found = save_bytes(TrainSettings(optimizer=optimizer), context)
     assert found == (4 * weights, state_bytes * weights)
+
+
+def test_a_decoder_s_state_takes_four_times_the_decoder_and_the_discriminators(base_folder):
+    """A run of the demo announced 151 MB and took 822, most of them decoders."""
+    context: Any = SimpleNamespace(base=base_folder, config=ModelConfig.read(base_folder))
+    decoder, state = decoder_bytes(context)
+    weights = [
+        tensor
+        for name, tensor in read_tensors(base_folder / "model.pth").items()
+        if name.startswith("hifigan_decoder.waveform_decoder.")
+    ]
+    assert decoder == sum(tensor.nbytes for tensor in weights)
+    assert 4 * decoder < state < 4 * decoder + 3_000_000

@@ -69,3 +69,13 @@ def test_clips_that_are_too_short_are_left_out(base_folder, tmp_path):
     dvae = loading.load_dvae(base_folder, model.config)
     spoken = ClipCache().spoken_clips(model, whose, lambda: dvae, some, no_progress)
     assert len(spoken) == 1 and len(spoken[0].sound.codes) == decoder_clips.ROW_CODES
+
+
+def test_a_recording_that_became_unreadable_costs_only_itself(base_folder, clips, caplog):
+    model = load_model(base_folder)
+    whose = voice_from_reference(model, read_reference(model.config, clips[0].recording))
+    clips[1].recording.write_bytes(b"RIFF")
+    dvae = loading.load_dvae(base_folder, model.config)
+    spoken = ClipCache().spoken_clips(model, whose, lambda: dvae, clips, no_progress)
+    assert len(spoken) == 2
+    assert "The decoder learns without a clip." in caplog.text and clips[1].recording.name in caplog.text
