@@ -100,7 +100,7 @@ class Gate:
 
     Args:
         routes: All routes; those with the tag `speech` cost computation.
-        sockets: The WebSockets, each of which does.
+        sockets: The WebSockets; all of them do.
         rules: The allowed pages and host names; pages of `rules.origins` get CORS headers.
         key: The API key, or None.
         metrics: Counts every speech request by status, and every refusal by code.
@@ -157,11 +157,10 @@ class Gate:
                 message = {**message, "headers": [*message.get("headers", ()), *added]}
             await send(message)
 
-        if too_large := _refuse_head(scope):
-            await response(too_large, scope)(scope, receive, sending)
-            return
         speaks = any(pattern.match(scope["path"]) for pattern in self._speech)
-        refusal = refuse_origin(Headers(scope=scope), scope["method"], speaks, self.rules)
+        refusal = _refuse_head(scope) or refuse_origin(
+            Headers(scope=scope), scope["method"], speaks, self.rules
+        )
         inside = response(refusal, scope) if refusal else self._inside
         try:
             await inside(scope, receive, sending)

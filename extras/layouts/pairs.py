@@ -40,7 +40,7 @@ _TEXT_ENDINGS = (".normalized.txt", ".txt", ".lab", ".original.txt")
 # An HTK label: start and end in units of 100 ns, then the phoneme.
 _TIMED = re.compile(r"\s*\d+(\.\d+)?\s+\d+(\.\d+)?\s+\S+\s*$")
 # A folder that holds the folders of all speakers, such as wav48 of VCTK.
-_HOLDS_ALL = re.compile(r"(wav|audio|clip|recording|sound|data)", re.I)
+_HOLDS_ALL = re.compile(r"(wav|audio|clip|recording|sound|data|dataset)s?(_?files)?(?![a-z])", re.I)
 
 
 def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list[TranscriptEntry]:

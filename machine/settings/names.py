@@ -112,7 +112,7 @@ def likely_names(name: str, ours: Collection[str]) -> list[str]:
         return []
     if close := difflib.get_close_matches(plain, sorted(ours), n=2, cutoff=0.8):
         return close
-    if swapped := [setting for setting in ours if sorted(setting) == sorted(plain)]:
+    if swapped := [setting for setting in sorted(ours) if sorted(setting) == sorted(plain)]:
         return swapped
     words = set(plain.split("_"))
     return [setting for setting in sorted(ours) if len(plain) >= 6 and words < set(setting.split("_"))][:2]

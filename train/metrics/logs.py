@@ -1,7 +1,6 @@
 """Logs each step and epoch to the console, TensorBoard and metrics.jsonl.
 
-All three hold the same: metrics.jsonl contains every value of every curve, and after a resume no
-step appears twice.
+metrics.jsonl contains every value of every curve. After a resume, no step appears twice.
 """
 
 import logging

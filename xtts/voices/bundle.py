@@ -69,10 +69,10 @@ def verify(folder: Path) -> Bundle:
     """As `read`, and checks every file that it names. Raises BundleError for a damaged one."""
     bundle = read(folder)
     if bundle.kind not in _NEEDED:
-        kinds = " and ".join(_NEEDED)
+        kinds = ", ".join(_NEEDED)
         fault: str | None = f"{folder} is of kind {bundle.kind}; this version reads {kinds}."
     elif names := _needed_files(bundle) - bundle.files.keys():
-        fault = f"{folder / 'bundle.json'} does not name {min(names)}. Export it again."
+        fault = f"{folder / 'bundle.json'} does not name {min(names)}."
     else:
         fault = fault_of(bundle.files, folder)
     if fault:

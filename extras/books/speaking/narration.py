@@ -7,7 +7,7 @@ badly, or that a recogniser misheard, is followed by one with the next seed.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -279,8 +279,3 @@ def _full(named: str, speaker: str) -> str:
     from xtts.text.markup import of_request
 
     return of_request(named, speaker)
-
-
-def duration(sentences: Sequence[Chosen]) -> float:
-    """The seconds of some sentences with their pauses."""
-    return sum(chosen.take.seconds + chosen.sentence.pause for chosen in sentences)

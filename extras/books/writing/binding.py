@@ -126,10 +126,3 @@ def file_stem(number: int, title: str) -> str:
     plain = "".join(character if character.isalnum() or character in " -_'" else " " for character in title)
     short = " ".join(plain.split())[:60].encode()[:MOST_TITLE_BYTES].decode(errors="ignore")
     return f"{number:02} {short.strip()}".strip()
-
-
-def peak_and_rms(sound: np.ndarray) -> tuple[float, float]:
-    """The peak and RMS of a sound `[samples]` in -1..1, in dB."""
-    power = float(np.mean(np.square(sound, dtype=np.float64)))
-    peak = float(np.abs(sound).max(initial=0.0))
-    return 20 * np.log10(max(peak, 1e-9)), 10 * np.log10(max(power, 1e-18))

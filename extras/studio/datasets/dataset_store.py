@@ -8,7 +8,7 @@
     DATASETS_DIR/<id>/clips/           the newest finished cut, which training reads
     DATASETS_DIR/<id>/corrections.json see `extras.studio.datasets.clips`
     DATASETS_DIR/<id>/prompts.json     only in a dataset that is read aloud, which is never cut:
-                                       see `prompts` and `takes` in this package
+                                       see `prompts` and `recorded_takes` in this package
     DATASETS_DIR/.lock                 see `api.shared_folder`
 
 Ids are generated here and looked up on disk, so a caller's text never becomes a path.

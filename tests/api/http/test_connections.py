@@ -179,6 +179,7 @@ def test_a_head_that_arrives_at_once_has_the_same_limit(strict):
     for headers in ({"x": "a" * (20 << 10)}, {f"x-{number}": "a" * 20 for number in range(900)}):
         answer = strict.client.get("/v1/voices", headers=headers)
         assert refused(answer) == (431, "head_too_large")
+    assert strict.counted("tts_refusals_total", code="head_too_large", status="431") == 2
     assert strict.client.get("/v1/voices", headers={"x": "a" * (8 << 10)}).status_code == 200
 
 

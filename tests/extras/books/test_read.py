@@ -22,7 +22,6 @@ import soundfile
 
 from extras.books.formats.book_reader import read_book
 from extras.books.order import limited_memory
-from extras.books.writing.binding import peak_and_rms
 from tests.extras.books.books_made import PNG, page, write_epub
 from tests.marked import comment
 from tests.models import tiny_voice
@@ -72,6 +71,13 @@ def spoken(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     forms = "m4b,epub,wav,flac,mp3,opus,m4a"
     assert read(tiny, epub, folder / "out", "--format", forms, "--captions", "srt,vtt,json") == 0
     return folder / "out"
+
+
+def peak_and_rms(sound: np.ndarray) -> tuple[float, float]:
+    """The peak and RMS of a sound `[samples]` in -1..1, in dB."""
+    power = float(np.mean(np.square(sound, dtype=np.float64)))
+    peak = float(np.abs(sound).max(initial=0.0))
+    return 20 * np.log10(max(peak, 1e-9)), 10 * np.log10(max(power, 1e-18))
 
 
 def test_a_file_a_chapter_within_acx(spoken):

@@ -96,6 +96,16 @@ def test_files_that_may_hold_the_texts_are_named(tmp_path, name):
     assert "Otherwise cut them into clips" in told and "train cut" in told
 
 
+@pytest.mark.parametrize(
+    ("folder", "speaker"),
+    [("wav48_silence_trimmed/ann", "ann"), ("sounds/ann", "ann"), ("Soundarya", "Soundarya")],
+)
+def test_a_sole_folder_is_a_speaker_unless_it_is_named_for_sounds(tmp_path, folder, speaker):
+    recording(tmp_path / folder / "a.wav")
+    (tmp_path / folder / "a.txt").write_text("One.")
+    assert [row[2] for row in rows(tmp_path, "folders")] == [speaker]
+
+
 def test_folders_are_speakers_and_the_folders_in_them_styles(tmp_path):
     for name in ("anna/a", "anna/whisper/b", "ben/c", "d"):
         path = tmp_path / f"{name}.wav"
