@@ -27,9 +27,9 @@ from torch import Tensor
 
 from machine import commands
 from machine.errors import SotaqueError
-from machine.storage.atomic import Written, replace_file, writing_to
+from machine.storage.checksums import sha256_of
+from machine.storage.files import Written, replace_file, writing_to
 from machine.storage.folders import whole_folder
-from machine.storage.hashes import sha256_of
 from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
 from xtts import audio, wav

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine import commands
 from machine.errors import SotaqueError
-from machine.storage.atomic import Written, make_folder
+from machine.storage.files import Written, make_folder
 from machine.text import first_line, size_words
 from train import export
 from train.evaluation.plan import built_in_sentences

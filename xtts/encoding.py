@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from machine import commands
 from machine.errors import SotaqueError
-from machine.storage.atomic import Written, make_folder, replace_file
+from machine.storage.files import Written, make_folder, replace_file
 from xtts import mp3_frames
 from xtts.marks import UNNAMED, Mark
 from xtts.sound_endings import av_is_installed

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from machine.storage.atomic import Written, make_folder, replace_file
+from machine.storage.files import Written, make_folder, replace_file
 from xtts.encoding import wav_header
 from xtts.marks import Mark
 from xtts.model.shapes import VOCODER_RATE

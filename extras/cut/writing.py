@@ -20,9 +20,14 @@ from extras.cut.cutter import CutResult
 from extras.cut.manuscript import Manuscript
 from extras.cut.planning import IN_A_CLIP, SILENCE
 from extras.cut.recordings import CuttingError, stretches
-from machine.storage.atomic import make_folder, replace_file, require_space, write_json
-from machine.storage.leftovers import remove_stale
-from machine.storage.reading import read_json
+from machine.storage.files import (
+    make_folder,
+    read_json,
+    remove_stale,
+    replace_file,
+    require_space,
+    write_json,
+)
 from xtts import wav
 
 FINISHED, WORK = "cut.json", ".cutting"

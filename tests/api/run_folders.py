@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from machine.storage.atomic import replace_file
 from machine.storage.checksums import Manifest, read_manifest, write_manifest
+from machine.storage.files import replace_file
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import (
     Candidate,

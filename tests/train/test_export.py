@@ -13,8 +13,8 @@ import soundfile
 import torch
 
 from machine.errors import SotaqueError
-from machine.storage.atomic import DiskFull
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import DiskFull
 from tests.models import tiny_base
 from train.__main__ import main
 from train.checkpointing.checkpoints import Checkpoints

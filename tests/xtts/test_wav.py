@@ -8,8 +8,8 @@ import pytest
 import soundfile
 import torch
 
-from machine.storage.atomic import DiskFull, WriteError
-from tests.machine.storage.test_atomic import full_after
+from machine.storage.files import DiskFull, WriteError
+from tests.machine.storage.test_files import full_after
 from xtts import wav
 from xtts.audio import VOCODER_RATE
 

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from machine.storage.atomic import (
+from machine.storage.checksums import Manifest, ManifestError, read_manifest, remember_hash, write_manifest
+from machine.storage.files import (
     WriteError,
     Written,
     crash_point,
@@ -28,8 +29,6 @@ from machine.storage.atomic import (
     write_json,
     writing_to,
 )
-from machine.storage.checksums import Manifest, ManifestError, read_manifest, write_manifest
-from machine.storage.hashes import remember_hash
 from train.checkpointing.fingerprint import Fingerprint, Provenance
 from train.checkpointing.resume import Resumed, resume
 from train.optim.optimizer import NonFiniteError

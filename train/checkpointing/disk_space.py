@@ -9,7 +9,7 @@ import logging
 import shutil
 from pathlib import Path
 
-from machine.storage.atomic import require_space
+from machine.storage.files import require_space
 from machine.text import size_words
 from train.checkpointing.checkpoints import KEPT_TRAINER_STATES
 from train.checkpointing.resume import Resumed

@@ -23,9 +23,8 @@ from pathlib import Path
 
 from machine import commands
 from machine.devices.recovery import GpuLost
-from machine.storage.atomic import crash_point, replace_file
-from machine.storage.checksums import zip_fault
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of, zip_fault
+from machine.storage.files import crash_point, replace_file
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
 from train.evaluation.evaluator import Evaluator

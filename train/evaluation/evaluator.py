@@ -21,7 +21,7 @@ from pathlib import Path
 
 from machine import commands
 from machine.devices.recovery import GpuLost
-from machine.storage.atomic import crash_point
+from machine.storage.files import crash_point
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
 from train.evaluation.floors import PersonFigures

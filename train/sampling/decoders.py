@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from machine.devices.recovery import GpuLost
-from machine.storage.atomic import Written, crash_point
-from machine.storage.checksums import zip_fault
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of, zip_fault
+from machine.storage.files import Written, crash_point
 from train import defaults
 from train.dataset.dataset import Clip
 from xtts.voices import learned_decoder

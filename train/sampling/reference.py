@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-from machine.storage.atomic import Written, write_json
 from machine.storage.checksums import fault_of
+from machine.storage.files import Written, write_json
 from train.dataset.dataset import Clip, Dataset
 from train.run_context import RunContext
 from train.settings import TrainSettings

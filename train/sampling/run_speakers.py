@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from machine.storage.atomic import Written, make_folder, replace_file
+from machine.storage.files import Written, make_folder, replace_file
 from train.dataset.dataset import Clip, Dataset
 from train.run_context import RunContext
 from train.sampling.reference import MOST_HEARD, SampleReference, base_embedder, best_recording

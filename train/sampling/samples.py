@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from machine.storage.atomic import crash_point, write_json
-from machine.storage.hashes import sha256_of
-from machine.storage.reading import read_json
+from machine.storage.checksums import sha256_of
+from machine.storage.files import crash_point, read_json, write_json
 from train.dataset.dataset import Clip
 from train.sampling.decoders import learn_for_epoch
 from train.sampling.reference import SampleReference

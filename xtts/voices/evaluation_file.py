@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from machine import commands
-from machine.storage.atomic import Written, write_json
+from machine.storage.files import Written, write_json
 from machine.text import first_line
 from xtts.voices.verdict import CandidateKind, Verdict, candidate_id
 

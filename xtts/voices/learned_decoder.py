@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from machine.storage.atomic import Written, replace_file, write_json
 from machine.storage.checksums import ManifestError, fault_of, read_manifest
+from machine.storage.files import Written, replace_file, write_json
 from machine.text import first_line
 from xtts.voices.run_folder import RunError, RunFolder, epoch_of, manifest_beside
 

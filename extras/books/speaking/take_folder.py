@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from machine.storage.atomic import make_folder, write_json
-from machine.storage.reading import read_json
+from machine.storage.files import make_folder, read_json, write_json
 from xtts import wav
 from xtts.marks import UNNAMED, Mark
 from xtts.model.shapes import VOCODER_RATE

@@ -20,7 +20,7 @@ import soundfile
 
 from extras.cut.pipeline import little_kept, sum_by_reason, train_command, without_pause
 from extras.cut.planning import IN_A_CLIP, SILENCE, TOO_LONG, UNSURE, Stretch
-from machine.storage.atomic import DiskFull
+from machine.storage.files import DiskFull
 from tests.extras.cut.recordings import account_of, cut, hashes, without
 from tests.tapes import demo_texts, join_demo, spoken_by
 from train.__main__ import main

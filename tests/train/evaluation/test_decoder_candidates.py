@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from machine.storage.atomic import Written
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import Written
 from tests.forked import in_child
 from tests.train.evaluation.spoken import CENTRE, base, candidate, facts, verdict_of
 from tests.train.evaluation.test_evaluator import Ground

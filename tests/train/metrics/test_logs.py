@@ -22,8 +22,8 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer.event_file_writer import AtomicCounter
 
-from machine.storage.atomic import WriteError
-from tests.machine.storage.test_atomic import full_after
+from machine.storage.files import WriteError
+from tests.machine.storage.test_files import full_after
 from tests.train.evaluation.spoken import base, candidate, facts, verdict_of
 from tests.train.test_step import a_batch
 from tests.xtts.workers.test_file_worker import gone

@@ -18,7 +18,7 @@ import torch
 from machine.devices import recovery
 from machine.devices.health import Outcome
 from machine.errors import SotaqueError
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from tests.processes import gone
 from tests.processes import open_files as open_files
 from xtts import audio, wav
