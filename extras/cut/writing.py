@@ -28,7 +28,7 @@ from machine.storage.files import (
     require_space,
     write_json,
 )
-from xtts import wav
+from xtts import encoding
 
 FINISHED, WORK = "cut.json", ".cutting"
 _SCHEMA = 1
@@ -141,7 +141,7 @@ def _write_clips(folder: Path, result: CutResult) -> list[WrittenClip]:
         for place, samples in stretches(cut.recording, cut.spans()):
             clip = cut.clips[place]
             name = f"{cut.recording.name}-{place + 1:04d}"
-            file = wav.write(wavs / f"{name}.wav", samples, rate)
+            file = encoding.write_wav(wavs / f"{name}.wav", samples, rate)
             levels = cut.profile.level_db[clip.first : clip.last]
             written.append(
                 WrittenClip(

@@ -11,16 +11,17 @@ from machine.storage.files import replace_file
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import (
     Candidate,
+    CandidateKind,
     Evaluation,
     JudgeDescription,
     JudgeFigure,
     MeanInterval,
     SpokenSentence,
+    Verdict,
     write_evaluation,
 )
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.verdict import CandidateKind, Verdict
 
 TEXTS = ("The first sentence.", "The second one.", "A third.")
 JUDGES = {

@@ -25,11 +25,10 @@ from xtts.model.loading import read_tensors
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import bundle, learned_decoder
 from xtts.voices.base_models import BundleError
-from xtts.voices.evaluation_file import Evaluation, write_evaluation
+from xtts.voices.evaluation_file import Evaluation, Verdict, write_evaluation
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.loading import load_voice
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.verdict import Verdict
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 

@@ -34,9 +34,8 @@ from train.checkpointing.resume import Resumed, resume
 from train.optim.optimizer import NonFiniteError
 from train.optim.trainable import TrainerState
 from xtts.voices import adapter_file
-from xtts.voices.evaluation_file import Evaluation, read_evaluation
+from xtts.voices.evaluation_file import Evaluation, Verdict, read_evaluation
 from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder, Verified, manifest_beside
-from xtts.voices.verdict import Verdict
 
 log = logging.getLogger(__name__)
 

@@ -49,16 +49,17 @@ from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
 from xtts.voices import learned_decoder, speakers
 from xtts.voices.evaluation_file import (
+    BASE_DECODER,
     Candidate,
     Evaluation,
     MeanInterval,
     SpeakerFigures,
     SpeakerJudgement,
     SpokenSentence,
+    Verdict,
 )
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunError, RunFolder, Verified, read_checkpoint
-from xtts.voices.verdict import BASE_DECODER, Verdict
 from xtts.workers.decoder_schedule import steps_for, steps_until
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TunedVoice

@@ -20,9 +20,9 @@ from machine.storage.files import Written, crash_point
 from train import defaults
 from train.dataset.dataset import Clip
 from xtts.voices import learned_decoder
+from xtts.voices.evaluation_file import WEIGHTS_OF_BASE, weights_of_epoch
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.verdict import WEIGHTS_OF_BASE, weights_of_epoch
 from xtts.workers.decoder_schedule import STEPS, steps_for, steps_until
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip, TunedVoice
 

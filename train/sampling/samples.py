@@ -18,13 +18,13 @@ from train.dataset.dataset import Clip
 from train.sampling.decoders import learn_for_epoch
 from train.sampling.reference import SampleReference
 from train.sampling.sampler import Sampler, failure_of
-from xtts import audio, wav
+from xtts import audio, encoding
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
 from xtts.voices import speakers
+from xtts.voices.evaluation_file import Verdict
 from xtts.voices.learned_decoder import decoder_for
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.verdict import Verdict
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import SpeakRequest, SpokenFile, TunedVoice
 
@@ -304,7 +304,7 @@ class Samples:
     def _write_reference(self, path: Path) -> WorkerFailed | None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            wav.write(path, audio.read(self.reference.path, audio.VOCODER_RATE))
+            encoding.write_wav(path, audio.read(self.reference.path, audio.VOCODER_RATE))
         except Exception as error:
             return failure_of(error)
         return None

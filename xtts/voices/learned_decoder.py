@@ -32,7 +32,7 @@ class LearnedDecoder:
     """The record of a learned decoder: the weights that it was trained for, and the result.
 
     Attributes:
-        epoch, share, checkpoint_sha256: The weights, as in `xtts.voices.verdict.Verdict`.
+        epoch, share, checkpoint_sha256: The weights, as in `xtts.voices.evaluation_file.Verdict`.
         distance_before, distance_after: The spectral distance on held-out clips, with the base's
             decoder and with this one (`xtts.evaluation.spectral_distance`).
         clips, steps: The number of training clips and steps.
