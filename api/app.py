@@ -22,7 +22,7 @@ from api.routes.speech import SpeechRequest
 from api.settings import ApiSettings
 from api.state import AppState, key_of
 from machine import process
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from xtts.inference.compute_config import ComputeConfig
 
 # /openapi.json lists them in this order, then those of the extras.

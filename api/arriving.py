@@ -14,8 +14,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from api.errors import APIError
-from machine.storage.atomic import is_full
-from machine.storage.leftovers import STALE_SECONDS
+from machine.storage.files import STALE_SECONDS, is_full
 
 _ARRIVING = ".arriving-"
 # Each write waits for a thread.

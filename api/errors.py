@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 
 log = logging.getLogger("api")
 

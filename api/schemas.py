@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
 
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from machine.text import plain_name
 from xtts.voices.evaluation_file import JudgeDescription, JudgeFigure
 

@@ -13,8 +13,7 @@ from typing import TypeVar
 
 from api.errors import APIError, without_paths
 from machine.storage import locks
-from machine.storage.atomic import WriteError, make_folder, writing_to
-from machine.storage.reading import read_json
+from machine.storage.files import WriteError, make_folder, read_json, writing_to
 
 LOCK = ".lock"
 

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xtts.text import markdown
-from xtts.text.cleaning import clean_text
 from xtts.text.normalization.registry import rules_of
-from xtts.text.reading import tokenizer_class
+from xtts.text.reading import clean_text, tokenizer_class
 
 _ROMANISED = ("zh", "ja", "ko")
 FOLDER = Path(__file__).parents[1] / "tests/xtts/text/phrases"

@@ -17,7 +17,7 @@ from demo_voice.base import Base
 from demo_voice.recipe import BaseRecipe, StageSchedule
 from machine.devices.selection import has_bf16
 from machine.errors import SotaqueError
-from machine.storage import atomic
+from machine.storage import files
 
 SECONDS_BETWEEN_SNAPSHOTS = 20.0
 # A line may need a validation, which takes seconds on a busy CPU.
@@ -146,4 +146,4 @@ def save(path: Path, parts: dict[str, Stateful], step: int, seconds: float) -> N
     """Writes a snapshot atomically."""
     states = {name: part.state_dict() for name, part in parts.items()}
     content = {"step": step, "seconds": seconds, **states}
-    atomic.replace_file(path, partial(torch.save, content))
+    files.replace_file(path, partial(torch.save, content))

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from machine.text import last_line, printable
 
 log = logging.getLogger(__name__)

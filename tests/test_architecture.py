@@ -46,7 +46,7 @@ VAGUE = {"utils", "util", "helpers", "helper", "core", "manager", "service", "co
 # The settings read the environment. The others, and why:
 READS_ENVIRONMENT = {
     "machine/settings/loading.py": "command line, environment, .env",
-    "machine/storage/atomic.py": "SOTAQUE_CRASH_AT: tests kill a writer at a named point",
+    "machine/storage/files.py": "SOTAQUE_CRASH_AT: tests kill a writer at a named point",
     "train/distributed.py": "RANK, WORLD_SIZE and their like: torchrun's, not a person's",
     "machine/devices/probe.py": "what its children inherit; where a user's caches are",
     "xtts/voices/files/unpacking.py": "where a user's caches are",

@@ -16,12 +16,11 @@ from xtts.marks import SOURCE
 PACKAGES = ("machine", "xtts", "train", "api", "extras")
 # Opens a sound for writing, or makes the bytes of one.
 WRITERS = {
-    "xtts/encoding.py": "puts the mark into each format",
-    "xtts/wav.py": "puts the mark of its caller into the file",
+    "xtts/encoding.py": "puts the mark into each format, and that of its caller into a WAV file",
     "extras/books/writing/audiobook.py": "writes the mark among the tags of a book",
     "extras/cut/recordings.py": "the sound of a film, which is a recording",
 }
-# Calls of `wav.write` and `wav_header` without a mark.
+# Calls of `encoding.write_wav` and `wav_header` without a mark.
 RECORDINGS = {
     "train/export.py": "the reference of an export",
     "train/sampling/reference.py": "the reference of a run",
@@ -31,7 +30,7 @@ RECORDINGS = {
     "api/voices/samples.py": "an uploaded voice",
 }
 # The functions that write speech, with the number of arguments before the mark.
-MARKING = {"Encoder": 2, "encoding.whole": 2, "encoding.write": 2, "wav.write": 3, "wav_header": 2}
+MARKING = {"Encoder": 2, "encoding.whole": 2, "encoding.write": 2, "encoding.write_wav": 3, "wav_header": 2}
 
 
 def calls(package: str) -> Iterator[tuple[str, str, ast.Call]]:

@@ -27,12 +27,12 @@ from torch import Tensor
 
 from machine import commands
 from machine.errors import SotaqueError
-from machine.storage.atomic import Written, replace_file, writing_to
+from machine.storage.checksums import sha256_of
+from machine.storage.files import Written, replace_file, writing_to
 from machine.storage.folders import whole_folder
-from machine.storage.hashes import sha256_of
 from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
-from xtts import audio, wav
+from xtts import audio, encoding
 from xtts.audio import facts
 from xtts.model.config import COQUIS_NAMES, ConfigError, ModelConfig, naming_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
@@ -305,7 +305,7 @@ def write_reference(source: Path, path: Path) -> Written:
     if source.suffix.lower() == ".wav":
         return copy_file(source, path)
     rate = facts(source).rate
-    wav.write(path, audio.read(source, rate), rate)
+    encoding.write_wav(path, audio.read(source, rate), rate)
     return Written(sha256_of(path), path.stat().st_size)
 
 

@@ -13,18 +13,17 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine import commands
 from machine.errors import SotaqueError
-from machine.storage.atomic import Written, make_folder
+from machine.storage.files import Written, make_folder
 from machine.text import first_line, size_words
 from train import export
 from train.evaluation.plan import built_in_sentences
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
 from xtts.voices import bundle
-from xtts.voices.evaluation_file import Evaluation, read_evaluation
+from xtts.voices.evaluation_file import Evaluation, candidate_id, read_evaluation
 from xtts.voices.files.manifest import Consent, Preview
 from xtts.voices.files.packing import Packing, pack
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.verdict import candidate_id
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 log = logging.getLogger("train")

@@ -12,9 +12,10 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from machine import commands
 from machine.errors import SotaqueError
-from machine.storage.atomic import Written, make_folder, replace_file
+from machine.storage.files import Written, make_folder, replace_file
 from xtts import mp3_frames
 from xtts.marks import UNNAMED, Mark
+from xtts.model.shapes import VOCODER_RATE
 from xtts.sound_endings import av_is_installed
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
     from av import AudioFrame
     from numpy.typing import NDArray
+    from torch import Tensor
 
 RATE = 24_000
 MEDIA_TYPES = {
@@ -232,6 +234,25 @@ def write(path: Path, samples: "NDArray[np.float32]", mark: Mark = UNNAMED) -> W
     return replace_file(path, lambda out: out.write(file))
 
 
+def write_wav(
+    path: Path, samples: "NDArray[np.float32] | Tensor", rate: int = VOCODER_RATE, mark: Mark | None = None
+) -> Written:
+    """Writes `[samples]` in -1..1, an array or a tensor on the CPU, atomically as 16-bit PCM in WAV.
+    mark: of synthetic speech; None for a recording.
+
+    Raises DiskFull (exit 74), or WriteError for a folder that cannot be written.
+    """
+    import numpy as np
+    import soundfile
+
+    whole, samples = io.BytesIO(), np.asarray(samples, np.float32)
+    whole.write(wav_header(2 * len(samples), rate, mark))
+    # soundfile clips what is beyond -1..1.
+    soundfile.write(whole, samples, rate, subtype="PCM_16", format="RAW", endian="LITTLE")
+    make_folder(path.parent)
+    return replace_file(path, lambda file: file.write(whole.getbuffer()))
+
+
 def wav_header(pcm_bytes: int | None, rate: int = RATE, mark: Mark | None = None) -> bytes:
     """The header of a WAV file: 44 bytes for a recording, more with the mark of synthetic speech.
     None: for a stream of unknown length, like OpenAI's and FFmpeg's."""
@@ -333,3 +354,8 @@ def pcm_frame(pcm: bytes, place: int) -> "AudioFrame":
     frame.planes[0].update(pcm.ljust(frame.planes[0].buffer_size, b"\0"))
     frame.sample_rate, frame.pts = RATE, place
     return frame
+
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor

@@ -1,13 +1,17 @@
-"""The mark of synthetic speech: one line of text that every sound of a voice carries.
+"""The marks of synthetic speech: a line of text in every file, and a watermark in the sound.
 
-`xtts.encoding` and `xtts.wav` write it into the file, and the service into the header
-`X-AI-Generated`. Recordings of people have no mark. docs/synthetic-sound.md shows how to read it.
+`xtts.encoding` writes the line into the file, and the service into the header `X-AI-Generated`.
+`extras/watermark` computes the watermark, if WATERMARK asks for one. Recordings of people have
+neither. docs/synthetic-sound.md shows how to read them. Importing this module does not import torch.
 """
 
 from dataclasses import dataclass
+from types import ModuleType
 from urllib.parse import quote
 
-from machine import commands
+from machine import commands, extras
+from machine.errors import SotaqueError
+from xtts.model.streaming_vocoder import Samples
 
 HEADER = "X-AI-Generated"
 # IPTC's term for media that a trained model generated, https://cv.iptc.org/newscodes/digitalsourcetype.
@@ -43,3 +47,24 @@ class Mark:
 
 _PLAIN = " !#$&'()*+,-./:=?@[]_~"
 UNNAMED = Mark()
+
+
+# The module of the watermark in use. Like torch's threads, it applies to a whole process.
+_used: list[ModuleType] = []
+
+
+def use_watermark(kind: str) -> None:
+    """Adds the watermark to all later speech of this process; `off` changes nothing. Raises
+    SotaqueError if the extra or its weights are missing."""
+    if kind == "off" or _used:
+        return
+    module = extras.first("WATERMARK")
+    if module is None:
+        raise SotaqueError(f"WATERMARK={kind} needs extras/watermark, which this copy of Sotaque lacks.")
+    module.load()
+    _used.append(module)
+
+
+def watermarked(chunk: Samples) -> Samples:
+    """Sound `[samples]` at 24 kHz, a tensor on the CPU or an array, with the watermark in use."""
+    return _used[0].mark(chunk) if _used else chunk

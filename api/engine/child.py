@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from api.errors import APIError
 from machine.devices.selection import Environment, look_at_machine, oom_kills
 from machine.process import StderrFile, kill_group, module_command
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import WorkerFailed, death, worker_failed
 

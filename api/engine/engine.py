@@ -21,7 +21,7 @@ from api.engine.supervision import EngineCondition, RestartHistory
 from api.errors import APIError, closing, starting, without_paths
 from api.metrics import ServiceMetrics
 from machine.devices.selection import Place
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from xtts.encoding import RATE
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.failures import WorkerFailed

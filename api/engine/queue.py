@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from api.engine.child import OpenedVoiceState, VoiceTarget
 from api.errors import APIError
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from xtts.inference.synthesis_request import SynthesisRequest
 
 Key = TypeVar("Key")

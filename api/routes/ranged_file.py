@@ -8,7 +8,7 @@ from starlette.responses import FileResponse, MalformedRangeHeader, RangeNotSati
 
 from api.errors import APIError
 from api.schemas import PROBLEMS, Responses
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from xtts.marks import UNNAMED
 
 

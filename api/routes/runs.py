@@ -18,7 +18,7 @@ from api.runs.listing import EpochSummary, RunSummary
 from api.runs.targets import find_target
 from api.schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, Responses, RunDetails, RunList
 from api.state import AppState, Shared
-from xtts.voices.verdict import candidate_id
+from xtts.voices.evaluation_file import candidate_id
 
 router = APIRouter(prefix="/v1", tags=["runs"], responses=PROBLEMS)
 _ZIP_RESPONSES: Responses = {

@@ -24,7 +24,7 @@ from api.schemas import (
 from api.speech import speaking
 from api.speech.speaking import Sending, SoundForm, voice_in_style
 from api.state import AppState, Shared
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from xtts import encoding
 from xtts.arguments import SEED, SPEED, TEMPERATURE
 from xtts.encoding import MEDIA_TYPES, SENT_WHOLE

@@ -18,7 +18,7 @@ from api.shared_folder import writing
 from api.state import AppState, Shared
 from api.voices import imported, uploaded_file
 from api.voices.store import check_new_name
-from machine.storage.atomic import make_folder
+from machine.storage.files import make_folder
 from xtts.voices.files.manifest import SUFFIX
 from xtts.voices.files.unpacking import folder_name
 

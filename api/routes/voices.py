@@ -21,7 +21,7 @@ from api.state import AppState, Shared
 from api.voices import imported, recordings
 from api.voices.recordings import MOST_BYTES, DecodedRecording
 from api.voices.store import MOST_RECORDINGS, UploadedVoice, check_count, check_new_name
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from xtts.voices.speakers import plain
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)

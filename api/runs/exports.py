@@ -24,9 +24,16 @@ from api.runs.listing import RunSummary
 from api.settings import ApiSettings
 from machine.process import StderrFile, kill_group, module_command
 from machine.storage import locks
-from machine.storage.atomic import DiskFull, WriteError, make_folder, require_space, writing_to
-from machine.storage.leftovers import STALE_SECONDS
-from machine.storage.reading import JsonObject, read_json
+from machine.storage.files import (
+    STALE_SECONDS,
+    DiskFull,
+    JsonObject,
+    WriteError,
+    make_folder,
+    read_json,
+    require_space,
+    writing_to,
+)
 from machine.text import printable
 from xtts.voices.run_folder import RunError
 from xtts.voices.run_lock import lock

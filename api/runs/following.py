@@ -18,8 +18,8 @@ from api.schemas import RunList, RunRow, Served
 from api.settings import ApiSettings
 from api.voices.adapters import Adapters
 from machine import commands
+from xtts.voices.evaluation_file import BASE_DECODER, Verdict, candidate_id
 from xtts.voices.learned_decoder import digest_beside
-from xtts.voices.verdict import BASE_DECODER, Verdict, candidate_id
 
 log = logging.getLogger("api")
 

@@ -32,14 +32,12 @@ from api.schemas import (
     VerdictRow,
     WordTimestamp,
 )
-from machine.storage.checksums import Manifest, ManifestError, read_manifest
-from machine.storage.hashes import FileStamp, stamp_of
-from machine.storage.reading import JsonObject, read_json
+from machine.storage.checksums import FileStamp, Manifest, ManifestError, read_manifest, stamp_of
+from machine.storage.files import JsonObject, read_json
 from xtts.voices import learned_decoder
-from xtts.voices.evaluation_file import Candidate, Evaluation, read_evaluation
+from xtts.voices.evaluation_file import Candidate, Evaluation, candidate_id, read_evaluation
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder, reference_beside
-from xtts.voices.verdict import candidate_id
 
 CURRENT = "current"
 BASE = "base"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from api import shared_folder
 from api.errors import APIError
-from machine.storage.atomic import make_folder, replace_file, require_space, write_json
+from machine.storage.files import make_folder, replace_file, require_space, write_json
 from xtts.voices.learned_decoder import decoder_beside
 from xtts.voices.promoted import Promotion, place_of, read, run_of, stored_checkpoint, weights_of
 from xtts.voices.run_folder import manifest_beside, reference_beside

@@ -12,7 +12,7 @@ from api.errors import APIError
 from api.runs import listing
 from api.runs.listing import EpochSummary, RunSummary
 from api.settings import ApiSettings
-from xtts.voices.verdict import BASE, BASE_DECODER, candidate_id
+from xtts.voices.evaluation_file import BASE, BASE_DECODER, candidate_id
 
 
 def speakable(settings: ApiSettings, run: RunSummary) -> dict[str, VoiceTarget]:

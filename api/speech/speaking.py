@@ -34,8 +34,8 @@ from xtts.encoding import MEDIA_TYPES, RATE, Encoder, whole
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.marks import UNNAMED, Mark
 from xtts.text import languages
-from xtts.text.cleaning import speakable
 from xtts.text.markup import STYLE_MARK, of_request, voices_named
+from xtts.text.reading import speakable
 from xtts.voices import speakers
 
 log = logging.getLogger("api")

@@ -11,7 +11,7 @@ import numpy as np
 
 from api.voices.samples import Array, measure, wav_of
 from machine.memory import address_space_bytes
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from xtts import sound_file
 from xtts.sound_file import MOST_CHANNELS, RATES
 from xtts.speech_span import SILENT_PEAK

@@ -17,7 +17,7 @@ from api.schemas import OPENAI_VOICES, SERVED
 from api.settings import ApiSettings
 from api.voices.adapters import Adapters
 from machine.process import StderrFile, kill_group, module_command
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from machine.text import printable
 from xtts.voices import speakers
 

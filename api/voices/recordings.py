@@ -24,7 +24,7 @@ from api.voices.recordings_child import MEMORY_BYTES, NO_MEMORY, NOT_STARTED, RE
 from api.voices.samples import GOOD_LEVEL_DB, Array, measure, read_wav, remarks_of, resampled, wav_of
 from machine import commands
 from machine.process import kill_group
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from machine.threads import ONE_THREAD
 from xtts.joined_reference import join, turn_seconds
 from xtts.sound_endings import av_is_installed

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 
 from machine.memory import address_space_bytes
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 
 REFUSED, NO_MEMORY, NOT_STARTED = 3, 4, 5
 # In addition to the process before it reads, whose libraries differ in size between machines. The

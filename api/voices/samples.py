@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from xtts.encoding import pcm16, wav_header
 from xtts.speech_span import HOP_SECONDS, frame_levels, speech_start
 

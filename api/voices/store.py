@@ -30,10 +30,8 @@ from api.errors import APIError, excerpt
 from api.schemas import OPENAI_VOICES, SERVED, VoiceRow, is_served, means_served
 from api.shared_folder import changing, now, read, read_all
 from api.voices.recordings import DecodedRecording, joined_recording
-from machine.storage.atomic import make_folder, replace_file, write_json
-from machine.storage.hashes import sha256_of
-from machine.storage.leftovers import remove_stale
-from machine.storage.reading import JsonObject
+from machine.storage.checksums import sha256_of
+from machine.storage.files import JsonObject, make_folder, remove_stale, replace_file, write_json
 from machine.text import plain_name
 from xtts.inference import latents_file
 

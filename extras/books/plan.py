@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from extras.books.book import Book, Kind
 from extras.books.speaking.sentences import Sentence
 from machine.text import printable, quantity, size_words, table
-from xtts.text.cleaning import speakable
 from xtts.text.errors import TextError
 from xtts.text.languages import short_code
 from xtts.text.pronunciations import MOST_CHARACTERS, is_known
+from xtts.text.reading import speakable
 from xtts.text.tokenizer import Tokenizer
 
 SAMPLES = 5

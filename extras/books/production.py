@@ -19,10 +19,8 @@ from extras.books.order import Order, order_of
 from extras.common.steps import Steps
 from machine import commands
 from machine.errors import SotaqueError
-from machine.storage.atomic import make_folder, replace_file, replacing, write_json
-from machine.storage.leftovers import remove_stale
+from machine.storage.files import make_folder, read_json, remove_stale, replace_file, replacing, write_json
 from machine.storage.locks import LockHeld, exclusive
-from machine.storage.reading import read_json
 from machine.text import quantity
 from xtts.text.languages import short_code
 

@@ -24,7 +24,7 @@ from extras.books.uploads import book_store, schemas
 from extras.books.uploads.book_store import UploadedBook
 from extras.books.uploads.part import Library
 from extras.common.named_folders import DiskSpace
-from machine.storage.reading import read_json
+from machine.storage.files import read_json
 from xtts.encoding import MEDIA_TYPES
 from xtts.text.errors import TextError
 from xtts.text.pronunciations import check_entry

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from api.errors import APIError
 from api.shared_folder import changing, read, read_all, writing
-from machine.storage.atomic import write_json
+from machine.storage.files import write_json
 
 ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
 _LONGEST_SLUG = 40

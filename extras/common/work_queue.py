@@ -25,8 +25,7 @@ from extras.common.answers import error_words
 from extras.common.named_folders import NamedFolder, NamedFolders
 from machine.process import StderrFile, kill_group
 from machine.storage import locks
-from machine.storage.atomic import WriteError, write_json
-from machine.storage.reading import read_json
+from machine.storage.files import WriteError, read_json, write_json
 from machine.text import last_line, printable
 
 log = logging.getLogger("api")

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from extras.cut.planning import LONGEST_SECONDS
 from extras.cut.recordings import CuttingError, SourceRecording, resampled_blocks, stretches
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from train.dataset.features import codes_of
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, conditioning_mel, resample
 from xtts.evaluation.word_evidence import code_logits

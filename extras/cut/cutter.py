@@ -23,7 +23,7 @@ from extras.cut.manuscript import Manuscript
 from extras.cut.planning import UNSURE, PlacedUnit, Stretch, account, clip_frame, plan
 from extras.cut.profile import LEVEL_SECONDS, SoundProfile, measure, speech_spans
 from extras.cut.recordings import LISTENING_RATE, CuttingError, SourceRecording, stretches
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from train.concurrency import lookahead
 from train.progress import Progress
 from xtts.audio import resample

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from machine.storage.atomic import make_folder, writing_to
+from machine.storage.files import make_folder, writing_to
 
 
 class HeardJournal:

@@ -12,8 +12,8 @@ import torch
 
 from machine import commands
 from machine.errors import SotaqueError
-from machine.storage.atomic import make_folder
-from machine.storage.hashes import FileStamp, stamp_of
+from machine.storage.checksums import FileStamp, stamp_of
+from machine.storage.files import make_folder
 from xtts import sound_file
 from xtts.audio import AudioError, declared_bytes, facts, resample
 from xtts.sound_endings import converted_name

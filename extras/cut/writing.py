@@ -20,10 +20,15 @@ from extras.cut.cutter import CutResult
 from extras.cut.manuscript import Manuscript
 from extras.cut.planning import IN_A_CLIP, SILENCE
 from extras.cut.recordings import CuttingError, stretches
-from machine.storage.atomic import make_folder, replace_file, require_space, write_json
-from machine.storage.leftovers import remove_stale
-from machine.storage.reading import read_json
-from xtts import wav
+from machine.storage.files import (
+    make_folder,
+    read_json,
+    remove_stale,
+    replace_file,
+    require_space,
+    write_json,
+)
+from xtts import encoding
 
 FINISHED, WORK = "cut.json", ".cutting"
 _SCHEMA = 1
@@ -136,7 +141,7 @@ def _write_clips(folder: Path, result: CutResult) -> list[WrittenClip]:
         for place, samples in stretches(cut.recording, cut.spans()):
             clip = cut.clips[place]
             name = f"{cut.recording.name}-{place + 1:04d}"
-            file = wav.write(wavs / f"{name}.wav", samples, rate)
+            file = encoding.write_wav(wavs / f"{name}.wav", samples, rate)
             levels = cut.profile.level_db[clip.first : clip.last]
             written.append(
                 WrittenClip(

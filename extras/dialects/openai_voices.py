@@ -30,8 +30,7 @@ from api.routes.voices import (
 from api.schemas import MOST_NAME, PROBLEMS, NameText
 from api.shared_folder import changing, now, read, read_all
 from api.state import AppState, Shared
-from machine.storage.atomic import replace_file, write_json
-from machine.storage.leftovers import remove_stale
+from machine.storage.files import remove_stale, replace_file, write_json
 
 MOST_CONSENTS = 1_000
 _ID = re.compile(r"cons_[0-9a-f]{12}")

@@ -21,9 +21,8 @@ from extras.distil.student import kept_layers, new_student
 from machine import commands
 from machine.errors import SotaqueError
 from machine.memory import trim_heap
-from machine.storage.atomic import write_json
-from machine.storage.hashes import sha256_of
-from machine.storage.leftovers import remove_stale
+from machine.storage.checksums import sha256_of
+from machine.storage.files import remove_stale, write_json
 from train.dataset import features as feature_cache
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, WORDS
 from train.evaluation.plan import EvaluationPlan, plan_of

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from extras.distil.lessons import Lesson
-from machine.storage.atomic import replace_file
+from machine.storage.files import replace_file
 from train.optim.optimizer import NonFiniteError, new_optimizer, weight_groups
 from train.progress import Progress
 from xtts.model import training

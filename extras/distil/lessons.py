@@ -25,8 +25,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from machine.storage.atomic import make_folder, replace_file, writing_to
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import make_folder, replace_file, writing_to
 from train.dataset.dataset import Clip
 from train.evaluation.plan import halve
 from train.progress import Progress

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import psutil
 
 from extras.common.readings.nvml import GpuState
-from machine.storage.reading import read_text
+from machine.storage.files import read_text
 
 # psutil's errors for a process that has ended or belongs to another user, and for a broken /proc.
 _UNREADABLE = (psutil.Error, OSError, RuntimeError, ValueError, LookupError, TypeError)

@@ -24,8 +24,8 @@ from extras.inspect.outliers import Measurements, group_voices, is_speech
 from extras.inspect.outside_models import OutsideModel
 from extras.inspect.settings import InspectSettings
 from extras.inspect.sound import SoundFacts, find_copies, fingerprint, measure
+from machine.storage.checksums import sha256_of
 from machine.storage.facts import Facts
-from machine.storage.hashes import sha256_of
 from train.concurrency import lookahead
 from train.dataset import features
 from train.dataset.dataset import Clip

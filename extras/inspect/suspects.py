@@ -14,8 +14,8 @@ from extras.inspect.measuring import dependency_hash, inspect
 from extras.inspect.outliers import Measurements, SuspectClip, find_suspects
 from extras.inspect.outside_models import OutsideModelError
 from machine import commands, text
-from machine.storage.atomic import make_folder, replace_file
 from machine.storage.facts import Facts
+from machine.storage.files import make_folder, replace_file
 from train.dataset.dataset import Dataset, RejectedClip
 from train.dataset.entries import shown_path
 from train.run_context import RunContext

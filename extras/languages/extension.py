@@ -14,7 +14,7 @@ from extras.languages.rows import TABLES, extended_tables
 from extras.languages.vocabulary import MOST_PIECES
 from machine import commands
 from machine.errors import SotaqueError
-from machine.storage.atomic import replace_file
+from machine.storage.files import replace_file
 from machine.storage.folders import whole_folder
 from train import base_model
 from train.export import copy_file, refuse_others

@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xtts.text.cleaning import is_spoken
+from xtts.text.reading import is_spoken
 from xtts.text.tokenizer import UNKNOWN
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from extras.mcp.api_client import Service
 from machine.errors import SotaqueError
 from machine.process import run_with_timeout
-from machine.storage.atomic import make_folder, replace_file
+from machine.storage.files import make_folder, replace_file
 
 Ending = Literal["wav", "mp3", "flac", "opus"]
 _DEFAULT = "default"

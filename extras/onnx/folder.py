@@ -20,8 +20,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine import commands
 from machine.errors import SotaqueError
-from machine.storage.atomic import Written, write_json
 from machine.storage.checksums import fault_of
+from machine.storage.files import Written, write_json
 
 SCHEMA = 1
 NAME = "onnx.json"

@@ -4,9 +4,9 @@ import contextlib
 import re
 from datetime import date
 
-from xtts.text.cleaning import MOST_DIGITS
 from xtts.text.errors import TextError, excerpt
 from xtts.text.normalization.registry import LanguageRules, NoWordsError
+from xtts.text.reading import MOST_DIGITS
 
 _MOST_CHARACTERS = 200
 # The values of interpret-as, and the noun for the error "is not …".

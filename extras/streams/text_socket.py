@@ -15,7 +15,7 @@ from api.gate import key_in, refuse_given
 from api.http.connections import ConnectionLimits
 from api.http.web_sockets import SOCKET, BoundedWebSocket
 from api.state import AppState, key_of
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 
 Message = TypeVar("Message", bound=BaseModel)
 _SEND_SECONDS = 30.0

@@ -21,7 +21,7 @@ from api.state import AppState, Shared
 from extras.streams.output_format import OutputFormat
 from extras.streams.spoken_text import HowToSpeak, SpokenText
 from extras.streams.text_socket import REFUSED, TextSocket, message_of, told, until_one_ends
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from xtts import encoding
 from xtts.arguments import SEED, SPEED
 from xtts.encoding import RATE

@@ -29,7 +29,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from machine import package_data
 from machine.errors import SotaqueError
 from machine.storage import locks
-from machine.storage.atomic import make_folder, replace_file, write_json, writing_to
+from machine.storage.files import make_folder, replace_file, write_json, writing_to
 
 State = Literal["queued", "checking", "running", "done", "failed", "cancelled", "interrupted"]
 # States of jobs that the trainer still has to work on; in the others the job has ended.

@@ -20,10 +20,9 @@ from pathlib import Path
 from machine.devices import cuda_errors
 from machine.devices.health import GpuHealth, OperationVerdict, Outcome
 from machine.process import ProcessResult, module_command, run_with_timeout, signal_name
-from machine.storage.atomic import WriteError
 from machine.storage.facts import Facts, cache_folder
+from machine.storage.files import JsonObject, WriteError, read_text
 from machine.storage.locks import wait_for
-from machine.storage.reading import JsonObject, read_text
 from machine.text import last_line
 
 LIMIT_SECONDS = 60.0

@@ -22,7 +22,7 @@ from machine import commands
 from machine.devices import cuda_errors
 from machine.devices.health import OperationVerdict, Outcome
 from machine.process import reserve_stdout, write_json_line
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from machine.text import first_line
 
 # The largest relative L2 distance from the CPU's float32 result (TF32 off). The limits come from

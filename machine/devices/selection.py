@@ -13,7 +13,7 @@ from typing import Literal
 from machine.devices.health import GpuHealth
 from machine.devices.probe import probe
 from machine.errors import SotaqueError
-from machine.storage.reading import read_text
+from machine.storage.files import read_text
 
 # If a file has two names below, the second is cgroup v1's, which older hosts still use.
 CGROUP = Path("/sys/fs/cgroup")

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from machine.storage.atomic import make_folder, require_space, sync_folder, writing_to
+from machine.storage.files import make_folder, require_space, sync_folder, writing_to
 
 
 @contextlib.contextmanager

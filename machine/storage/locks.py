@@ -15,7 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from machine.storage.atomic import WriteError
+from machine.storage.files import WriteError
 
 log = logging.getLogger(__name__)
 

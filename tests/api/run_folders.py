@@ -6,21 +6,22 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from machine.storage.atomic import replace_file
 from machine.storage.checksums import Manifest, read_manifest, write_manifest
+from machine.storage.files import replace_file
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import (
     Candidate,
+    CandidateKind,
     Evaluation,
     JudgeDescription,
     JudgeFigure,
     MeanInterval,
     SpokenSentence,
+    Verdict,
     write_evaluation,
 )
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.verdict import CandidateKind, Verdict
 
 TEXTS = ("The first sentence.", "The second one.", "A third.")
 JUDGES = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from api.shared_folder import read
-from machine.storage.atomic import write_json
+from machine.storage.files import write_json
 
 
 @dataclass

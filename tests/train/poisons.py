@@ -85,7 +85,7 @@ def slow_disk(seconds: str) -> None:
 
 def signals_while_saving(number: str, count: str) -> None:
     """Sends `count` signals, one after another, while the second epoch's weights are written."""
-    from machine.storage import atomic
+    from machine.storage import files
 
     def point(old: Any, name: str, path: Any = None) -> None:
         if name == "half written" and path.name == "checkpoint_epoch_2.pt" and not sent:
@@ -96,7 +96,7 @@ def signals_while_saving(number: str, count: str) -> None:
         old(name, path)
 
     sent: list[str] = []
-    around(atomic, "crash_point", point)
+    around(files, "crash_point", point)
 
 
 def signal_while_sampling(number: str) -> None:

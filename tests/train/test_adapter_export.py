@@ -14,8 +14,8 @@ from train.export import export_adapter
 from xtts.model.loading import read_tensors
 from xtts.voices import adapter_file, bundle
 from xtts.voices.base_models import DEMO
+from xtts.voices.evaluation_file import Verdict
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.verdict import Verdict
 from xtts.voices.voice_files import VoiceSpec, find_voice
 
 LORA = {"LORA_RANK": "4", "LEARNING_RATE": "1e-2"}

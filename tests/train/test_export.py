@@ -13,8 +13,8 @@ import soundfile
 import torch
 
 from machine.errors import SotaqueError
-from machine.storage.atomic import DiskFull
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import DiskFull
 from tests.models import tiny_base
 from train.__main__ import main
 from train.checkpointing.checkpoints import Checkpoints
@@ -25,11 +25,10 @@ from xtts.model.loading import read_tensors
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import bundle, learned_decoder
 from xtts.voices.base_models import BundleError
-from xtts.voices.evaluation_file import Evaluation, write_evaluation
+from xtts.voices.evaluation_file import Evaluation, Verdict, write_evaluation
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.loading import load_voice
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.verdict import Verdict
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 

@@ -18,9 +18,8 @@ from train.resilience.stopping import StopRequest
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import from_coqui
 from xtts.model.loading import load_gpt, read_tensors
-from xtts.voices.evaluation_file import read_evaluation, write_evaluation
+from xtts.voices.evaluation_file import Verdict, read_evaluation, write_evaluation
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.verdict import Verdict
 
 OPTIONS = {
     "lora": {"LORA_RANK": "4"},

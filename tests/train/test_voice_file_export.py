@@ -24,12 +24,12 @@ from xtts.voices.evaluation_file import (
     Evaluation,
     JudgeDescription,
     JudgeFigure,
+    Verdict,
     read_evaluation,
     write_evaluation,
 )
 from xtts.voices.files.checking import open_voice
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.verdict import Verdict
 from xtts.voices.voice_files import VoiceSpec, find_voice
 
 TEXT = "good day"

@@ -1,14 +1,20 @@
-"""The output of an encoder, piece by piece: each format holds the sound, and no header lies."""
+"""The output of an encoder, piece by piece: each format holds the sound, no header lies, and a file is
+whole or absent."""
 
+import errno
 import io
+import os
 import wave
 
 import av
 import numpy as np
 import pytest
 import soundfile
+import torch
 
+from machine.storage.files import DiskFull, WriteError
 from tests.api.decoding import decoded
+from tests.machine.storage.test_files import full_after
 from xtts import encoding
 from xtts.encoding import MEDIA_TYPES, RATE, Encoder, wav_header, whole, without_length
 from xtts.marks import UNNAMED
@@ -167,3 +173,41 @@ def test_sound_may_have_another_rate(form):
         streamed, at_once = (np.frombuffer(sound[-32_000:], "<i2").astype(int) for sound in (sent, file))
         assert abs(streamed - at_once).max() <= 3  # soxr adds dither to 16-bit samples
         assert len(file) - 32_000 == (0 if form == "pcm" else len(wav_header(0, 16_000, UNNAMED)))
+
+
+def test_a_written_wav_says_24000_hz_and_is_whole_or_absent(tmp_path, monkeypatch):
+    path = tmp_path / "new" / "sample.wav"
+    encoding.write_wav(path, torch.tensor([0.0, 0.5, -0.5, 2.0, -3.0]))
+    samples, rate = soundfile.read(path)
+    assert (rate, soundfile.info(path).subtype) == (RATE, "PCM_16")
+    np.testing.assert_allclose(samples, [0, 0.5, -0.5, 1, -1], atol=1e-4)
+    before = path.read_bytes()
+
+    def fails(*_args, **_kwargs):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("os.replace", fails)
+    with pytest.raises(WriteError, match="could not be written"):
+        encoding.write_wav(path, torch.ones(4))
+    with pytest.raises(WriteError, match="Not a directory"):
+        encoding.write_wav(path / "deep" / "sample.wav", torch.ones(4))
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == ["sample.wav"]
+
+
+@pytest.mark.parametrize("taken", [0, 1, 43, 44, 45, 4000])
+def test_a_wav_for_which_no_space_is_left_is_told_with_74(tmp_path, monkeypatch, taken):
+    full_after(monkeypatch, taken)
+    with pytest.raises(DiskFull, match=r"48,044 bytes needed") as raised:
+        encoding.write_wav(tmp_path / "sample.wav", torch.zeros(24_000))
+    assert raised.value.exit_code == 74
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wav_outlives_a_power_cut(tmp_path, monkeypatch):
+    calls = []
+    for name in ("fsync", "replace"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *args, name=name, real=real: calls.append(name) or real(*args))
+    encoding.write_wav(tmp_path / "sample.wav", torch.zeros(10))
+    assert calls == ["fsync", "replace", "fsync"]

@@ -13,7 +13,7 @@ import pytest
 import soundfile
 
 from tests.marked import comment
-from xtts import encoding, wav
+from xtts import encoding
 from xtts.encoding import MEDIA_TYPES, Encoder, whole
 from xtts.marks import SOURCE, UNNAMED, Mark
 from xtts.voices.voice_files import VoiceFiles
@@ -60,8 +60,8 @@ def test_a_file_of_any_ending_is_marked(tmp_path, ending):
 @pytest.mark.parametrize("mark", [MARK, Mark("Anna"), UNNAMED])
 def test_a_marked_wav_is_one_for_other_readers(tmp_path, mark):
     samples = np.random.default_rng(1).normal(0, 0.2, 4_801)
-    wav.write(tmp_path / "plain.wav", samples)
-    wav.write(tmp_path / "marked.wav", samples, mark=mark)
+    encoding.write_wav(tmp_path / "plain.wav", samples)
+    encoding.write_wav(tmp_path / "marked.wav", samples, mark=mark)
     assert soundfile.SoundFile(tmp_path / "plain.wav").comment == ""
     with soundfile.SoundFile(tmp_path / "marked.wav") as file:
         assert (file.comment, file.frames) == (mark.text, 4_801)

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from machine.storage.atomic import (
+from machine.storage.checksums import Manifest, ManifestError, read_manifest, remember_hash, write_manifest
+from machine.storage.files import (
     WriteError,
     Written,
     crash_point,
@@ -28,16 +29,13 @@ from machine.storage.atomic import (
     write_json,
     writing_to,
 )
-from machine.storage.checksums import Manifest, ManifestError, read_manifest, write_manifest
-from machine.storage.hashes import remember_hash
 from train.checkpointing.fingerprint import Fingerprint, Provenance
 from train.checkpointing.resume import Resumed, resume
 from train.optim.optimizer import NonFiniteError
 from train.optim.trainable import TrainerState
 from xtts.voices import adapter_file
-from xtts.voices.evaluation_file import Evaluation, read_evaluation
+from xtts.voices.evaluation_file import Evaluation, Verdict, read_evaluation
 from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder, Verified, manifest_beside
-from xtts.voices.verdict import Verdict
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """Checks before the first step that the disk has room for the run.
 
 A run that would fail at its first save is refused (exit code 74, as for a disk that fills up
-later). A run whose checkpoints will not all fit gets a warning. Samples, curves and decoders
-(with their states about 1 GB at XTTS-v2's size) are small in comparison and not counted.
+later). A run whose checkpoints and decoders will not all fit gets a warning. Samples and curves are
+small in comparison and not counted.
 """
 
 import logging
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from machine.storage.atomic import require_space
+from machine.storage.files import require_space
 from machine.text import size_words
 from train import defaults
 from train.checkpointing.checkpoints import KEPT_TRAINER_STATES

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypedDict
 
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from machine.text import quantity
 from train.dataset.dataset import Dataset
 from train.settings import TrainSettings

@@ -18,7 +18,7 @@ from typing import cast
 from torch import Tensor
 
 from machine.errors import SotaqueError
-from machine.storage.hashes import forget_hashes, sha256_of
+from machine.storage.checksums import forget_hashes, sha256_of
 from train.checkpointing.fingerprint import Fingerprint, Provenance, differences
 from train.metrics import curves
 from train.optim.trainable import TrainerState

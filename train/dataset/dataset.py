@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from machine import commands
+from machine.storage.checksums import sha256_of
 from machine.storage.facts import Facts
-from machine.storage.hashes import sha256_of
 from train.concurrency import in_threads
 from train.dataset.entries import (
     LONGEST_CLIP_SECONDS,

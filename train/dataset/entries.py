@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from machine.errors import SotaqueError
-from machine.storage.reading import decoded_text
+from machine.storage.files import decoded_text
 from machine.text import enumeration
 from xtts.sound_endings import DECODED, FOREIGN, SOUND_ENDINGS, ending_of
 

@@ -36,9 +36,8 @@ from machine import commands
 from machine.devices import cuda_errors, recovery
 from machine.devices.selection import Choice
 from machine.errors import SotaqueError
-from machine.storage.atomic import replace_file, write_json
-from machine.storage.hashes import sha256_of
-from machine.storage.leftovers import STALE_SECONDS, remove_stale
+from machine.storage.checksums import sha256_of
+from machine.storage.files import STALE_SECONDS, remove_stale, replace_file, write_json
 from machine.text import enumeration, first_line
 from train.concurrency import in_threads, lookahead
 from train.dataset.dataset import Clip, Dataset, without_collection

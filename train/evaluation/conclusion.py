@@ -23,9 +23,8 @@ from pathlib import Path
 
 from machine import commands
 from machine.devices.recovery import GpuLost
-from machine.storage.atomic import crash_point, replace_file
-from machine.storage.checksums import zip_fault
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of, zip_fault
+from machine.storage.files import crash_point, replace_file
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
 from train.evaluation.evaluator import Evaluator
@@ -51,16 +50,17 @@ from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
 from xtts.voices import learned_decoder, speakers
 from xtts.voices.evaluation_file import (
+    BASE_DECODER,
     Candidate,
     Evaluation,
     MeanInterval,
     SpeakerFigures,
     SpeakerJudgement,
     SpokenSentence,
+    Verdict,
 )
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunError, RunFolder, Verified, read_checkpoint
-from xtts.voices.verdict import BASE_DECODER, Verdict
 from xtts.workers.decoder_schedule import steps_for, steps_until
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TunedVoice

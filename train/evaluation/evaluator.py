@@ -21,7 +21,7 @@ from pathlib import Path
 
 from machine import commands
 from machine.devices.recovery import GpuLost
-from machine.storage.atomic import crash_point
+from machine.storage.files import crash_point
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
 from train.evaluation.floors import PersonFigures
@@ -31,15 +31,19 @@ from train.progress import Progress
 from train.sampling.sampler import Sampler
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import (
+    WEIGHTS_OF_BASE,
     Candidate,
+    CandidateKind,
     Evaluation,
     SpokenSentence,
+    Verdict,
+    candidate_id,
     read_evaluation,
+    weights_of_epoch,
     write_evaluation,
 )
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunError, RunFolder, Verified
-from xtts.voices.verdict import WEIGHTS_OF_BASE, CandidateKind, Verdict, candidate_id, weights_of_epoch
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
     EvaluateRequest,

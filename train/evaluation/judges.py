@@ -22,13 +22,14 @@ from train.evaluation.plan import KEPT_SOUNDS, SOUNDED_EVERY, EvaluationSentence
 from xtts.evaluation.recogniser import POCKETSPHINX
 from xtts.voices.evaluation_file import (
     Candidate,
+    CandidateKind,
     JudgeDescription,
     JudgeFigure,
     MeanInterval,
     Outcome,
     SpokenSentence,
+    candidate_id,
 )
-from xtts.voices.verdict import CandidateKind, candidate_id
 from xtts.workers.requests import SpokenFacts
 
 # Shares of a sentence's expected length at the candidate's own rate, as in `benchmarks.voice`.

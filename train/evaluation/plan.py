@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from machine.errors import SotaqueError
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from train import defaults
 from train.dataset.dataset import Clip, Dataset
 from train.evaluation.strangers import strangers

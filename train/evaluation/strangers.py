@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from machine.storage.atomic import replace_file
+from machine.storage.files import replace_file
 
 FILE = Path(__file__).parents[1] / "data" / "evaluation" / "strangers.json"
 # A row that is closer to the person is the person: the ten readers have at most 0.73 to each other.

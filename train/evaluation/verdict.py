@@ -32,8 +32,7 @@ from train.evaluation.judges import (
     against,
     means,
 )
-from xtts.voices.evaluation_file import Candidate, Evaluation, MeanInterval, SpeakerJudgement
-from xtts.voices.verdict import Verdict
+from xtts.voices.evaluation_file import Candidate, Evaluation, MeanInterval, SpeakerJudgement, Verdict
 
 # The judges in a reason, with the form of their figures.
 _NAMES = {

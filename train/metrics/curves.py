@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from machine.storage.atomic import make_folder, write_json, writing_to
-from machine.storage.reading import read_json
+from machine.storage.files import make_folder, read_json, write_json, writing_to
 from xtts.audio import VOCODER_RATE
 from xtts.voices.run_folder import RunFolder
 

@@ -6,7 +6,7 @@ import logging
 import os
 from pathlib import Path
 
-from machine.storage.atomic import make_folder, replace_file, writing_to
+from machine.storage.files import make_folder, replace_file, writing_to
 
 log = logging.getLogger("train")
 

@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from machine.storage import locks
-from machine.storage.atomic import WriteError, make_folder
-from machine.storage.reading import read_text
+from machine.storage.files import WriteError, make_folder, read_text
 
 _FOLDER = "at_work"
 # A file exists briefly before it is locked.

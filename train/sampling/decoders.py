@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from machine.devices.recovery import GpuLost
-from machine.storage.atomic import Written, crash_point
-from machine.storage.checksums import zip_fault
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of, zip_fault
+from machine.storage.files import Written, crash_point
 from train import defaults
 from train.dataset.dataset import Clip
 from xtts.voices import learned_decoder
+from xtts.voices.evaluation_file import WEIGHTS_OF_BASE, weights_of_epoch
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.verdict import WEIGHTS_OF_BASE, weights_of_epoch
 from xtts.workers.decoder_schedule import STEPS, steps_for, steps_until
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip, TunedVoice
 

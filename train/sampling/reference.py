@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-from machine.storage.atomic import Written, write_json
 from machine.storage.checksums import fault_of
+from machine.storage.files import Written, write_json
 from train.dataset.dataset import Clip, Dataset
 from train.run_context import RunContext
 from train.settings import TrainSettings
-from xtts import audio, wav
+from xtts import audio, encoding
 from xtts.audio import SPEAKER_RATE, VOCODER_RATE, AudioError
 from xtts.inference.defaults import ConditioningParams
 from xtts.joined_reference import for_conditioning, without_silent_ends
@@ -82,7 +82,7 @@ def kept_reference(settings: TrainSettings, context: RunContext, run: RunFolder)
     if record is None or not {clip.sha256 for clip in clips}.issuperset(record.clips):
         embed = base_embedder(context)
         chosen, recording = best_recording(clips, embed, context.config.conditioning)
-        written = wav.write(path, recording)
+        written = encoding.write_wav(path, recording)
         record = ReferenceRecord(tuple(clip.sha256 for clip in chosen), written)
         write_json(path.with_suffix(".json"), asdict(record))
         seconds = len(recording) / VOCODER_RATE

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from machine.storage.atomic import Written, make_folder, replace_file
+from machine.storage.files import Written, make_folder, replace_file
 from train.dataset.dataset import Clip, Dataset
 from train.run_context import RunContext
 from train.sampling.reference import MOST_HEARD, SampleReference, base_embedder, best_recording
-from xtts import wav
+from xtts import encoding
 from xtts.voices import speakers
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.speakers import Speaker
@@ -38,7 +38,7 @@ def keep_speakers(run: RunFolder, context: RunContext, reference: SampleReferenc
             recording = reference.path.read_bytes()
             return replace_file(path, lambda file: file.write(recording))
         params = context.config.conditioning
-        return wav.write(path, best_recording(by_name[name], embedder(), params)[1])
+        return encoding.write_wav(path, best_recording(by_name[name], embedder(), params)[1])
 
     try:
         before = {row.name: row for row in speakers.rows(run.folder)}

@@ -12,20 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from machine.storage.atomic import crash_point, write_json
-from machine.storage.hashes import sha256_of
-from machine.storage.reading import read_json
+from machine.storage.checksums import sha256_of
+from machine.storage.files import crash_point, read_json, write_json
 from train.dataset.dataset import Clip
 from train.sampling.decoders import learn_for_epoch
 from train.sampling.reference import SampleReference
 from train.sampling.sampler import Sampler, failure_of
-from xtts import audio, wav
+from xtts import audio, encoding
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
 from xtts.voices import speakers
+from xtts.voices.evaluation_file import Verdict
 from xtts.voices.learned_decoder import decoder_for
 from xtts.voices.run_folder import RunFolder
-from xtts.voices.verdict import Verdict
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import SpeakRequest, SpokenFile, TunedVoice
 
@@ -305,7 +304,7 @@ class Samples:
     def _write_reference(self, path: Path) -> WorkerFailed | None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            wav.write(path, audio.read(self.reference.path, audio.VOCODER_RATE))
+            encoding.write_wav(path, audio.read(self.reference.path, audio.VOCODER_RATE))
         except Exception as error:
             return failure_of(error)
         return None

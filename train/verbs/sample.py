@@ -7,7 +7,7 @@ whole request. The samples of the run stay.
 import argparse
 import logging
 
-from machine.storage.reading import read_json
+from machine.storage.files import read_json
 from train.settings import TrainSettings
 
 log = logging.getLogger("train")

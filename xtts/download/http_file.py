@@ -22,8 +22,8 @@ from email.message import Message
 from pathlib import Path
 
 from machine.errors import SotaqueError
-from machine.storage.atomic import Written, crash_point, require_space, sync_folder, writing_to
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import Written, crash_point, require_space, sync_folder, writing_to
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from machine.storage.atomic import WriteError, make_folder, replace_file, require_space
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import WriteError, make_folder, replace_file, require_space
 from machine.storage.locks import wait_for
 from xtts.download import xtts_v2
 from xtts.download.http_file import DownloadError, fetch, part_of

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from machine.errors import SotaqueError
-from machine.storage.atomic import Written
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import Written
 
 # XTTS-v2.0.3, the last revision that changed a file (December 2023).
 REPOSITORY = "coqui/XTTS-v2"

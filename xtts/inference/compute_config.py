@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from machine.devices.selection import Place
-from xtts import arguments
-from xtts.inference import watermark
+from xtts import arguments, marks
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class ComputeConfig:
 
         Raises SotaqueError if the watermark is not installed.
         """
-        watermark.use(self.watermark)
+        marks.use_watermark(self.watermark)
         if self.backend == "onnx":
             return
         import torch

@@ -13,8 +13,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from machine.storage.atomic import WriteError, Written, make_folder, replace_file
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import WriteError, Written, make_folder, replace_file
 
 if TYPE_CHECKING:
     from xtts.inference.speech import Voice

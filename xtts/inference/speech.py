@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from machine.devices.cuda_errors import NotFinite
 from machine.errors import SotaqueError
-from xtts.inference import watermark
+from xtts import marks
 from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece, Random, SpokenPiece, Utterance, fade
 from xtts.inference.alignment.heads import Head
 from xtts.inference.defaults import FADE_SECONDS, SamplingParams
@@ -229,7 +229,7 @@ class Speech:
         self._taken = len(utterance.latents)
         if utterance.done:
             sound += self._end_piece(utterance)
-        return [watermark.mark(chunk) for chunk in sound if len(chunk)]
+        return [marks.watermarked(chunk) for chunk in sound if len(chunk)]
 
     def leave(self) -> None:
         """Ends the current utterance, if there is one."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from xtts.inference import latents_file
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice

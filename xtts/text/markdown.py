@@ -12,7 +12,7 @@ from html import unescape
 from itertools import pairwise
 
 from xtts.text import formulas
-from xtts.text.cleaning import speakable
+from xtts.text.reading import speakable
 
 ATX = re.compile(r"^\s{0,3}(#{1,6})\s+(.*)$")
 SETEXT = re.compile(r"^\s{0,3}(=+|-+)\s*$")

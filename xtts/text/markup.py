@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from machine import extras
-from xtts.text.cleaning import speakable
 from xtts.text.errors import TextError, excerpt
 from xtts.text.normalization.registry import LanguageRules
+from xtts.text.reading import speakable
 
 PARAGRAPH_SECONDS = 0.6
 MOST_PAUSE_SECONDS = 10.0

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
-from machine.storage.reading import decoded_text
+from machine.storage.files import decoded_text
 from xtts.text.errors import TextError, excerpt
 
 

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING
 from machine.text import enumeration
 from xtts.model.config import ModelConfig
 from xtts.text import markdown
-from xtts.text.cleaning import check_numbers, clean_text, is_spoken, speakable
 from xtts.text.errors import TextError, excerpt
 from xtts.text.languages import short_code
 from xtts.text.markup import MarkedText, marked_texts
 from xtts.text.normalization.registry import rules_of, sentence_ends
 from xtts.text.pronunciations import Pronunciations
-from xtts.text.reading import Reader
+from xtts.text.reading import Reader, check_numbers, clean_text, is_spoken, speakable
 from xtts.text.splitting import Limits, cut
 from xtts.text.written_words import WordSpan, place, read_words, spoken_spans, written_words
 

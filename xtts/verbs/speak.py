@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from machine.errors import SotaqueError
-from machine.storage.reading import decoded_text
+from machine.storage.files import decoded_text
 from xtts import encoding
 from xtts.arguments import SPEED, TAKES, TEMPERATURE, whole_number
 from xtts.marks import Mark

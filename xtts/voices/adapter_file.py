@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from machine.storage.atomic import Written, replace_file
+from machine.storage.files import Written, replace_file
 from xtts.voices.base_models import BundleError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from machine.errors import SotaqueError
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from xtts.download import xtts_v2 as published
 from xtts.model.config import CPML, ConfigError, ModelConfig, short_name
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from machine.storage.atomic import Written, write_json
 from machine.storage.checksums import fault_of
+from machine.storage.files import Written, write_json
 from xtts.voices.base_models import BundleError
 
 SCHEMA = 1

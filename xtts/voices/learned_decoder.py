@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from machine.storage.atomic import Written, replace_file, write_json
 from machine.storage.checksums import ManifestError, fault_of, read_manifest
+from machine.storage.files import Written, replace_file, write_json
 from machine.text import first_line
 from xtts.voices.run_folder import RunError, RunFolder, epoch_of, manifest_beside
 
@@ -32,7 +32,7 @@ class LearnedDecoder:
     """The record of a learned decoder: the weights that it was trained for, and the result.
 
     Attributes:
-        epoch, share, checkpoint_sha256: The weights, as in `xtts.voices.verdict.Verdict`.
+        epoch, share, checkpoint_sha256: The weights, as in `xtts.voices.evaluation_file.Verdict`.
         distance_before, distance_after: The spectral distance on held-out clips, with the base's
             decoder and with this one (`xtts.evaluation.spectral_distance`).
         clips, steps: The number of training clips and steps.

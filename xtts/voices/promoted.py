@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from machine.storage.reading import read_json
+from machine.storage.files import read_json
 from xtts.voices.run_folder import RunFolder
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")

@@ -39,10 +39,10 @@ from machine import commands
 from machine.errors import SotaqueError
 from machine.storage import locks
 from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest, zip_fault
-from machine.storage.reading import read_json
+from machine.storage.files import read_json
 from machine.text import load_error
 from xtts.text.normalization.registry import COQUI
-from xtts.voices.verdict import CandidateKind, Verdict, verdict_in
+from xtts.voices.evaluation_file import CandidateKind, Verdict, verdict_in
 
 if TYPE_CHECKING:
     from torch import Tensor

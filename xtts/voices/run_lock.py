@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from machine.storage import locks
-from machine.storage.atomic import WriteError
-from machine.storage.leftovers import STALE_SECONDS, remove_stale
+from machine.storage.files import STALE_SECONDS, WriteError, remove_stale
 from xtts.voices.run_folder import RunError, RunFolder
 
 log = logging.getLogger(__name__)

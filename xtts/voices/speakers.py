@@ -20,8 +20,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from machine.storage.atomic import Written, write_json
 from machine.storage.checksums import fault_of
+from machine.storage.files import Written, write_json
 from machine.text import first_line, plain_name
 from xtts.text.markup import STYLE_MARK
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from machine.errors import SotaqueError
-from machine.storage.atomic import replace_file
+from machine.storage.files import replace_file
 from xtts.workers.decoder_clips import SpokenClip
 from xtts.workers.decoder_schedule import LEARNING_RATE
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, ReportProgress, no_progress

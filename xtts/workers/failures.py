@@ -10,7 +10,7 @@ from machine.devices.cuda_errors import DeviceFault
 from machine.devices.health import Outcome
 from machine.errors import SotaqueError
 from machine.process import signal_name
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 
 _NO_MEMORY = ("memoryerror", "out of memory", "can't allocate memory", "cannot allocate memory")
 

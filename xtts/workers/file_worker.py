@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from machine.devices.recovery import exit_after_fault
 from machine.devices.selection import oom_kills
 from machine.process import JsonLineProcess, module_command
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers import child
 from xtts.workers.child import Say

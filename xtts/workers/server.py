@@ -20,7 +20,7 @@ from machine.devices import recovery
 from machine.devices.current_gpu import make_current
 from machine.devices.health import Outcome
 from machine.memory import trim_heap
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from machine.threads import PassingThreads
 from xtts.encoding import pcm16
 from xtts.inference.alignment.guarded_piece import SpokenWords

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from machine.devices.recovery import exit_after_fault
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from xtts.workers import child
 from xtts.workers.child import Say
 

@@ -134,7 +134,7 @@ class FileSpeaker(TunedModel):
 def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
     """Speaks a text into its file. Reports faults of the text or the recording before it loads
     weights or computes."""
-    from xtts import audio, wav
+    from xtts import audio, encoding
     from xtts.inference import speech, voice
     from xtts.inference.alignment.guarded_piece import words_of_speech
     from xtts.inference.torch_backend import TorchBackend
@@ -146,7 +146,7 @@ def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
     guard = tuned.guard(whose, request.request.seed)
     synthesis = replace(request.request, pieces=pieces)
     waveform = speech.synthesize(TorchBackend(model), whose, synthesis, guard)
-    wav.write(request.out, waveform.cpu().float(), mark=tuned.mark(request.voice))
+    encoding.write_wav(request.out, waveform.cpu().float(), mark=tuned.mark(request.voice))
     likeness = voice.similarity(tuned.model, waveform, audio.VOCODER_RATE, whose)
     audio_seconds = len(waveform) / audio.VOCODER_RATE
     spoken = SpokenFile(time.perf_counter() - started, audio_seconds, tuned.compute.device, likeness)
@@ -248,8 +248,7 @@ def _measure(
     speaker: "SpeakerJudge | None",
     mark: Mark,
 ) -> SpokenFacts:
-    from xtts import audio, wav
-    from xtts.inference import watermark
+    from xtts import audio, encoding, marks
 
     codes = sum(len(utterance.codes) for utterance in sentence.utterances)
     finished = all(utterance.stopped for utterance in sentence.utterances)
@@ -257,7 +256,7 @@ def _measure(
     if waveform is not None:
         if (out := sentence.task.out) is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
-            wav.write(out, watermark.mark(waveform.cpu().float()), mark=mark)
+            encoding.write_wav(out, marks.watermarked(waveform.cpu().float()), mark=mark)
         embedding, hertz, spread = _hear(model, waveform, speaker)
         score = _natural(natural if sentence.task.natural and finished else None, waveform)
     return SpokenFacts(

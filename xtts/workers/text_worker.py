@@ -28,7 +28,7 @@ from pydantic import TypeAdapter
 
 from machine.errors import SotaqueError
 from machine.process import JsonLineProcess, module_command, reserve_stdout, write_json_line
-from machine.storage.reading import JsonObject
+from machine.storage.files import JsonObject
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, Tokenizer, TokenizerSpec
 from xtts.text.written_words import WordSpan

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from machine.devices import recovery
 from machine.devices.current_gpu import make_current
 from machine.errors import SotaqueError
-from xtts.inference import watermark
+from xtts import marks
 from xtts.inference.compute_config import ComputeConfig
 from xtts.marks import Mark
 from xtts.voices import learned_decoder
@@ -44,7 +44,7 @@ class TunedModel:
         from xtts.model import loading
 
         make_current(compute.device)
-        watermark.use(compute.watermark)
+        marks.use_watermark(compute.watermark)
         self.base = base
         self.compute = compute
         self.keep_weights = keep_weights

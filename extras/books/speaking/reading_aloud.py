@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xtts.text.cleaning import speakable
 from xtts.text.errors import TextError
+from xtts.text.reading import speakable
 from xtts.text.tokenizer import Piece, Tokenizer
 
 

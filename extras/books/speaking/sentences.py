@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from extras.books.book import Chapter, Kind
 from extras.books.speaking.voice_tags import tag_of, voice_at_end, with_brackets_as_words
-from xtts.text.cleaning import speakable
 from xtts.text.languages import short_code
 from xtts.text.markup import PARAGRAPH_SECONDS
 from xtts.text.normalization.registry import sentence_ends
+from xtts.text.reading import speakable
 from xtts.text.sentences import SentenceEnds
 from xtts.text.splitting import Limits, cut
 

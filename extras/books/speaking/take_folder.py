@@ -12,9 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from machine.storage.atomic import make_folder, write_json
-from machine.storage.reading import read_json
-from xtts import wav
+from machine.storage.files import make_folder, read_json, write_json
+from xtts import encoding
 from xtts.marks import UNNAMED, Mark
 from xtts.model.shapes import VOCODER_RATE
 
@@ -83,7 +82,7 @@ class TakeFolder:
         """Writes a take. Raises DiskFull, WriteError."""
         path = self.sound(take.key)
         make_folder(path.parent)
-        wav.write(path, waveform, VOCODER_RATE, self.mark)
+        encoding.write_wav(path, waveform, VOCODER_RATE, self.mark)
         write_json(path.with_suffix(".json"), {"schema": SCHEMA, **asdict(take)})
 
     def heard(self, key: str, recogniser: str) -> int | None:

@@ -26,9 +26,8 @@ from api.shared_folder import now
 from extras.books.formats.book_reader import FORMATS
 from extras.common.named_folders import NamedFolders
 from extras.common.work_queue import Job, WorkFolder, read_job
-from machine.storage.atomic import make_folder, replace_file, write_json
-from machine.storage.hashes import FileStamp, stamp_of
-from machine.storage.reading import read_json
+from machine.storage.checksums import FileStamp, stamp_of
+from machine.storage.files import make_folder, read_json, replace_file, write_json
 
 MOST_BOOKS = 200
 _KEY = re.compile(r"[0-9a-f]{40}")

@@ -15,8 +15,7 @@ from api.shared_folder import now
 from extras.books.uploads.book_store import BookJob, Books, UploadedBook, changing
 from extras.common.work_queue import WorkQueue, write_job
 from machine.process import module_command
-from machine.storage.atomic import replace_file
-from machine.storage.reading import read_json
+from machine.storage.files import read_json, replace_file
 from xtts.inference.compute_config import ComputeConfig
 
 # The module of the child process; tests replace it.

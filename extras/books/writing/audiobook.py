@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from extras.books.book import Book, BookError
 from extras.books.writing.binding import BoundChapter
 from machine import commands
-from machine.storage.atomic import replacing
+from machine.storage.files import replacing
 from xtts.encoding import BITS_PER_SECOND, RATE, pcm_frame
 from xtts.sound_endings import av_is_installed
 

@@ -10,7 +10,7 @@ import numpy as np
 from extras.books.speaking.narration import Chosen
 from extras.books.speaking.take_folder import TakeFolder
 from extras.books.writing.loudness import as_pcm, gain_of, limit
-from machine.storage.atomic import replace_file, replacing
+from machine.storage.files import replace_file, replacing
 from xtts.encoding import Encoder, wav_header
 from xtts.inference.alignment.guarded_piece import TimedWord
 from xtts.marks import Mark

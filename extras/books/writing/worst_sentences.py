@@ -8,7 +8,7 @@ from pathlib import Path
 
 from extras.books.speaking.narration import Chosen
 from extras.books.speaking.take_folder import TakeFolder
-from machine.storage.atomic import replace_file
+from machine.storage.files import replace_file
 
 WORST = 100
 _PAGE = """<!DOCTYPE html>

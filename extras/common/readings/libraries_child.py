@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from machine.process import reserve_stdout, write_json_line
-from machine.storage.reading import read_text
+from machine.storage.files import read_text
 
 OURS_TO_JUDGE = re.compile(
     r"lib(cublas|cublasLt|cudart|cufft|cudnn\w*|curand|cusolver|cusparse|cusparseLt|nvrtc|"

@@ -17,8 +17,8 @@ from extras.common.answers import ask_once
 from extras.common.readings.nvml import GpuState
 from extras.common.readings.snapshot import Managed, OnnxRuntime, TorchBuild, TrialSpeech
 from machine.process import ProcessResult, run_with_timeout
+from machine.storage.checksums import FileStamp, stamp_of
 from machine.storage.facts import Facts
-from machine.storage.hashes import FileStamp, stamp_of
 
 KNOWN = (
     "ffmpeg",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from extras.common.readings.snapshot import Container, Graphics, GraphicsCard, Nodes, Storage
 from machine.devices.selection import inside_container
-from machine.storage.reading import read_json, read_text
+from machine.storage.files import read_json, read_text
 
 # A display controller: VGA, XGA, 3D (a laptop's second card) or other.
 _DISPLAY_CLASS = "0x03"

@@ -16,7 +16,7 @@ from extras.onnx.folder import OnnxError
 from machine import commands
 from machine.process import ProcessResult, module_command, run_with_timeout
 from machine.storage import locks
-from machine.storage.atomic import make_folder
+from machine.storage.files import make_folder
 
 log = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from extras.onnx import folder as folders
 from extras.onnx.export import graphs, weights
 from extras.onnx.export.tracing import OPSET, trace
 from extras.onnx.folder import OnnxError, OnnxVoice
-from machine.storage.atomic import Written, replace_file, writing_to
+from machine.storage.checksums import sha256_of
+from machine.storage.files import Written, replace_file, writing_to
 from machine.storage.folders import whole_folder
-from machine.storage.hashes import sha256_of
 from xtts.inference import latents_file, voice
 from xtts.model import loading as model
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer

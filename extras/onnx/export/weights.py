@@ -14,7 +14,7 @@ from torch import Tensor
 
 from extras.onnx.export.tracing import replace_nodes
 from machine.memory import MappedFiles, trim_heap
-from machine.storage.atomic import Written, replace_file
+from machine.storage.files import Written, replace_file
 
 # The number of weights per scale and zero point in int4, as in `xtts.model.quantization`.
 GROUP = 32

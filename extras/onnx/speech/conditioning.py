@@ -25,7 +25,7 @@ from extras.onnx.speech import loading
 from extras.onnx.speech.loading import OnnxModel
 from machine.errors import SotaqueError
 from machine.process import module_command, reserve_stdout, write_json_line
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from xtts.inference import latents_file
 from xtts.inference.speech import Voice
 from xtts.joined_reference import Reference

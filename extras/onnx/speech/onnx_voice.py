@@ -18,7 +18,7 @@ from extras.onnx.folder import OnnxError
 from extras.onnx.speech import conditioning, loading
 from extras.onnx.speech.backend import OnnxBackend
 from extras.onnx.speech.loading import OnnxModel
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from xtts.inference.alignment.heads import Array, Head
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice

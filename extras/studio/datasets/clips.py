@@ -20,9 +20,8 @@ from api.errors import APIError
 from api.shared_folder import now
 from extras.studio import dataset_schemas as schemas
 from extras.studio.datasets.dataset_store import UploadedDataset, changing
-from machine.storage.atomic import replace_file, write_json
-from machine.storage.hashes import FileStamp, stamp_of
-from machine.storage.reading import read_json
+from machine.storage.checksums import FileStamp, stamp_of
+from machine.storage.files import read_json, replace_file, write_json
 
 MOST_CLIPS = 100
 _MOST_UNPLACED = 200

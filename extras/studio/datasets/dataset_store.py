@@ -25,7 +25,7 @@ from api.errors import APIError
 from api.shared_folder import now
 from extras.common.named_folders import NamedFolders
 from extras.common.work_queue import Job, WorkFolder, read_job
-from machine.storage.atomic import make_folder
+from machine.storage.files import make_folder
 
 MOST_DATASETS = 200
 

@@ -14,9 +14,9 @@ from typing import Literal
 
 from api.errors import APIError
 from extras.studio.datasets.dataset_store import UploadedDataset
-from machine.storage.reading import read_json
-from xtts.text.cleaning import clean_text, speakable
+from machine.storage.files import read_json
 from xtts.text.errors import TextError
+from xtts.text.reading import clean_text, speakable
 from xtts.text.splitting import Limits, cut
 
 SENTENCES = Path(__file__).parent / "sentences"

@@ -21,7 +21,7 @@ from extras.studio.datasets import clips, uploads
 from extras.studio.datasets.dataset_store import Datasets, UploadedDataset, changing
 from extras.studio.datasets.prompts import Prompts, Source, is_read_aloud, read_prompts
 from extras.studio.take_schemas import CheckedTake
-from machine.storage.atomic import crash_point, make_folder, replace_file, write_json
+from machine.storage.files import crash_point, make_folder, replace_file, write_json
 
 State = Literal["kept", "skipped"]
 

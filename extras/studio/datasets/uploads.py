@@ -19,8 +19,7 @@ from api.shared_folder import now, read, read_all
 from extras.common.named_folders import ID, free_id
 from extras.studio.datasets.dataset_store import Datasets, UploadedDataset, changing
 from extras.studio.datasets.prompts import refuse_read_aloud
-from machine.storage.atomic import replace_file, write_json
-from machine.storage.reading import decoded_text
+from machine.storage.files import decoded_text, replace_file, write_json
 from xtts.sound_endings import SOUND_ENDINGS, ending_of
 
 TextKind = Literal["txt", "srt", "vtt", "sbv", "lab", "textgrid", "json", "tsv"]

@@ -19,7 +19,7 @@ from extras.studio.settings import StudioSettings
 from extras.studio.training_jobs import JobFolder, TrainingJob, check_base, dataset_folder, now, run_folder_of
 from machine.process import ChildProcess, module_command
 from machine.settings.types import flag_of
-from machine.storage.atomic import writing_to
+from machine.storage.files import writing_to
 from machine.text import printable
 from train.resilience.at_work import trainings
 from train.settings import TrainSettings, load

@@ -16,7 +16,7 @@ from extras.studio.settings import StudioSettings
 from extras.studio.training_jobs import JobFolder, JobRefused, TrainingQueue, now
 from machine.errors import SotaqueError
 from machine.storage import locks
-from machine.storage.atomic import WriteError, make_folder
+from machine.storage.files import WriteError, make_folder
 from train.settings import TrainSettings
 
 log = logging.getLogger("train")

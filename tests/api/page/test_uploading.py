@@ -11,7 +11,7 @@ import pytest
 
 from api.routes.voices import MEDIA_TYPES
 from api.voices import recordings, samples
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from tests.api.conftest import FAKE_TRAIN
 from tests.api.page.desk import add_voice, pick, says, until
 from tests.api.sounds import file_of, made, speech

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.heard import refusal, samples
 from tests.api.sounds import file_of, speech, upload

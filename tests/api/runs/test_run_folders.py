@@ -13,7 +13,7 @@ import pytest
 
 from api.runs.exports import MOST_COPIES, Exports
 from machine.storage import locks
-from machine.storage.atomic import SPACE_MARGIN
+from machine.storage.files import SPACE_MARGIN
 from tests.api.conftest import Running, settings_in
 from tests.api.heard import refused
 from tests.api.raw import connected, request
@@ -153,7 +153,7 @@ def test_an_export_asks_for_room_first(service, run, monkeypatch):
     checkpoint = run / "checkpoints" / "checkpoint_epoch_7.pt"
     needed = int(checkpoint.stat().st_size * SPACE_MARGIN)
     usage = shutil.disk_usage(run)._replace(free=needed - 1)
-    monkeypatch.setattr("machine.storage.atomic.shutil.disk_usage", lambda _folder: usage)
+    monkeypatch.setattr("machine.storage.files.shutil.disk_usage", lambda _folder: usage)
     assert refused(service.client.post("/v1/runs/ana/export")) == (507, "no_space")
     assert copies(service) == []
     usage = usage._replace(free=needed)

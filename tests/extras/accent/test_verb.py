@@ -8,7 +8,7 @@ import pytest
 
 from tests.installed import ROOT
 from xtts import __main__ as xtts
-from xtts import audio, wav
+from xtts import audio, encoding
 
 DEMO = ROOT / "train" / "data" / "demo"
 NUM_CLIPS = 9
@@ -29,7 +29,7 @@ def folders(tmp_path):
         samples = audio.read(clip, 16_000).numpy()
         noisy = samples + 0.1 * samples.std() * draw.standard_normal(len(samples))
         for role, sound, rate in (("base", samples, 20_000), ("candidate", noisy, 16_000)):
-            wav.write(tmp_path / role / "wavs" / f"{name}.wav", sound.astype(np.float32), rate)
+            encoding.write_wav(tmp_path / role / "wavs" / f"{name}.wav", sound.astype(np.float32), rate)
     return ["accent", *(f"--{role}={tmp_path / role}" for role in ("person", "base", "candidate"))]
 
 

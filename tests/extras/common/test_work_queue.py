@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from extras.common.work_queue import Job, outcome, read_job, write_job
-from machine.storage import atomic
-from machine.storage.atomic import write_json
+from machine.storage import files
+from machine.storage.files import write_json
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def test_the_end_of_a_child_is_told_in_a_sentence(code, stderr, said):
 
 
 def test_a_full_disk_names_no_command_that_a_caller_cannot_run(tmp_path):
-    full = atomic._full_sentence("the book", tmp_path, 10, 0)
+    full = files._full_sentence("the book", tmp_path, 10, 0)
     state, text = outcome(74, full, "reading")
     assert state == "failed" and text.endswith("Free some space and try again.")
     assert "command" not in text

@@ -15,7 +15,7 @@ from extras.cut.manuscript import Manuscript, manuscript_of
 from extras.cut.profile import SpokenChunk
 from extras.cut.recogniser import HeardWord
 from extras.cut.recordings import SourceRecording
-from machine.storage.hashes import FileStamp
+from machine.storage.checksums import FileStamp
 
 NUM_WORDS, WORDS_A_CHUNK = 4000, 40
 SENTENCES = (

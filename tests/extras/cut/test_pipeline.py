@@ -20,7 +20,7 @@ import soundfile
 
 from extras.cut.pipeline import little_kept, sum_by_reason, train_command, without_pause
 from extras.cut.planning import IN_A_CLIP, SILENCE, TOO_LONG, UNSURE, Stretch
-from machine.storage.atomic import DiskFull
+from machine.storage.files import DiskFull
 from tests.extras.cut.recordings import account_of, cut, hashes, without
 from tests.tapes import demo_texts, join_demo, spoken_by
 from train.__main__ import main
@@ -308,9 +308,9 @@ def test_without_silero_the_level_is_taken_and_told(tmp_path, caplog, monkeypatc
 
 
 def test_a_full_disk_ends_with_74_and_the_next_call_finishes(ground, tmp_path, capsys, monkeypatch):
-    from xtts import wav
+    from xtts import encoding
 
-    real, written = wav.write, list[Path]()
+    real, written = encoding.write_wav, list[Path]()
 
     def full(path: Path, *rest: Any) -> Any:
         if len(written) == 2:
@@ -318,12 +318,12 @@ def test_a_full_disk_ends_with_74_and_the_next_call_finishes(ground, tmp_path, c
         written.append(path)
         return real(path, *rest)
 
-    monkeypatch.setattr("extras.cut.writing.wav.write", full)
+    monkeypatch.setattr("extras.cut.writing.encoding.write_wav", full)
     to = tmp_path / "out"
     assert cut(ground.recording, to) == 74  # without a text, which takes less time
     assert "0 free" in capsys.readouterr().err
     assert not (to / "metadata.csv").exists() and not (to / "cut.json").exists()
-    monkeypatch.setattr("extras.cut.writing.wav.write", real)
+    monkeypatch.setattr("extras.cut.writing.encoding.write_wav", real)
     assert cut(ground.recording, to) == 0
     assert cut(ground.recording, tmp_path / "straight") == 0
     assert hashes(to) == hashes(tmp_path / "straight")

@@ -12,8 +12,8 @@ import torch
 from extras.distil import distillation, learning, lessons
 from machine.devices.selection import Place
 from machine.errors import SotaqueError
-from machine.storage.atomic import Written
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import Written
 from tests.datasets import make_dataset
 from tests.installed import needs
 from tests.models import ending_base

@@ -19,8 +19,8 @@ from xtts.model.loading import load_gpt, read_tensors
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices.base_models import DEMO
+from xtts.voices.evaluation_file import Verdict
 from xtts.voices.run_folder import RunFolder, read_checkpoint
-from xtts.voices.verdict import Verdict
 from xtts.workers.requests import TunedVoice
 from xtts.workers.tasks import FileSpeaker
 

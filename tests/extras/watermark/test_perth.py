@@ -15,8 +15,7 @@ from machine.errors import SotaqueError
 from machine.settings.loading import SettingsError, load
 from tests.installed import ROOT
 from train.settings import TrainSettings
-from xtts import audio, encoding
-from xtts.inference import watermark
+from xtts import audio, encoding, marks
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.loading import load_voice
 from xtts.voices.served_voice import ServedVoiceSettings
@@ -30,8 +29,8 @@ needs_weights = pytest.mark.skipif(missing() is not None, reason=f"{PACKAGE} is 
 
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watermark, "_used", [])
-    watermark.use("perth")
+    monkeypatch.setattr(marks, "_used", [])
+    marks.use_watermark("perth")
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +39,14 @@ def speech() -> torch.Tensor:
 
 
 def test_without_its_weights_it_says_what_to_install(monkeypatch, tmp_path):
-    monkeypatch.setattr(watermark, "_used", [])
+    monkeypatch.setattr(marks, "_used", [])
     monkeypatch.setattr("extras.watermark.weights.weights_file", lambda: None)
     monkeypatch.setattr(perth, "weights_file", lambda: None)
     perth._network.cache_clear()
     told = r"WATERMARK=perth needs the weights of resemble-perth.*watermark"
     with pytest.raises(SotaqueError, match=told):
-        watermark.use("perth")
-    assert watermark.mark(5) == 5
+        marks.use_watermark("perth")
+    assert marks.watermarked(5) == 5
     for kind in (TrainSettings, ApiSettings, ServedVoiceSettings):
         assert load(kind, (), {}, tmp_path / ".env")[0].watermark == "off"
         with pytest.raises(SettingsError, match=told):
@@ -55,11 +54,11 @@ def test_without_its_weights_it_says_what_to_install(monkeypatch, tmp_path):
 
 
 def test_a_copy_without_the_extra_says_so(monkeypatch):
-    monkeypatch.setattr(watermark, "_used", [])
+    monkeypatch.setattr(marks, "_used", [])
     monkeypatch.setattr("machine.extras.first", lambda _port: None)
     with pytest.raises(SotaqueError, match="needs extras/watermark"):
-        watermark.use("perth")
-    watermark.use("off")
+        marks.use_watermark("perth")
+    marks.use_watermark("off")
 
 
 @needs_weights
@@ -122,11 +121,11 @@ def test_all_speech_of_the_process_is_watermarked(used):
     streamed = np.concatenate(list(voice.stream(request)))
     assert perth.confidence(torch.from_numpy(whole)) > 0.9
     assert perth.confidence(torch.from_numpy(streamed)) > 0.9
-    watermark._used.clear()
+    marks._used.clear()
     assert perth.confidence(torch.from_numpy(voice.synthesize(request))) < 0.5
 
 
 def test_nothing_changes_while_it_is_off(monkeypatch, speech):
-    monkeypatch.setattr(watermark, "_used", [])
-    watermark.use("off")
-    assert watermark.mark(speech) is speech
+    monkeypatch.setattr(marks, "_used", [])
+    marks.use_watermark("off")
+    assert marks.watermarked(speech) is speech

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from machine.storage import locks
-from machine.storage.atomic import WriteError
+from machine.storage.files import WriteError
 
 HOLD = (
     "import sys; from pathlib import Path; from machine.storage import locks\n"

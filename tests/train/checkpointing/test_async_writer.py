@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from machine.storage.atomic import DiskFull
+from machine.storage.files import DiskFull
 from tests.train.checkpointing.saving import model, trainer
 from tests.train.test_step import a_batch, a_learner
 from train.checkpointing import async_writer

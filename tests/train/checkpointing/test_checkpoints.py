@@ -7,8 +7,8 @@ import shutil
 import pytest
 import torch
 
-from machine.storage.atomic import DiskFull, WriteError
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import DiskFull, WriteError
 from tests.train.checkpointing.saving import (
     FINGERPRINT,
     interrupt,

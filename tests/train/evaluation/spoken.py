@@ -12,8 +12,7 @@ from train.evaluation.judges import compare
 from train.evaluation.plan import EvaluationSentence, Person, VoiceScale
 from train.evaluation.verdict import decide
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.voices.evaluation_file import Candidate
-from xtts.voices.verdict import CandidateKind, Verdict
+from xtts.voices.evaluation_file import Candidate, CandidateKind, Verdict
 from xtts.workers.requests import SpeakingRate, SpokenFacts
 
 COUNT = 24

@@ -28,7 +28,7 @@ from train.dataset.metadata import read_entries
 from train.evaluation.conclusion import with_judgement
 from train.evaluation.judges import differences, mean_interval, sentences_of
 from train.evaluation.plan import EvaluationSentence, Person
-from xtts import audio, wav
+from xtts import audio, encoding
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.base_models import DEMO
@@ -108,7 +108,7 @@ class Ground(NamedTuple):
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
     folder = tmp_path_factory.mktemp("decoders")
     reference = folder / "reference.wav"
-    wav.write(reference, heard.teacher(PERSON, texts.sentences("choosing")[-1]), RATE)
+    encoding.write_wav(reference, heard.teacher(PERSON, texts.sentences("choosing")[-1]), RATE)
     speaker = FileSpeaker(DEMO, ComputeConfig(precision="fp32"))
     own = [heard.teacher(PERSON, text) for text in _sentences()]
     (known,) = speaker.ask(ListenRequest((reference,))).recordings
@@ -143,7 +143,7 @@ def test_a_bad_decoder_is_left_out_or_no_worse_than_none(ground, before, case, d
     clips = []
     for wave, entry in zip(spoil(waves, np.random.default_rng(draw)), chosen, strict=False):
         path = folder / f"{entry.path.stem}.wav"
-        wav.write(path, torch.from_numpy(wave.astype(np.float32)), RATE)
+        encoding.write_wav(path, torch.from_numpy(wave.astype(np.float32)), RATE)
         clips.append(TranscribedClip(path, entry.text, "en"))
     out = folder / "decoder.safetensors"
     request = LearnDecoderRequest(tuple(clips), TunedVoice(ground.reference), out, STEPS, seed=draw)

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from machine.storage.atomic import Written
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import Written
 from tests.forked import in_child
 from tests.train.evaluation.spoken import CENTRE, base, candidate, facts, verdict_of
 from tests.train.evaluation.test_evaluator import Ground
 from xtts.voices import learned_decoder, voice_files
+from xtts.voices.evaluation_file import weights_of_epoch
 from xtts.voices.learned_decoder import LearnedDecoder, decoder_beside, decoder_for
-from xtts.voices.verdict import weights_of_epoch
 from xtts.voices.voice_files import VoiceSpec, find_voice
 
 BASE: dict[str, Any] = {"voice": 0.4, "errors": 0.1, "natural": 3.6}

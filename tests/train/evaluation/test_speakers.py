@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from machine.storage.atomic import Written
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import Written
 from tests.forked import in_child
 from tests.train.evaluation.spoken import facts
 from tests.train.evaluation.test_evaluator import GOOD, Ground

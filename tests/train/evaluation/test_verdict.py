@@ -11,8 +11,7 @@ from train.evaluation.judges import sentences_of
 from train.evaluation.plan import EvaluationSentence
 from train.evaluation.verdict import candidate_line, decide, evaluation_table
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.voices.evaluation_file import Candidate, Evaluation
-from xtts.voices.verdict import CandidateKind, Verdict
+from xtts.voices.evaluation_file import Candidate, CandidateKind, Evaluation, Verdict
 from xtts.workers.requests import SpokenFacts
 
 SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 20))]

@@ -22,8 +22,8 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer.event_file_writer import AtomicCounter
 
-from machine.storage.atomic import WriteError
-from tests.machine.storage.test_atomic import full_after
+from machine.storage.files import WriteError
+from tests.machine.storage.test_files import full_after
 from tests.train.evaluation.spoken import base, candidate, facts, verdict_of
 from tests.train.test_step import a_batch
 from tests.xtts.workers.test_file_worker import gone
@@ -35,7 +35,7 @@ from train.metrics.metrics_file import cut_back
 from train.metrics.tensorboard_server import TensorBoard, free_port
 from train.sampling.samples import SampleSidecar
 from train.step import DeferredStepResult, StepResult
-from xtts import wav
+from xtts import encoding
 from xtts.voices.evaluation_file import Evaluation
 from xtts.voices.run_folder import RunFolder
 
@@ -242,7 +242,7 @@ def tone(samples: int) -> torch.Tensor:
 def test_a_sample_is_heard_and_seen(tmp_path):
     run = RunFolder(tmp_path / "output")
     for what in ("output", "reference"):
-        wav.write(run.samples / f"epoch_3_{what}.wav", 0.5 * tone(24_000))
+        encoding.write_wav(run.samples / f"epoch_3_{what}.wav", 0.5 * tone(24_000))
     with logs(tmp_path) as found:
         found.sample(3, sidecar(3, "cpu_subprocess", 0.75))
         found.sample(4, sidecar(4, "skipped"))
@@ -295,7 +295,7 @@ def test_tensorboard_plays_every_sample_and_shows_every_picture(tmp_path):
     with logs(tmp_path) as found:
         for epoch in range(1, epochs + 1):
             for what in ("output", "reference"):
-                wav.write(run.samples / f"epoch_{epoch}_{what}.wav", 0.5 * tone(2_400))
+                encoding.write_wav(run.samples / f"epoch_{epoch}_{what}.wav", 0.5 * tone(2_400))
             found.sample(epoch, sidecar(epoch, "cpu_subprocess"))
     server = TensorBoard(tmp_path / "runs", free_port(16_106, "127.0.0.1"))
     with contextlib.closing(server):

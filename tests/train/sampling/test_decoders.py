@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from machine.devices.recovery import GpuLost
-from machine.storage.atomic import Written
-from machine.storage.checksums import Manifest, write_manifest
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import Manifest, sha256_of, write_manifest
+from machine.storage.files import Written
 from tests.forked import in_child
 from train.checkpointing.checkpoints import prune
 from train.dataset.dataset import Clip

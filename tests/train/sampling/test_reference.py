@@ -10,7 +10,7 @@ import pytest
 import soundfile
 import torch
 
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from tests.datasets import a_sound, make_dataset
 from train.dataset import dataset
 from train.dataset.dataset import Clip, Dataset

@@ -21,7 +21,7 @@ from train.export import export
 from train.sampling.reference import SampleReference, spoken_clip
 from train.sampling.run_speakers import clips_by_speaker, keep_speakers
 from train.settings import TrainSettings
-from xtts import audio, wav
+from xtts import audio, encoding
 from xtts.audio import VOCODER_RATE
 from xtts.inference.defaults import ConditioningParams
 from xtts.model.config import ModelConfig
@@ -64,7 +64,7 @@ def reference_as(first: str, run: RunFolder, data: Dataset) -> SampleReference:
     path = run.samples / "reference.wav"
     clip = next(one for one in data.clips if one.speaker == first)
     path.parent.mkdir(parents=True, exist_ok=True)
-    wav.write(path, audio.read(clip.path, VOCODER_RATE))
+    encoding.write_wav(path, audio.read(clip.path, VOCODER_RATE))
     return SampleReference(path, clip.text, clip.language, first)
 
 

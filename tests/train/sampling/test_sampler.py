@@ -18,7 +18,7 @@ import torch
 
 from machine.devices.recovery import GpuLost
 from machine.devices.selection import Choice, Environment
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from tests.datasets import make_dataset
 from tests.xtts.voices.test_speakers import named
 from train import setup

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from machine.storage import atomic
-from machine.storage.atomic import DiskFull, WriteError, Written
+from machine.storage import files
+from machine.storage.files import DiskFull, WriteError, Written
 from tests.file_server import Bad, Server, serving
 from xtts.download import http_file
 from xtts.download.http_file import (
@@ -243,7 +243,7 @@ def test_a_redirect_out_of_http_or_in_a_circle_is_refused(get, server, place):
 
 def test_a_disk_without_room_is_told_before_anything_comes(get, server, monkeypatch):
     room = type("Usage", (), {"free": 1_000_000})
-    monkeypatch.setattr(atomic.shutil, "disk_usage", lambda _: room)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: room)
     with pytest.raises(DiskFull, match="3,600,000 bytes needed, 1,000,000 free") as raised:
         get()
     assert raised.value.exit_code == 74
@@ -284,7 +284,7 @@ def test_ctrl_c_keeps_what_has_come(get, monkeypatch, tmp_path):
 def test_a_kill_leaves_a_part_and_the_next_start_finishes_it(get, server, tmp_path, point):
     target = tmp_path / "model.pth"
     code = (
-        "import sys; from pathlib import Path; from machine.storage.atomic import Written;"
+        "import sys; from pathlib import Path; from machine.storage.files import Written;"
         "from xtts.download.http_file import fetch;"
         "fetch(sys.argv[1], Path(sys.argv[2]), Written(sys.argv[3], int(sys.argv[4])))"
     )

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from machine.settings.loading import SettingsError, SharedSettings, load
-from machine.storage.atomic import DiskFull, WriteError
 from machine.storage.facts import FILE
+from machine.storage.files import DiskFull, WriteError
 from machine.storage.locks import wait_for
 from tests.file_server import Bad, Server, serving
 from tests.published import CONTENTS, publish
@@ -106,7 +106,7 @@ def test_half_a_file_is_never_used(source, server):
 
 def test_the_room_for_all_of_it_is_asked_for_first(source, server, monkeypatch):
     usage = type("Usage", (), {"free": 4_000})
-    monkeypatch.setattr("machine.storage.atomic.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("machine.storage.files.shutil.disk_usage", lambda _: usage)
     with pytest.raises(DiskFull, match=r"XTTS-v2's files: 10,200 bytes needed, 4,000 free"):
         provide_xtts_v2(source)
     assert server.asked == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from machine.storage import hashes
+from machine.storage import checksums
 from machine.storage.facts import FILE
 from tests.published import CONTENTS, publish
 from train.base_model import BASE_FILES
@@ -36,10 +36,10 @@ def test_what_is_published_is_what_a_base_needs_and_every_hash_is_one():
 
 def test_each_file_is_hashed_once_until_it_changes(folder, monkeypatch):
     hashed = []
-    digest = hashes._digest
-    monkeypatch.setattr(hashes, "_digest", lambda p: hashed.append(p.name) or digest(p))
+    digest = checksums._digest
+    monkeypatch.setattr(checksums, "_digest", lambda p: hashed.append(p.name) or digest(p))
     missing_files(folder)
-    hashes._hashed.clear()  # the next start
+    checksums._hashed.clear()  # the next start
     missing_files(folder)
     assert sorted(hashed) == sorted(CONTENTS)
     os.utime(folder / "dvae.pth", ns=(1, 1))
@@ -55,7 +55,7 @@ def test_a_garbled_memory_is_as_none_and_one_that_cannot_be_written_no_fault(fol
     assert whole(folder)
     (folder / FILE).unlink()
     (folder / FILE).mkdir()
-    hashes._hashed.clear()
+    checksums._hashed.clear()
     assert whole(folder)
 
 

@@ -6,7 +6,7 @@ import pytest
 import soundfile
 import torch
 
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from tests.datasets import a_sound
 from xtts.inference import latents_file, voice
 from xtts.inference.latents_file import latents_of_recording

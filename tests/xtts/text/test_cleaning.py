@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from xtts.text.cleaning import clean_text
+from xtts.text.reading import clean_text
 
 # The names of Unicode's mathematical alphabets, and of the letters that were there before them.
 STYLES = (

@@ -13,9 +13,9 @@ from machine import commands
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from xtts.model.config import PIECE_TOKENS, ModelConfig
 from xtts.text import tokenizer as tokenizer_module
-from xtts.text.cleaning import clean_text
 from xtts.text.errors import TextError
 from xtts.text.normalization.registry import COQUI, NEWEST
+from xtts.text.reading import clean_text
 from xtts.text.tokenizer import Tokenizer, TokenizerSpec
 from xtts.voices.base_models import DEMO
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from machine.storage.atomic import Written
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import Written
 from tests.models import random_adapter
 from xtts.model.config import ModelConfig
 from xtts.voices import adapter_file, bundle

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from xtts.model.loading import read_tensors
 from xtts.model.vocoder import WAVEFORM_DECODER
 from xtts.voices import learned_decoder

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from machine.storage.atomic import Written
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import Written
 from tests.models import tiny_voice
 from tests.xtts.inference.crowds import batcher_of, sounds_of
 from tests.xtts.voices.adapters import exported_adapter

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from machine.storage.atomic import Written
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import Written
 from tests.models import tiny_voice
 from tests.published import publish_folder
 from xtts.download import xtts_v2 as published

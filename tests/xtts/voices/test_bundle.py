@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from machine.storage.atomic import Written
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import Written
 from tests.xtts.voices.base_folders import ALL
 from xtts.voices import bundle
 from xtts.voices.base_models import BundleError

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from machine.storage import hashes
-from machine.storage.atomic import replace_file
+from machine.storage import checksums
 from machine.storage.checksums import Manifest, write_manifest
+from machine.storage.files import replace_file
 from xtts.voices.run_folder import RunError, RunFolder, read_checkpoint, reference_beside
 
 VALUES = 70_000  # 280 kB: four regions of 64 kB
@@ -66,7 +66,7 @@ def test_looking_at_a_run_that_is_not_there_makes_nothing(tmp_path):
 def test_a_whole_epoch_says_what_it_is(run):
     epoch = run.newest_verified()
     assert (epoch.epoch, epoch.step) == (3, 30)
-    assert epoch.sha256 == hashes.sha256_of(run.checkpoint_path(3))
+    assert epoch.sha256 == checksums.sha256_of(run.checkpoint_path(3))
     assert epoch.state == run.state_path(3)
 
 
@@ -155,14 +155,14 @@ def test_an_epoch_that_is_not_there_is_told_with_its_reason(run):
 
 
 def test_large_files_are_hashed_once_in_a_process_unless_asked(run, monkeypatch):
-    hashes.forget_hashes()
+    checksums.forget_hashes()
     hashed = []
-    real = hashes._digest
-    monkeypatch.setattr(hashes, "_digest", lambda path: [hashed.append(path), real(path)][1])
+    real = checksums._digest
+    monkeypatch.setattr(checksums, "_digest", lambda path: [hashed.append(path), real(path)][1])
     run.newest_verified()
     run.newest_verified()
     assert len(hashed) == 2
-    hashes.forget_hashes()
+    checksums.forget_hashes()
     run.newest_verified()
     assert len(hashed) == 4
     flip_bit(run.checkpoint_path(3))  # a later change is detected

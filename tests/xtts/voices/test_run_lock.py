@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from machine.storage import atomic
+from machine.storage import files
 from xtts.voices.run_folder import RunError, RunFolder
 from xtts.voices.run_lock import lock
 
@@ -109,5 +109,5 @@ def test_only_the_holder_clears_what_killed_writers_left(run):
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(atomic.WriteError, match="OUTPUT_DIR="), lock(RunFolder(tmp_path / "file/x")):
+    with pytest.raises(files.WriteError, match="OUTPUT_DIR="), lock(RunFolder(tmp_path / "file/x")):
         pass

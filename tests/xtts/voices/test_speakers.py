@@ -7,8 +7,8 @@ import pytest
 import soundfile
 
 import xtts
-from machine.storage.atomic import Written
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import Written
 from tests.models import tiny_voice
 from xtts.text.errors import TextError
 from xtts.voices import speakers

@@ -18,10 +18,10 @@ import torch
 from machine.devices import recovery
 from machine.devices.health import Outcome
 from machine.errors import SotaqueError
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from tests.processes import gone
 from tests.processes import open_files as open_files
-from xtts import audio, wav
+from xtts import audio, encoding
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model import loading as model
@@ -230,7 +230,7 @@ def test_death_by_the_kernels_memory_killer():
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recording") / "reference.wav"
     noise = torch.randn(48_000, generator=torch.Generator().manual_seed(0))
-    wav.write(path, 0.2 * noise, audio.VOCODER_RATE)
+    encoding.write_wav(path, 0.2 * noise, audio.VOCODER_RATE)
     return path
 
 

@@ -6,8 +6,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from xtts.text.normalization.fractions import FractionRules, is_numbered
-from xtts.text.normalization.nouns import Money, Noun, alternatives, folded_sign
-from xtts.text.normalization.numbers import Step, WrittenNumber
+from xtts.text.normalization.numbers import Money, Noun, Step, WrittenNumber, alternatives, folded_sign
 
 
 class AmountRules(FractionRules):

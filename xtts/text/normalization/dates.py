@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from xtts.text.normalization.nouns import alternatives
-from xtts.text.normalization.numbers import NEVER, NumberRules, Pattern, Step
+from xtts.text.normalization.numbers import NEVER, NumberRules, Pattern, Step, alternatives
 
 
 class DateRules(NumberRules):

@@ -4,8 +4,7 @@ import re
 from functools import cached_property
 
 from xtts.text.normalization.language_rules import LanguageRules
-from xtts.text.normalization.nouns import Noun, moneys, nouns
-from xtts.text.normalization.numbers import Step, WrittenNumber, spell
+from xtts.text.normalization.numbers import Noun, Step, WrittenNumber, moneys, nouns, spell
 
 
 class EastAsianRules(LanguageRules):

@@ -5,8 +5,19 @@ from functools import cached_property
 
 from xtts.text.normalization.dates import ClockTime
 from xtts.text.normalization.language_rules import LanguageRules
-from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
-from xtts.text.normalization.numbers import CLEAR_GROUPS, Step, spell
+from xtts.text.normalization.numbers import (
+    CLEAR_GROUPS,
+    Noun,
+    Step,
+    marks,
+    moneys,
+    nouns,
+    pairs,
+    scale_words,
+    spell,
+    words,
+)
+from xtts.text.normalization.numerals import ROMAN
 from xtts.text.normalization.units import science_units
 
 
@@ -86,6 +97,20 @@ class EnglishRules(LanguageRules):
         est.# = established, c.# = circa, ca.# = circa, Hwy.# = highway, Sen. = senator, Gov. = governor,
         Ph.D. = P H D, PhD = P H D""")
     fractions = {"½": "one half", "¼": "one quarter", "¾": "three quarters"}
+    roman_ordinal = re.compile(rf"(?<!\w)({ROMAN})(?:th|st|nd|rd)?\s(?=[Cc]entur(?:y|ies)\b)")
+    roman_form = "{}th "
+    rulers = """Henry Louis George Edward Charles James William Richard John Paul Pius Benedict Philip
+        Frederick Alexander Napoleon Nicholas Peter Francis Leo Gregory Clement Innocent Ramses
+        Emmanuel Alfonso Ferdinand Leopold Albert Christian Gustav Carl Harald Haakon Otto Ivan
+        Xerxes Darius Ptolemy Constantine Theodosius Baldwin Robert Umberto Pedro Carlos Sixtus Urban
+        Boniface Julius Adrian Stephen Wilhelm Ludwig Friedrich Karl Franz Maximilian Rudolf Joseph
+        Thutmose Amenhotep Mehmed Murad Selim Suleiman Justinian Basil Michael |
+        Elizabeth Mary Catherine Isabella Margaret Beatrix Anne Cleopatra Maria Christina Margrethe"""
+    # I is a word, too.
+    around_ruler = (
+        r"(?!I(?![IVX,;:.)]|['’]s\b|\s(?:of|was|had|and|who|came|died|ruled|reigned|became|in|from)\b|$))",
+        "",
+    )
     names = dict(
         zip(
             "abcdefghijklmnopqrstuvwxyz",
@@ -246,6 +271,14 @@ class EnglishRules(LanguageRules):
         text = _ENGLISH_YEARS.sub(lambda m: f"{m[1]}{self.year(int(m[2]))} to {self.year(int(m[3]))}", text)
         return _ENGLISH_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
 
+    def read_roman(self, text: str) -> str:
+        """Also WWII."""
+        return super().read_roman(_WORLD_WAR.sub(lambda m: f"World War {len(m[1])}", text))
+
+    def ruler(self, match: re.Match[str], number: int, gender: str, ending: str) -> str:
+        """The fourteenth."""
+        return f"the {self.ordinal(number)}"
+
     def letter(self, character: str) -> str:
         """The name of a letter: a is ay."""
         return self.names.get(character.lower(), super().letter(character))
@@ -253,6 +286,7 @@ class EnglishRules(LanguageRules):
 
 _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|June|Jul|July|Aug|Sep|Sept|Oct|Nov|Dec"
 _MONTHS_TO = re.compile(rf"(?<!\w)({_MONTHS})\.?\s?[–—-]\s?({_MONTHS})(?![\w-])\.?(?=\W|$)")
+_WORLD_WAR = re.compile(r"(?<!\w)WW(I{1,2})(?!\w)")
 # 1st Gen., 24-hr, 3 days/week, 4x4s
 _GENERATION = re.compile(r"(?<=[0-9](?:st|nd|rd|th)\s)[Gg]en\.?(?!\w)")
 _HOURLY = re.compile(r"(?<=[0-9]-)(?<![/.][0-9]-)hr(?!\w)")

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from xtts.text.normalization import numerals
 from xtts.text.normalization.dates import DateRules
-from xtts.text.normalization.nouns import Noun, alternatives, pairs
-from xtts.text.normalization.numbers import APART, Step, WrittenNumber
+from xtts.text.normalization.numbers import APART, Noun, Step, WrittenNumber, alternatives, pairs
 from xtts.text.normalization.units import UnitRules
 
 

@@ -4,8 +4,19 @@ import re
 from functools import cached_property
 
 from xtts.text.normalization.language_rules import LanguageRules
-from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
-from xtts.text.normalization.numbers import LONG_GROUPS, Step, spell
+from xtts.text.normalization.numbers import (
+    LONG_GROUPS,
+    Noun,
+    Step,
+    marks,
+    moneys,
+    nouns,
+    pairs,
+    scale_words,
+    spell,
+    words,
+)
+from xtts.text.normalization.numerals import ROMAN
 from xtts.text.normalization.units import science_units
 
 # Four digits are a number, not a year, if a unit follows or the thousands are separated.
@@ -90,6 +101,14 @@ class GermanRules(LanguageRules):
         Bd.# = Band, ff. = folgende, Co. = Co, lt. = laut, Dipl.-Ing. = Diplomingenieur""")
     fractions = {"½": "ein halb", "¼": "ein Viertel", "¾": "drei Viertel"}
     halves = {"m": "ein halber", "f": "eine halbe", "n": "ein halbes"}
+    roman_ordinal = re.compile(rf"(?<!\w)({ROMAN})\.\s(?=Jahrhundert|Jahrtausend|Weltkrieg|Jh\.)")
+    rulers = """Ludwig Wilhelm Friedrich Heinrich Karl Otto Franz Josef Joseph Leopold Maximilian Rudolf
+        Ferdinand Johannes Paul Pius Benedikt Leo Gregor Georg Eduard Jakob Richard Philipp Albrecht
+        Konrad Ramses Napoleon Alexander Nikolaus Peter Iwan Gustav Adolf Christian Albert August
+        Innozenz Clemens Urban Sigismund |
+        Elisabeth Katharina Maria Margarethe Isabella Beatrix Kleopatra Christina"""
+    ruler_endings = ({"s": "m-gen"}, {})
+    around_ruler = ("", r"\.")
 
     def year(self, number: int) -> str:
         """Neunzehnhundertneunundneunzig."""
@@ -144,6 +163,19 @@ class GermanRules(LanguageRules):
 
         return step
 
+    def ruler(self, match: re.Match[str], number: int, gender: str, ending: str) -> str:
+        """Der Zweite, des Zweiten, dem Zweiten."""
+        before = match.string[max(0, match.start() - 60) : match.start()]
+        if ending:
+            article = "der" if gender == "f" else "des"
+        elif _DATIVE.search(before):
+            article = "der" if gender == "f" else "dem"
+        elif gender == "m" and _ACCUSATIVE.search(before):
+            article = "den"
+        else:
+            return f"{'die' if gender == 'f' else 'der'} {spell('de', number, 'ordinal')}"
+        return f"{article} {spell('de', number, 'ordinal')}n"
+
     def read_ordinals(self, text: str) -> str:
         """Reads ordinals: 2. after an article."""
         text = _GERMAN_DECADE.sub(lambda m: f"{self.year(int(m[1]))}er", text)
@@ -195,6 +227,11 @@ _GERMAN_SPAN = re.compile(
     r"Juli|August|September|Oktober|November|Dezember|Klasse|Jahrhundert|Platz|Kapitel|Stock)\b)"
 )
 _GERMAN_DECADE = re.compile(r"(?<![\w.,])([0-9]{2,4})er(?!\w)")
+# The words before a ruler's name that put it into a case.
+_DATIVE = re.compile(
+    r"(?<!\w)(?:unter|von|mit|bei|zu|nach|seit|aus|dem|vom|zum)\s(?:[A-ZÄÖÜ]\w+\s){0,3}$", re.I
+)
+_ACCUSATIVE = re.compile(r"(?<!\w)(?:für|gegen|durch|ohne|um|den)\s(?:[A-ZÄÖÜ]\w+\s){0,3}$", re.I)
 
 
 class DutchRules(LanguageRules):
@@ -247,6 +284,16 @@ class DutchRules(LanguageRules):
         drs. = doctorandus, ir. = ingenieur, mr. = meester, p.# = pagina, tel. = telefoon,
         p.p. = per persoon, fig.# = figuur, art.# = artikel, hfdst.# = hoofdstuk""")
     fractions = {"½": "een half", "¼": "een kwart", "¾": "drie kwart"}
+    # IIe eeuw
+    roman_ordinal, roman_form = re.compile(rf"(?<![\w'’])({ROMAN})(?=(?:e|ème|er|re|ère|ᵉ)(?![\w'’]))"), "{}"
+    rulers = """Willem Lodewijk Hendrik Karel Filips Jan Johannes Paulus Pius Benedictus Leo Gregorius
+        George Eduard Jacobus Richard Frederik Napoleon Alexander Nicolaas Peter Ivan Albert Leopold
+        Maurits Floris Dirk Otto Ferdinand Frans Jozef Maximiliaan Rudolf Clemens Urbanus Ramses |
+        Elizabeth Maria Catharina Margaretha Isabella Anna"""
+
+    def ruler(self, match: re.Match[str], number: int, gender: str, ending: str) -> str:
+        """De veertiende."""
+        return f"de {self.ordinal(number)}"
 
     @cached_property
     def read_abbreviations(self) -> Step:

@@ -12,18 +12,16 @@ from functools import cached_property
 from typing import ClassVar
 
 from xtts.text import formulas
-from xtts.text.cleaning import GROUP
-from xtts.text.normalization import numerals, roman, web
+from xtts.text.normalization import numerals
 from xtts.text.normalization.amounts import AmountRules
+from xtts.text.normalization.contacts import ADDRESS_MARK, ContactRules, address_reader
 from xtts.text.normalization.dates import ClockRules
 from xtts.text.normalization.fractions import is_numbered
-from xtts.text.normalization.nouns import folded_sign, pairs
-from xtts.text.normalization.numbers import ANY_GROUPS, APART, NEVER, Pattern, Step
-from xtts.text.normalization.telephone import TelephoneRules
+from xtts.text.normalization.numbers import ANY_GROUPS, APART, GROUP, NEVER, Pattern, Step, folded_sign, pairs
 from xtts.text.sentences import SentenceEnds
 
 
-class LanguageRules(AmountRules, ClockRules, TelephoneRules, roman.RomanRules):
+class LanguageRules(AmountRules, ClockRules, ContactRules, numerals.RomanRules):
     """The rules of one language. Immutable, thread-safe."""
 
     abbreviations: ClassVar[Mapping[str, str]] = {}
@@ -58,13 +56,13 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules, roman.RomanRules):
 
     def _plain(self, text: str) -> str:
         """A text without web addresses and LaTeX, whose numbers are in the figures 0 to 9."""
-        if web.MARK.search(text):
+        if ADDRESS_MARK.search(text):
             text = self._addresses(text)
         if "$" in text or "\\" in text:
             text = formulas.read_formulas(text)
         if not text.isascii():
             text = numerals.plain_digits(text)
-        if roman.ANY.search(text):
+        if numerals.ANY_ROMAN.search(text):
             text = self.read_roman(text)
         if GROUP in text:
             text = text.replace(GROUP, " " if self.spaced_groups == ANY_GROUPS else self.group)
@@ -85,7 +83,7 @@ class LanguageRules(AmountRules, ClockRules, TelephoneRules, roman.RomanRules):
 
     @cached_property
     def _addresses(self) -> Step:
-        return web.reader(self.code)
+        return address_reader(self.code)
 
     def _angle(self, match: re.Match[str]) -> str:
         """An angle with the units that amounts have: 40° 26 min 46 s north."""

@@ -1,4 +1,4 @@
-"""Numerals other than 0 to 9: digits of every script, superscripts, fractions, ①, Ⅳ.
+"""Numerals other than 0 to 9: digits of every script, superscripts, fractions, ①, Ⅳ, and Roman ones.
 
 Unicode defines numeric characters (categories Nd, Nl and No) and their values, so that a new
 character needs no entry here.
@@ -6,9 +6,12 @@ character needs no entry here.
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from itertools import groupby
-from typing import Literal
+from typing import ClassVar, Literal
+
+from xtts.text.normalization.numbers import NEVER, NumberRules, Pattern
 
 Kind = Literal["", "raised", "lowered", "fraction", "ideograph", "number"]
 _KINDS: dict[str, Kind] = {"<super>": "raised", "<sub>": "lowered", "<fraction>": "fraction"}
@@ -100,3 +103,90 @@ def in_digits(text: str) -> str:
         else:
             parts.append(part)
     return "".join(parts)
+
+
+# What a text with a Roman numeral has; the last is Cyrillic.
+ANY_ROMAN = re.compile("[IVXХ]")
+# The pattern of a Roman numeral below 40.
+ROMAN = r"(?=[IVX])X{0,3}(?:IX|IV|V?I{0,3})"
+_ROMAN = rf"{ROMAN}(?![\w'’])"
+_ROMAN_VALUES = {"I": 1, "V": 5, "X": 10}
+# A part of a book, a world war, a century: the word before its number, in any language.
+_NUMBERED = re.compile(
+    r"((?<!\w)(?:chapter|part|volume|vol\.|ch\.|cap\.|chap\.|kap\.|bd\.|"
+    r"book|act|scene|section|article|appendix|phase|class|episode|stage|world war|"
+    r"kapitel|teil|band|buch|akt|szene|abschnitt|chapitre|partie|tome|livre|acte|scène|titre|"
+    r"capítulo|parte|tomo|libro|acto|escena|título|siglos?|séc\.|sec\.|s\.|inc\.|capitolo|atto|scena|volumen|livro|ato|"
+    r"cena|séculos?|hoofdstuk|deel|boek|rozdział|część|tom|księga|akt)\s)"
+    # "Part I played" does not number a part.
+    rf"(?-i:(?!I\s[\w])({_ROMAN}))",
+    re.I,
+)
+# Rocky II, but not "Give IV fluids".
+_TITLED = re.compile(
+    r"(?<!\w)((?!The\s|And\s)[^\W\d_a-zà-ÿ][\w’'-]{2,}\s)(?!(?:IV|VI|XX|XXX)(?!\w))(?=[IVX]{2})"
+    rf"({_ROMAN})"
+)
+
+
+class RomanRules(NumberRules):
+    """How a language reads Roman numerals in letters: Chapter IV, the XXI century, Louis XIV, World
+    War II, Apollo XIII.
+
+    I, V and X are letters, too. A numeral is therefore read only next to a noun that takes a number: a
+    part of a book, a century, a war, a ruler. A numeral of two letters or more is also read after any
+    other capitalised word, as a cardinal.
+    """
+
+    # An ordinal before its noun, with the numeral as group 1; and its form in figures, which a later
+    # step reads.
+    roman_ordinal: ClassVar[Pattern] = NEVER
+    roman_form = "{}. "
+    # The names of rulers and popes: men's, and after the bar women's. Slavic names are stems.
+    rulers = ""
+    # The case endings of men's and of women's names, with the gender and case of the ordinal.
+    ruler_endings: ClassVar[tuple[Mapping[str, str], Mapping[str, str]]] = ({}, {})
+    # The patterns before and after the numeral of a ruler.
+    around_ruler = ("", "")
+    # The last ruler of a name with an ordinal; later ones have cardinals.
+    last_ordinal_ruler = 39
+
+    def read_roman(self, text: str) -> str:
+        """A text whose Roman numerals are figures or words."""
+        text = self.roman_ordinal.sub(lambda m: self.roman_form.format(roman_value(m[1])), text)
+        text = _NUMBERED.sub(lambda m: f"{m[1]}{roman_value(m[2])}", text)
+        text = self._rulers.sub(self._ruler, text)
+        return _TITLED.sub(lambda m: f"{m[1]}{roman_value(m[2])}", text) if self.spaced else text
+
+    @cached_property
+    def _rulers(self) -> Pattern:
+        """A name (group 1 a man's, 2 a woman's), its ending (3) and its numeral (4)."""
+        if not self.rulers:
+            return NEVER
+        men, women = ("|".join(names.split()) for names in self.rulers.split("|"))
+        endings = sorted({ending for each in self.ruler_endings for ending in each}, key=len, reverse=True)
+        ending = f"({'|'.join(endings)})?" if endings else "()"
+        before, after = self.around_ruler
+        return re.compile(
+            rf"(?<!\w)(?:({men})|({women})){ending}\s{before}({ROMAN})(?!\w|['’](?!s\b)){after}"
+        )
+
+    def _ruler(self, match: re.Match[str]) -> str:
+        woman, number = bool(match[2]), roman_value(match[4])
+        name, gender = match[0][: match.start(4) - match.start() - 1], "f" if woman else "m"
+        return f"{name} {self.ruler(match, number, gender, match[3] or '')}{self.stop(match)}"
+
+    def ruler(self, match: re.Match[str], number: int, gender: str, ending: str) -> str:
+        """The words after a ruler's name. ending: that of the name, which tells its case."""
+        if number > self.last_ordinal_ruler:
+            return self.cardinal(number)
+        return self.ordinal(number, self.ruler_endings[gender == "f"].get(ending, gender))
+
+
+def roman_value(numeral: str) -> int:
+    """The value of a Roman numeral below 40."""
+    values = [_ROMAN_VALUES[digit] for digit in numeral]
+    return sum(
+        -value if value < following else value
+        for value, following in zip(values, [*values[1:], 0], strict=True)
+    )

@@ -5,8 +5,18 @@ import re
 from xtts.text.normalization import numerals
 from xtts.text.normalization.dates import ClockTime
 from xtts.text.normalization.language_rules import LanguageRules
-from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
-from xtts.text.normalization.numbers import CLEAR_GROUPS, WrittenNumber
+from xtts.text.normalization.numbers import (
+    CLEAR_GROUPS,
+    Noun,
+    WrittenNumber,
+    marks,
+    moneys,
+    nouns,
+    pairs,
+    scale_words,
+    words,
+)
+from xtts.text.normalization.numerals import ROMAN
 
 
 class TurkishRules(LanguageRules):
@@ -45,6 +55,7 @@ class TurkishRules(LanguageRules):
         Mah. = mahallesi, yy. = yüzyıl, M.Ö. = milattan önce, M.S. = milattan sonra, bkz. = bakınız,
         s.# = sayfa, T.C. = Türkiye Cumhuriyeti, tel. = telefon""")
     fractions = {"½": "yarım", "¼": "çeyrek", "¾": "dörtte üç"}
+    roman_ordinal = re.compile(rf"(?<!\w)({ROMAN})\.\s(?=yüzyıl|yy\.|binyıl)")
 
     def part_words(self, top: int, bottom: int) -> str:
         """Üçte iki."""
@@ -52,11 +63,21 @@ class TurkishRules(LanguageRules):
             return f"{self._LOCATIVES[bottom - 3]} {self.cardinal(top)}"
         return super().part_words(top, bottom)
 
+    def read_roman(self, text: str) -> str:
+        """İkinci Mehmed."""
+        return super().read_roman(
+            _TURKISH_RULER.sub(lambda m: f"{self.ordinal(numerals.roman_value(m[1]))} ", text)
+        )
+
     def percentage(self, amount: str) -> str:
         """Yüzde on dört."""
         sign, first, second = self.amount(amount)
         last = f" {self.to} {self.number(second)}" if second else ""
         return f"{sign} {self.percent.one} {self.number(first)}{last}".strip()
+
+
+# Before a ruler's name.
+_TURKISH_RULER = re.compile(rf"(?<![\w.])({ROMAN})\.\s(?=[A-ZÇİÖŞÜ][a-zçğıöşü])")
 
 
 class HungarianRules(LanguageRules):
@@ -96,6 +117,7 @@ class HungarianRules(LanguageRules):
         id. = idősebb, Kft. = káefté, Zrt. = zéerté, i. e. = időszámításunk előtt,
         i. sz. = időszámításunk szerint, db = darab, old. = oldal, özv. = özvegy, sz. = szám""")
     fractions = {"½": "fél", "¼": "negyed", "¾": "háromnegyed"}
+    roman_ordinal = re.compile(rf"(?<!\w)({ROMAN})\.\s(?=[a-záéíóöőúüű])")
     _PARTS = {1: "tized", 2: "század", 3: "ezred"}
 
     def counted(self, amount: str, noun: Noun) -> str:
@@ -159,6 +181,12 @@ class HungarianRules(LanguageRules):
     def _dot(self, match: re.Match[str]) -> str:
         return "." if match[0].endswith(".") and match.end() == len(match.string) else ""
 
+    def read_roman(self, text: str) -> str:
+        """Második Lajos."""
+        return super().read_roman(
+            _HUNGARIAN_RULER.sub(lambda m: f"{self.ordinal(numerals.roman_value(m[1]))} ", text)
+        )
+
     def hours(self, hour: int) -> str:
         """Tizennégy óra."""
         return f"{self._before_noun(str(hour))} óra"
@@ -175,6 +203,8 @@ _HUNGARIAN_FIGURES = re.compile(
 _HUNGARIAN_DATE = re.compile(
     r"(?<![\w,])(?:([12][0-9]{3})\.\s)?([a-zA-Záéíóöőúüű]{5,11})\s([0-9]{1,2})(?:\.|(-j?[aáeé]n?))(?!\w)"
 )
+# Before a ruler's name.
+_HUNGARIAN_RULER = re.compile(rf"(?<![\w.])({ROMAN})\.\s(?=[A-ZÁÉÍÓÖŐÚÜŰ][a-záéíóöőúüű])")
 _HUNGARIAN_RANGE = re.compile(r"(?<![\w.,])([0-9]{1,4})[-–]([0-9]{1,4})\.(?=\s[a-záéíóöőúüű])")
 
 

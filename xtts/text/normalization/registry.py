@@ -8,12 +8,13 @@ from importlib import import_module
 
 from machine import extras
 from xtts.text.normalization.language_rules import LanguageRules
-from xtts.text.normalization.numbers import NoWordsError, engine, spell
+from xtts.text.normalization.numbers import GROUP, NoWordsError, engine, spell
 from xtts.text.normalization.numerals import in_digits
 from xtts.text.sentences import SentenceEnds
 
 __all__ = [
     "COQUI",
+    "GROUP",
     "LANGUAGES",
     "NEWEST",
     "NORMALIZERS",

@@ -5,8 +5,21 @@ from typing import ClassVar
 
 from xtts.text.normalization.dates import ClockTime
 from xtts.text.normalization.language_rules import LanguageRules
-from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
-from xtts.text.normalization.numbers import LONG_GROUPS, NEVER, WrittenNumber, spell
+from xtts.text.normalization.numbers import (
+    LONG_GROUPS,
+    NEVER,
+    Noun,
+    Pattern,
+    WrittenNumber,
+    marks,
+    moneys,
+    nouns,
+    pairs,
+    scale_words,
+    spell,
+    words,
+)
+from xtts.text.normalization.numerals import ROMAN
 from xtts.text.normalization.units import science_units
 
 _WORD_BEHIND = re.compile(r"\s([a-zà-ÿ]{3,30})(?!\w)")
@@ -51,6 +64,12 @@ class RomanceRules(LanguageRules):
     scale_joiner = " de "
     money_joiner = " e "
     part_joiner = " de "
+    # The numeral (group 1) of a world war.
+    world_wars: ClassVar[Pattern] = NEVER
+
+    def read_roman(self, text: str) -> str:
+        """La segunda Guerra Mundial."""
+        return super().read_roman(self.world_wars.sub(lambda m: f"{self.ordinal(len(m[1]), 'f')} ", text))
 
     def measured(self, number: int, noun: Noun, top: int, bottom: int) -> str:
         """Dos horas y media, deux kilogrammes et quart: the fraction follows the unit."""
@@ -63,6 +82,9 @@ class RomanceRules(LanguageRules):
 
 class IberianRules(RomanceRules):
     """Spanish and Portuguese: one, two and hundreds agree with the noun."""
+
+    world_wars = re.compile(r"(?<![\w'’])(I{1,3})\s(?=guerra mundial(?!\w))", re.I)
+    last_ordinal_ruler = 10
 
     def half_gender(self, after: str) -> str:
         """Media taza, meio copo."""
@@ -138,6 +160,11 @@ class SpanishRules(IberianRules):
         Cía. = compañía""")
     halves = {"m": "medio", "f": "media"}
     fractions = {"½": "medio", "¼": "un cuarto", "¾": "tres cuartos"}
+    rulers = """Felipe Carlos Fernando Alfonso Juan Pablo Pío Benedicto León Gregorio Luis Enrique
+        Eduardo Jorge Jacobo Ricardo Guillermo Federico Napoleón Alejandro Nicolás Pedro Iván Sancho
+        Ramiro Jaime Amadeo Francisco Leopoldo Alberto Clemente Inocencio Urbano Sixto Julio Adriano
+        Otón Rodolfo Maximiliano José Ramsés |
+        Isabel María Catalina Juana Margarita Cristina Beatriz Urraca Ana"""
 
     def read_dates(self, text: str) -> str:
         """The first of May, if it is written so."""
@@ -207,6 +234,13 @@ class FrenchRules(RomanceRules):
         max. = maximum, min. = minimum, art.# = article, al.# = alinéa""")
     halves = {"m": "un demi", "f": "une demi"}
     fractions = {"½": "un demi", "¼": "un quart", "¾": "trois quarts"}
+    # XIXe siècle
+    roman_ordinal, roman_form = re.compile(rf"(?<![\w'’])({ROMAN})(?=(?:e|ème|er|re|ère|ᵉ)(?![\w'’]))"), "{}"
+    rulers = """Louis Henri Charles François Philippe Napoléon Jean Paul Pie Benoît Léon Grégoire Édouard
+        Georges Jacques Richard Guillaume Frédéric Nicolas Pierre Ivan Alphonse Ferdinand Léopold
+        Albert Clovis Robert Clément Innocent Urbain Sixte Jules Adrien Ramsès |
+        Élisabeth Elisabeth Marie Catherine Isabelle Marguerite Anne Christine"""
+    last_ordinal_ruler = 1
 
     def gender_before(self, amount: str, after: str) -> str:
         """One agrees with a feminine noun: vingt et une filles."""
@@ -306,6 +340,13 @@ class ItalianRules(RomanceRules):
     halves = {"m": "mezzo", "f": "mezza"}
     part_joiner = " di "
     fractions = {"½": "un mezzo", "¼": "un quarto", "¾": "tre quarti"}
+    roman_ordinal, roman_form = re.compile(rf"(?<!\w)({ROMAN})°?\s(?=secol[oi]\b)"), "{}º "
+    world_wars = re.compile(r"(?<![\w'’])(I{1,3})\s(?=guerra mondiale(?!\w))", re.I)
+    rulers = """Luigi Carlo Emanuele Umberto Amedeo Enrico Giorgio Edoardo Giacomo Guglielmo Federico
+        Napoleone Alessandro Nicola Pietro Ivan Filippo Ferdinando Francesco Giuseppe Leopoldo
+        Massimiliano Rodolfo Ottone Giovanni Paolo Pio Benedetto Leone Gregorio Clemente Innocenzo
+        Urbano Sisto Giulio Adriano Alfonso Ramses Corrado Roberto |
+        Elisabetta Maria Caterina Giovanna Margherita Isabella Anna Cristina"""
 
     def half_gender(self, after: str) -> str:
         """Mezza tazza, mezzo bicchiere."""
@@ -382,6 +423,10 @@ class PortugueseRules(IberianRules):
         Ilmo. = ilustríssimo""")
     halves = {"m": "meio", "f": "meia"}
     fractions = {"½": "meio", "¼": "um quarto", "¾": "três quartos"}
+    rulers = """Pedro João Paulo Afonso Sancho Fernando Duarte Manuel Filipe José Luís Carlos Miguel
+        Henrique Jorge Eduardo Pio Bento Leão Gregório Napoleão Alexandre Nicolau Guilherme Frederico
+        Ricardo Clemente Inocêncio Urbano Júlio Ramsés Francisco Leopoldo Alberto |
+        Isabel Elizabeth Maria Catarina Joana Margarida Beatriz Ana"""
 
     def read(self, text: str) -> str:
         """1º/05/2023 is a date."""

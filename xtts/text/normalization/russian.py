@@ -2,9 +2,18 @@
 
 import re
 
-from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
-from xtts.text.normalization.numbers import WrittenNumber, spell
-from xtts.text.normalization.slavic import SlavicRules
+from xtts.text.normalization.numbers import (
+    Noun,
+    WrittenNumber,
+    marks,
+    moneys,
+    nouns,
+    pairs,
+    scale_words,
+    spell,
+    words,
+)
+from xtts.text.normalization.slavic import SlavicRules, century_pattern
 from xtts.text.normalization.units import science_units
 
 
@@ -72,6 +81,19 @@ class RussianRules(SlavicRules):
         г-н = господин, г-жа = госпожа, рис.# = рисунок, гл.# = глава, табл.# = таблица,
         т.# = том, п.# = пункт""")
     fractions = {"½": "половина", "¼": "четверть", "¾": "три четверти"}
+    rulers = """Пётр Петр Иван Николай Никола Александр Павел Павл Карл Людовик Генрих Георг Вильгельм
+        Фридрих Наполеон Иоанн Василий Васили Алексей Алексе Михаил Рамсес Филипп Бенедикт Григорий
+        Григори Фёдор Федор Эдуард Яков Оттон Франц Фердинанд Леопольд Мехмед |
+        Екатерин Елизавет Анн Мари Маргарит Изабелл"""
+    ruler_endings = (
+        pairs("а = m-gen, я = m-gen, у = m-dat, ю = m-dat, ом = m-abl, ем = m-abl, е = m-loc, и = m-loc"),
+        pairs("а = f, я = f, ы = f-gen, и = f-gen, е = f-loc, у = f-acc, ю = f-acc, ой = f-gen, ей = f-gen"),
+    )
+    century_cases = pairs("""век = m, века = m-gen, веку = m-dat, веком = m-abl, веке = m-loc,
+        веков = m-gen, веках = m-loc, столетие = n, столетия = n-gen, столетию = n-dat,
+        столетием = n-abl, столетии = n-loc""")
+    short_centuries = {"в.": ("века", "веке"), "вв.": ("веков", "веках")}
+    centuries = century_pattern("[IVXХІ]{1,6}", "|".join((*century_cases, r"вв?\.")))
     _WHOLE = Noun.of("целая/целых")
     _PARTS = {1: Noun.of("десятая/десятых"), 2: Noun.of("сотая/сотых"), 3: Noun.of("тысячная/тысячных")}
 

@@ -9,8 +9,20 @@ from typing import ClassVar
 
 from xtts.text.normalization.dates import ClockTime
 from xtts.text.normalization.language_rules import LanguageRules
-from xtts.text.normalization.nouns import Noun, marks, moneys, nouns, pairs, scale_words, words
-from xtts.text.normalization.numbers import NEVER, Pattern, WrittenNumber, spell
+from xtts.text.normalization.numbers import (
+    NEVER,
+    Noun,
+    Pattern,
+    WrittenNumber,
+    marks,
+    moneys,
+    nouns,
+    pairs,
+    scale_words,
+    spell,
+    words,
+)
+from xtts.text.normalization.numerals import ROMAN, roman_value
 from xtts.text.normalization.units import science_units
 
 
@@ -35,6 +47,11 @@ class SlavicRules(LanguageRules):
     units_ordinals: ClassVar[Sequence[str]] = ()
     tens_ordinals: ClassVar[Sequence[str]] = ()
     endings: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    # Roman numerals (groups 1 and 3) before the word for century (4); the cases that its forms require;
+    # and its short forms in the genitive and the locative.
+    centuries: ClassVar[Pattern] = NEVER
+    century_cases: ClassVar[Mapping[str, str]] = {}
+    short_centuries: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def ordinal(self, number: int, gender: str = "m") -> str:
         """gender: m, f, n, or with a case: m-gen, m-loc, f-gen, f-loc, f-ins. Both words of the
@@ -109,7 +126,31 @@ class SlavicRules(LanguageRules):
         spoken = self.year_words[located] if word.endswith(".") else word
         return f"{before}{self.ordinal(int(match[2]), case)} {spoken}{self.stop(match)}"
 
+    def read_roman(self, text: str) -> str:
+        """Centuries, which agree with the noun after them: w XX wieku."""
+        return super().read_roman(self.centuries.sub(self._century, text))
 
+    def _century(self, match: re.Match[str]) -> str:
+        numerals = [numeral.replace("Х", "X").replace("І", "I") for numeral in match.group(1, 3) if numeral]
+        if not all(re.fullmatch(ROMAN, numeral) for numeral in numerals):
+            return match[0]
+        noun = match[4]
+        located = bool(_IN_CENTURY.search(match.string[max(0, match.start() - 4) : match.start()]))
+        if noun in self.short_centuries:
+            noun, case = self.short_centuries[noun][located], "m-loc" if located else "m-gen"
+        else:
+            case = "m-loc" if noun == "wieku" and located else self.century_cases[noun]
+        spoken = (match[2] or "").join(self.ordinal(roman_value(numeral), case) for numeral in numerals)
+        return f"{spoken} {noun}{self.stop(match)}"
+
+
+def century_pattern(numeral: str, nouns: str) -> Pattern:
+    """The pattern of `centuries`, from those of a numeral and of the forms of the noun."""
+    return re.compile(rf"(?<![\w'’])({numeral})(?:(\s?[–—-]\s?|\s[iи]\s)({numeral}))?\s({nouns})(?!\w)")
+
+
+# A preposition that puts the century after it into the locative.
+_IN_CENTURY = re.compile(r"(?<!\w)(?:w|we|po|na|o|в|во|на|о)\s$", re.I)
 _FIGURES_AND_YEAR = re.compile(
     r"((?<![\w.,/-])(?:[0-9]{1,2}([./-])[0-9]{1,2}\2[12][0-9]{3}|[12][0-9]{3}-[0-9]{2}-[0-9]{2}))"
     r"\s(?:r\.|roku|г\.|года)(?!\w)"
@@ -185,6 +226,17 @@ class PolishRules(SlavicRules):
         od godz. = od godziny, do godz. = do godziny, godz.# = godzina, hab. = habilitowany,
         mies. = miesiąc, pkt = punkt, rys.# = rysunek, rozdz.# = rozdział, tab.# = tabela, t.# = tom""")
     fractions = {"½": "pół", "¼": "ćwierć", "¾": "trzy czwarte"}
+    rulers = """Jan Paweł Pawł Zygmunt August Władysław Kazimierz Bolesław Mieszk Henryk Ludwik Karol
+        Fryderyk Wilhelm Aleksander Aleksandr Mikołaj Piotr Iwan Stanisław Filip Edward Benedykt Pius
+        Grzegorz Leon Napoleon Ramzes Otton | Elżbiet Katarzyn Mari Ann Krystyn Izabel Małgorzat"""
+    ruler_endings = (
+        pairs("o = m, a = m-gen, owi = m-dat, em = m-loc, u = m-loc"),
+        pairs("a = f, y = f-gen, i = f-gen, ie = f-gen, ę = f-ins, ą = f-ins"),
+    )
+    century_cases = pairs("""wiek = m, wieku = m-gen, wiekowi = m-dat, wiekiem = m-loc, wieków = m-gen,
+        wiekach = m-loc, stulecie = n, stulecia = m-gen, stuleciu = m-loc, stuleciem = m-loc""")
+    short_centuries = {"w.": ("wieku", "wieku")}
+    centuries = century_pattern(ROMAN, "|".join((*century_cases, r"w\.")))
     units_ordinals = words("""zerowy pierwszy drugi trzeci czwarty piąty szósty siódmy ósmy
         dziewiąty dziesiąty jedenasty dwunasty trzynasty czternasty piętnasty szesnasty siedemnasty
         osiemnasty dziewiętnasty""")
@@ -202,6 +254,12 @@ class PolishRules(SlavicRules):
         "m-loc": ("ym", "im"),
         "f-ins": ("ą", "ą"),
     }
+
+    def read_roman(self, text: str) -> str:
+        """Also world wars: II wojny światowej."""
+        return super().read_roman(
+            _WARS.sub(lambda m: f"{self.ordinal(len(m[1]), _WAR_CASES[m[2].casefold()])} ", text)
+        )
 
     def read(self, text: str) -> str:
         """Gr after złoty is grosz, not gram; p. before a name; lata 90."""
@@ -278,6 +336,10 @@ _POLISH_DECADE = re.compile(r"(?<!\w)(lata|latach|lat)\s([2-9]0)\.?(?!\w)", re.I
 _GROSZ = re.compile(r"((?<=zł )[0-9]{1,2}) gr\b\.?")
 
 
+_WAR_CASES = pairs("wojna = f, wojny = f-gen, wojnie = f-gen, wojnę = f-ins, wojną = f-ins")
+_WARS = re.compile(rf"(?<![\w'’])(I{{1,3}})\s(?=({'|'.join(_WAR_CASES)})(?!\w))", re.I)
+
+
 class CzechRules(SlavicRules):
     """Czech."""
 
@@ -326,6 +388,15 @@ class CzechRules(SlavicRules):
         Ing. = inženýr, Mgr. = magistr, MUDr. = doktor, obr.# = obrázek, kap.# = kapitola,
         tab.# = tabulka""")
     fractions = {"½": "půl", "¼": "čtvrt", "¾": "tři čtvrtě"}
+    roman_ordinal = re.compile(rf"(?<!\w)({ROMAN})\.\s(?=století|tisíciletí|světov)")
+    rulers = """Karel Karl Rudolf Václav Ferdinand Josef František Františk Leopold Vladislav Zikmund
+        Matyáš Ludvík Jindřich Vilém Fridrich Napoleon Jan Pavel Pavl Petr Mikuláš Alexandr Eduard
+        Filip Otakar Boleslav Břetislav Maxmilián Benedikt Ivan | Mari Alžbět Kateřin Ann"""
+    ruler_endings = (
+        pairs("a = m-gen, e = m-gen, ovi = m-dat, em = m-ins, u = m-dat"),
+        pairs("a = f, e = f, y = f-gen, ě = f-loc, u = f-acc"),
+    )
+    around_ruler = ("", r"\.")
     units_ordinals = words("""nultý první druhý třetí čtvrtý pátý šestý sedmý osmý devátý desátý
         jedenáctý dvanáctý třináctý čtrnáctý patnáctý šestnáctý sedmnáctý osmnáctý devatenáctý""")
     tens_ordinals = words("""dvacátý třicátý čtyřicátý padesátý šedesátý sedmdesátý osmdesátý

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import ClassVar
 
-from xtts.text.normalization.nouns import Money, Noun, alternatives, nouns, pairs
-from xtts.text.normalization.numbers import NumberRules, Step
+from xtts.text.normalization.numbers import Money, Noun, NumberRules, Step, alternatives, nouns, pairs
 
 # "Per" before a time, after an amount of money, and in other rates; one if they are the same.
 PER = {

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from machine.storage.atomic import Written, replacing
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
+from machine.storage.files import Written, replacing
 from xtts.voices.files import manifest as form
 from xtts.voices.files.manifest import Manifest
 

@@ -17,7 +17,7 @@ from typing import IO
 
 from pydantic import TypeAdapter, ValidationError
 
-from machine.storage.atomic import Written
+from machine.storage.files import Written
 from machine.text import first_line
 from xtts.voices import speakers
 from xtts.voices.files import manifest as form

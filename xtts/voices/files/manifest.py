@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
-from machine.storage.atomic import Written
+from machine.storage.files import Written
 from machine.text import first_line
 from xtts.download import xtts_v2 as published
 from xtts.model.config import CPML, short_name

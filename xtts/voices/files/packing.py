@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from machine import commands
 from machine.errors import SotaqueError
-from machine.storage.atomic import make_folder
+from machine.storage.files import make_folder
 from xtts import encoding
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.marks import Mark

@@ -23,11 +23,10 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from machine.storage import locks
-from machine.storage.atomic import Written, make_folder, replace_file
+from machine.storage.checksums import sha256_of
 from machine.storage.facts import cache_folder
+from machine.storage.files import Written, make_folder, read_json, replace_file
 from machine.storage.folders import whole_folder
-from machine.storage.hashes import sha256_of
-from machine.storage.reading import read_json
 from machine.text import first_line, plain_name
 from xtts.download import xtts_v2 as published
 from xtts.model.config import ConfigError, ModelConfig

@@ -14,7 +14,7 @@ from extras.books.speaking.book_voice import BookVoice
 from extras.books.speaking.narration import Chosen, Listener, Narration, Settings
 from extras.books.speaking.take_folder import TakeFolder
 from extras.books.writing.worst_sentences import Worst
-from machine.storage.atomic import Written, replace_file
+from machine.storage.files import Written, replace_file
 from tests.models import drawn_voice, tiny_voice
 from xtts.inference import latents_file
 from xtts.inference.compute_config import ComputeConfig

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from extras.common.steps import Steps, steps_for
-from machine.storage.atomic import write_json
+from machine.storage.files import write_json
 
 KEY = "0123456789abcdef" * 2 + "01234567"
 WAV = b"RIFF" + bytes(40) + bytes(4800)

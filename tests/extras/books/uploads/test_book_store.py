@@ -12,7 +12,7 @@ from extras.books.uploads import book_store
 from extras.books.uploads.book_store import BookJob, Books, UploadedBook
 from extras.books.uploads.reading_queue import BookQueue, Reader
 from extras.common.work_queue import write_job
-from machine.storage.atomic import write_json
+from machine.storage.files import write_json
 from xtts.inference.compute_config import ComputeConfig
 
 

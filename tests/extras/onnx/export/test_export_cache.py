@@ -12,7 +12,7 @@ from extras.onnx.export import export_cache, exporter_child
 from extras.onnx.export.export_cache import KEPT
 from extras.onnx.folder import OnnxError
 from machine.process import ProcessResult
-from machine.storage.hashes import sha256_of
+from machine.storage.checksums import sha256_of
 from train.settings import TrainSettings
 
 

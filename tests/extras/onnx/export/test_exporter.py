@@ -18,7 +18,7 @@ from extras.onnx.folder import OnnxError
 from extras.onnx.speech import loading as model
 from machine.storage import folders
 from tests.models import tiny_base
-from xtts import audio, wav
+from xtts import audio, encoding
 from xtts.audio import conditioning_mel, speaker_mel
 from xtts.inference import latents_file, voice
 from xtts.inference.compute_config import ComputeConfig
@@ -61,7 +61,7 @@ def test_what_hears_a_voice_is_torchs(onnx_folder, torch_model, seconds):
 def test_the_voice_of_its_own_recording_is_in_it(tmp_path, torch_model):
     base = tiny_base(tmp_path / "base")
     sound = 0.1 * torch.randn(44_100, generator=torch.Generator().manual_seed(0))
-    wav.write(base / "reference.wav", sound, 22_050)
+    encoding.write_wav(base / "reference.wav", sound, 22_050)
     exporter.export(exporter.source_of_folder(base), tmp_path / "to", ["int8"])
     found = model.read_voice(tmp_path / "to" / folder.VOICE, torch_model.config)
     expected = voice.voice_from_reference(torch_model, audio.read(base / "reference.wav", 22_050))

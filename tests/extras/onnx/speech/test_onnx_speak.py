@@ -10,7 +10,7 @@ import torch
 from extras.onnx.folder import OnnxError
 from extras.onnx.speech import conditioning
 from extras.onnx.speech import loading as model
-from xtts import audio, wav
+from xtts import audio, encoding
 from xtts.__main__ import main
 from xtts.inference import latents_file, voice
 from xtts.inference.compute_config import ComputeConfig
@@ -45,7 +45,7 @@ def test_it_says_whose_voice_or_which_precision_is_missing(onnx_folder, tmp_path
 def test_a_recording_is_heard_as_torch_hears_it(onnx_folder, onnx_model, torch_model, tmp_path):
     recording = tmp_path / "who.wav"
     sound = 0.1 * torch.randn(60_000, generator=torch.Generator().manual_seed(0))
-    wav.write(recording, sound, 22_050)
+    encoding.write_wav(recording, sound, 22_050)
     expected = voice.voice_from_reference(torch_model, audio.read(recording, 22_050))
     kept = tmp_path / "kept"
     for _ in range(2):  # computed, then read from the cache
@@ -59,7 +59,7 @@ def test_a_recording_is_heard_as_torch_hears_it(onnx_folder, onnx_model, torch_m
 @pytest.mark.slow
 def test_a_recording_without_a_voice_is_refused_by_the_child(onnx_model, tmp_path):
     recording = tmp_path / "silence.wav"
-    wav.write(recording, torch.zeros(60_000), 22_050)
+    encoding.write_wav(recording, torch.zeros(60_000), 22_050)
     with pytest.raises(OnnxError, match="is silent"):
         conditioning.voice_of_recording(onnx_model, recording)
     with pytest.raises(OnnxError, match=r"none\.wav"):

@@ -20,7 +20,7 @@ from extras.studio.training_jobs import JobFolder, TrainingQueue, TrainingState,
 from machine.errors import SotaqueError
 from machine.settings.loading import whole
 from machine.storage import locks
-from machine.storage.atomic import WriteError
+from machine.storage.files import WriteError
 from tests.extras.studio.jobs import FAKE
 from tests.processes import gone
 from train.resilience.at_work import at_work

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from xtts.text.cleaning import clean_text
 from xtts.text.normalization.registry import LANGUAGES, rules_of
+from xtts.text.reading import clean_text
 
 
 def words(text: str) -> str:

@@ -1,12 +1,13 @@
-"""Numbers read digit by digit: telephone, card and service numbers (call 911), identifiers."""
+"""What is spelled out: telephone, card and service numbers (call 911), identifiers, web addresses."""
 
 import re
+from collections.abc import Callable
 from functools import cached_property
 
-from xtts.text.normalization.numbers import NumberRules, Step
+from xtts.text.normalization.numbers import NumberRules, Step, pairs
 
 
-class TelephoneRules(NumberRules):
+class ContactRules(NumberRules):
     """How a language reads telephone numbers and identifiers."""
 
     # Words before a telephone number whose groups could be those of a number.
@@ -146,3 +147,40 @@ _COUNTING = r"|\s(?:people|times|users|years|days|minutes|seconds|hours)\b"
 _AS_NUMBERS = ("fr",)
 # Behind a number that was read, so that "or 112" after it is one, too.
 _READ = "\ue8fc"
+# The words for the dot, the at sign and the slash.
+_ADDRESS_WORDS = pairs("""en = dot at slash, de = Punkt ät Schrägstrich, nl = punt apenstaartje slash,
+    fr = point arobase slash, es = punto arroba barra, pt = ponto arroba barra,
+    it = punto chiocciola barra, pl = kropka małpa ukośnik, cs = tečka zavináč lomítko,
+    ru = точка собака слэш, tr = nokta et eğik_çizgi, hu = pont kukac perjel""")
+_NAME = r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,6}"
+# Top-level domains that need neither https:// nor www: "end.It" is a missing space.
+_SURE = "com|org|net|edu|gov|io|dev|app|info|co\\.uk|com\\.br"
+_MAIL = re.compile(
+    rf"(?<![\w.+@-])([a-z0-9_](?:[a-z0-9_.+-]{{0,62}}[a-z0-9_])?)@({_NAME}[a-z]{{2,24}})(?![\w@])", re.I
+)
+_WEB = re.compile(
+    rf"(?<![\w.@/-])(?:https?://({_NAME}[a-z]{{2,24}}|localhost)|(www\.{_NAME}[a-z]{{2,24}})|({_NAME}(?:{_SURE})))"
+    r"(?![\w@])(?::[0-9]{1,5})?((?:/[^\s<>\"'()\[\]/?#]{0,80}){0,8})(?:[?#][^\s<>\"'()\[\]]{0,400})?",
+    re.I,
+)
+ADDRESS_MARK = re.compile(r"\.[a-zA-Z]{2}|@|://")
+
+
+def address_reader(language: str) -> Callable[[str], str]:
+    """A function that spells out the addresses in a text, without scheme, port, query and fragment."""
+    if language not in _ADDRESS_WORDS:
+        return lambda text: text
+    dot, at, slash = (f" {word.replace('_', ' ')} " for word in _ADDRESS_WORDS[language].split())
+
+    def mail(match: re.Match[str]) -> str:
+        return f"{match[1].replace('.', dot)}{at}{match[2].replace('.', dot)}"
+
+    def web(match: re.Match[str]) -> str:
+        host, path = match[1] or match[2] or match[3], match[4]
+        end = re.search(r"[.,;:!?]*$", match[0])
+        assert end is not None
+        parts = [part for part in path.rstrip(".,;:!?").split("/") if part]
+        spoken = [re.sub(r"[_+%~=-]+", " ", part).replace(".", dot) for part in parts]
+        return slash.join([host.replace(".", dot), *spoken]) + end[0]
+
+    return lambda text: _WEB.sub(web, _MAIL.sub(mail, text))

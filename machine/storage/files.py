@@ -1,18 +1,22 @@
-"""Atomic writes: a file is complete or absent, whatever kills the writer.
+"""Files: written atomically, and small ones read.
 
-A write uses a temporary file in the same folder, fsync, rename, and fsync of the folder. Without
-fsync a rename may reach the disk before the data (see PostgreSQL's durable_rename). All files of
-runs and exported voices are written through this module.
+A file is complete or absent, whatever kills the writer. A write uses a temporary file in the same
+folder, fsync, rename, and fsync of the folder. Without fsync a rename may reach the disk before the
+data (see PostgreSQL's durable_rename). All files of runs and exported voices are written through
+this module.
 """
 
+import codecs
 import contextlib
 import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +27,14 @@ from machine.errors import SotaqueError
 
 # Extra space for metadata and other writers.
 SPACE_MARGIN = 1.2
+# Only a killed writer leaves files with such names.
+_TEMPORARY = re.compile(r"^\..+\.\d+\.sotaque-part$")
+# No running writer has a temporary file of this age: the largest write takes minutes.
+STALE_SECONDS = 24 * 3600.0
+# A parsed JSON object, whose reader knows the types of its fields.
+JsonObject = dict[str, Any]
+_MOST_CHARACTERS = 1 << 20
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class WriteError(SotaqueError):
@@ -104,6 +116,32 @@ def write_json(path: Path, value: Mapping[str, object]) -> Written:
     return replace_file(path, lambda file: file.write(text.encode()))
 
 
+def decoded_text(content: bytes) -> str:
+    """A text in UTF-8, or in UTF-16 with a byte-order mark, which Windows writes; without the mark.
+
+    Raises UnicodeDecodeError, which names the encoding.
+    """
+    return content.decode("utf-16" if content.startswith(_UTF16_MARKS) else "utf-8-sig")
+
+
+def read_text(path: Path) -> str:
+    """At most a million characters of a text file; "" if it cannot be read."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_MOST_CHARACTERS)
+    except (OSError, ValueError):
+        return ""
+
+
+def read_json(path: Path) -> JsonObject:
+    """The JSON object in a file; {} if there is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
 def require_space(folder: Path, num_bytes: int, what: str) -> None:
     """Raises DiskFull unless 1.2 times `num_bytes` are free on the disk of `folder`."""
     needed = int(num_bytes * SPACE_MARGIN)
@@ -126,6 +164,23 @@ def sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def remove_stale(folder: Path, *, older_than_seconds: float | None = None) -> list[Path]:
+    """Removes temporary files of killed writers in `folder` and returns them.
+
+    Call it while holding the run's lock. If several processes may write, pass `older_than_seconds`
+    to keep the files of running writers.
+    """
+    removed = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        with contextlib.suppress(OSError):
+            age = time.time() - path.stat().st_mtime
+            old = older_than_seconds is None or age > older_than_seconds
+            if _TEMPORARY.match(path.name) and old:
+                path.unlink()
+                removed.append(path)
+    return removed
 
 
 def crash_point(name: str, path: Path | None = None) -> None:

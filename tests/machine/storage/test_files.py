@@ -1,4 +1,5 @@
-"""A write that is killed, refused or out of space leaves the old file or the new one."""
+"""A write that is killed, refused or out of space leaves the old file or the new one; leftovers of
+killed writers are removed."""
 
 import errno
 import hashlib
@@ -8,14 +9,22 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 
-from machine.storage.atomic import DiskFull, WriteError, replace_file, require_space, write_json
-from machine.storage.leftovers import remove_stale
+from machine.storage.files import (
+    STALE_SECONDS,
+    DiskFull,
+    WriteError,
+    remove_stale,
+    replace_file,
+    require_space,
+    write_json,
+)
 
 POINTS = ("part opened", "half written", "after fsync", "after replace")
 
@@ -101,7 +110,7 @@ def test_a_limit_on_file_sizes_is_a_full_disk(tmp_path):
     """A real limit in a child: Python ignores SIGXFSZ, so the write fails with EFBIG."""
     program = (
         "import sys; from pathlib import Path\n"
-        "from machine.storage.atomic import DiskFull, replace_file\n"
+        "from machine.storage.files import DiskFull, replace_file\n"
         "try: replace_file(Path(sys.argv[1]), lambda file: file.write(bytes(100_000)))\n"
         "except DiskFull as error: print(error)"
     )
@@ -146,7 +155,7 @@ def test_killed_at(point, tmp_path):
     replace_file(path, lambda file: file.write(b"old"))
     (tmp_path / ".a.12.tmp").write_bytes(b"not ours")
     program = (
-        "import sys; from pathlib import Path; from machine.storage.atomic import replace_file\n"
+        "import sys; from pathlib import Path; from machine.storage.files import replace_file\n"
         "replace_file(Path(sys.argv[1]), lambda file: [file.write(b'new'), file.write(b'er')])"
     )
     killed = subprocess.run(
@@ -172,3 +181,24 @@ def test_json_with_values_that_are_no_numbers_is_not_written(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         write_json(tmp_path / "a.json", {"loss": float("nan")})
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("older_than_seconds", "left"),
+    [(None, ["voice.pt"]), (STALE_SECONDS, [".new.pt.7.sotaque-part", "voice.pt"])],
+)
+def test_what_a_running_writer_may_still_write_stays(tmp_path, older_than_seconds, left):
+    for name, age in (
+        (".old.pt.7.sotaque-part", STALE_SECONDS + 60),
+        (".new.pt.7.sotaque-part", 60),
+        ("voice.pt", STALE_SECONDS + 60),
+    ):
+        (tmp_path / name).write_bytes(b"x")
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    removed = remove_stale(tmp_path, older_than_seconds=older_than_seconds)
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
+    assert len(removed) == 3 - len(left)
+
+
+def test_a_folder_that_is_absent_has_none(tmp_path):
+    assert remove_stale(tmp_path / "absent") == []
