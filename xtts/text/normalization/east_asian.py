@@ -76,6 +76,10 @@ class ChineseRules(EastAsianRules):
         """Digit by digit."""
         return self.digits(str(number))
 
+    def phone(self, text: str) -> str:
+        """One is 幺 in a telephone number, because 一 (yī) and 七 (qī) are easily confused."""
+        return super().phone(text).replace("一", "幺")
+
     def read_ordinals(self, text: str) -> str:
         """Reads ordinals and counters; two is 两 before a counter."""
         return _TWO.sub("两", text)

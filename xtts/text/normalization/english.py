@@ -81,7 +81,7 @@ class EnglishRules(LanguageRules):
         °C ℃ = degree/-s + celsius, °F ℉ = degree/-s + fahrenheit, ° = degree/-s, W = watt/-s,
         kW = kilowatt/-s, kWh = kilowatt hour/-s, V = volt/-s, Hz = hertz, kHz = kilohertz,
         MHz = megahertz, GHz = gigahertz, KB kB = kilobyte/-s, MB = megabyte/-s, GB = gigabyte/-s,
-        TB = terabyte/-s""")
+        TB = terabyte/-s, KiB = kibibyte/-s, MiB = mebibyte/-s, GiB = gibibyte/-s, TiB = tebibyte/-s""")
     abbreviations = pairs("""e.g. = for example, i.e. = that is, etc. = et cetera, vs. = versus,
         approx. = approximately, No.# = number, Prof. = professor, Ave. = avenue, Blvd. = boulevard,
         Rd. = road, Sept. = September, Mrs. = misess, Ms. = miss, Mt. = mount, dept. = department,

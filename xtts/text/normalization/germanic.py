@@ -87,7 +87,7 @@ class GermanRules(LanguageRules):
         s Sek. sek. = Sekunde/-n f, ms = Millisekunde/-n f, °C ℃ = Grad Celsius,
         °F = Grad Fahrenheit, ° = Grad, W = Watt n, kW = Kilowatt n, kWh = Kilowattstunde/-n f,
         V = Volt n, Hz = Hertz n, MHz = Megahertz n, GHz = Gigahertz n, MB = Megabyte n,
-        GB = Gigabyte n, TB = Terabyte n""")
+        GB = Gigabyte n, TB = Terabyte n, KiB = Kibibyte n, MiB = Mebibyte n, GiB = Gibibyte n""")
     abbreviations = pairs("""z. B. = zum Beispiel, d. h. = das heißt, u. a. = unter anderem,
         usw. = und so weiter, bzw. = beziehungsweise, ca. = circa, Nr. = Nummer, Prof. = Professor,
         Hr. = Herr, Fr. = Frau, etc. = et cetera, vgl. = vergleiche, z. T. = zum Teil,
@@ -276,7 +276,8 @@ class DutchRules(LanguageRules):
         ha = hectare/-n, dB = decibel/-s, l = liter,
         ml = milliliter, u = uur, min = minuut/minuten, sec = seconde/-n,
         °C ℃ = graad/graden + celsius, °F = graad/graden + fahrenheit, ° = graad/graden,
-        kW = kilowatt, kWh = kilowattuur, MB = megabyte, GB = gigabyte""")
+        kW = kilowatt, kWh = kilowattuur, MB = megabyte, GB = gigabyte,
+        MiB = mebibyte, GiB = gibibyte""")
     abbreviations = pairs("""bijv. = bijvoorbeeld, bv. = bijvoorbeeld, enz. = enzovoort,
         o.a. = onder andere, d.w.z. = dat wil zeggen, m.b.t. = met betrekking tot, ca. = circa,
         nr. = nummer, prof. = professor, i.p.v. = in plaats van, t.a.v. = ter attentie van,

@@ -149,7 +149,7 @@ class SpanishRules(IberianRules):
         ml = mililitro/-s, h = hora/-s f,
         min = minuto/-s, s = segundo/-s, °C ℃ ºC = grado/-s + celsius, °F = grado/-s + fahrenheit,
         ° = grado/-s, kW = kilovatio/-s, kWh = kilovatio/-s + hora, MB = megabyte/-s,
-        GB = gigabyte/-s""")
+        GB = gigabyte/-s, MiB = mebibyte/-s, GiB = gibibyte/-s""")
     abbreviations = pairs("""p. ej. = por ejemplo, etc. = etcétera, Ud. = usted, Uds. = ustedes,
         Vd. = usted, núm. = número, n.º = número, nº = número, pág. = página, págs. = páginas,
         Srta. = señorita, Sres. = señores, Dña. = doña, Prof. = profesor, Profa. = profesora,
@@ -224,6 +224,7 @@ class FrenchRules(RomanceRules):
         ml = millilitre/-s, min mn = minute/-s f,
         s = seconde/-s f, °C ℃ = degré/-s + celsius, °F = degré/-s + fahrenheit, ° = degré/-s,
         kW = kilowatt/-s, kWh = kilowattheure/-s, Mo = mégaoctet/-s, Go = gigaoctet/-s,
+        Mio = mébioctet/-s, Gio = gibioctet/-s,
         MB = mégaoctet/-s, GB = gigaoctet/-s""")
     abbreviations = pairs("""M. = monsieur, Mme = madame, Mlle = mademoiselle, MM. = messieurs,
         Mmes = mesdames, Dr = docteur, Pr = professeur, p. ex. = par exemple, etc. = et cetera,
@@ -329,7 +330,7 @@ class ItalianRules(RomanceRules):
         ml = millilitro/millilitri, h = ora/ore f,
         min = minuto/minuti, s = secondo/secondi, °C ℃ = grado/gradi + celsius,
         °F = grado/gradi + fahrenheit, kW = kilowatt, kWh = kilowattora, MB = megabyte,
-        GB = gigabyte""")
+        GB = gigabyte, MiB = mebibyte, GiB = gibibyte""")
     abbreviations = pairs("""Sig. = signor, Sig.ra = signora, Sig.na = signorina, Dott. = dottor,
         Dott.ssa = dottoressa, Prof. = professor, Prof.ssa = professoressa, Ing. = ingegner,
         Avv. = avvocato, ecc. = eccetera, ad es. = ad esempio, p. es. = per esempio, n.# = numero,
@@ -411,7 +412,7 @@ class PortugueseRules(IberianRules):
         ml = mililitro/-s, min = minuto/-s,
         s = segundo/-s, °C ℃ = grau/-s + celsius, °F = grau/-s + fahrenheit, ° = grau/-s,
         kW = quilowatt/-s, kWh = quilowatt-hora/quilowatts-hora, MB = megabyte/-s,
-        GB = gigabyte/-s""")
+        GB = gigabyte/-s, MiB = mebibyte/-s, GiB = gibibyte/-s""")
     abbreviations = pairs("""p. ex. = por exemplo, etc. = etcétera, nº = número, n.º = número,
         pág. = página, Profa. = professora, Prof. = professor, Av. = avenida, tel. = telefone,
         aprox. = aproximadamente, a.C. = antes de Cristo, d.C. = depois de Cristo,

@@ -28,6 +28,18 @@ KINDS = {
         ("en", "5 × 3 = 15, x ≥ 5", "five times three equals fifteen, x greater than or equal to five"),
         ("de", "§ 5", "Paragraf fünf"),
     ],
+    "a binary prefix": [
+        ("en", "512 MiB of 2 GiB", "five hundred and twelve mebibytes of two gibibytes"),
+        ("de", "512 MiB", "fünfhundertzwölf Mebibyte"),
+        ("es", "2 GiB", "dos gibibytes"),
+        ("fr", "512 Mio, 2 Gio", "cinq cent douze mébioctets, deux gibioctets"),
+        ("it", "2 GiB", "due gibibyte"),
+        ("nl", "2 GiB", "twee gibibyte"),
+        ("pt", "2 GiB", "dois gibibytes"),
+    ],
+    "a telephone number in Mandarin": [
+        ("zh", "请拨打138-1234-5678", "请拨打幺三八, 幺二三四, 五六七八"),
+    ],
     "a page, a verse, a paragraph of a book": [
         (
             "en",
