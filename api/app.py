@@ -9,13 +9,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.exceptions import HTTPException
-from starlette.middleware.gzip import GZipMiddleware
-from starlette.staticfiles import StaticFiles
 
 from api import errors
 from api.engine.child import ChildOptions
 from api.engine.queue import EngineLimits
 from api.gate import OPEN, Gate, OriginRules
+from api.page_files import PageFiles
 from api.parts import PAGE, page_folders, routers
 from api.routes import runs, speech, status, voice_files, voices
 from api.routes.speech import SpeechRequest
@@ -57,8 +56,8 @@ def build(
     app.state.routes = [route for route in routes if isinstance(route, APIRoute)]
     app.state.sockets = [route for route in routes if isinstance(route, APIWebSocketRoute)]
     for name, folder in page_folders().items():
-        app.mount(f"/page/{name}", GZipMiddleware(StaticFiles(directory=folder)))
-    app.mount("/page", GZipMiddleware(StaticFiles(directory=PAGE, check_dir=False)), name="page")
+        app.mount(f"/page/{name}", PageFiles(directory=folder))
+    app.mount("/page", PageFiles(directory=PAGE, check_dir=False), name="page")
     app.add_exception_handler(errors.APIError, errors.answer_refusal)
     app.add_exception_handler(HTTPException, errors.answer_http)
     app.add_exception_handler(RequestValidationError, errors.answer_invalid)

@@ -14,8 +14,7 @@ off; `open_listener(state, connections, sockets)`, which returns an object with 
 `close(seconds)`; and `address(settings)` for the log.
 """
 
-import re
-from collections.abc import Collection, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,8 +24,6 @@ from machine import extras
 
 T = TypeVar("T")
 PAGE = Path(__file__).parent / "page"
-_SLOT = re.compile(r"^ *<!-- slot: ([\w-]+) -->\n", re.MULTILINE)
-_STYLES = '  <link rel="stylesheet" href="page/{0}/part.css" data-part="{0}">\n'
 
 
 class ExtraParts:
@@ -66,16 +63,3 @@ def page_folders() -> dict[str, Path]:
         for entry in extras.entries()
         if hasattr(entry, "PAGE")
     }
-
-
-def page(of: Collection[str] | None = None) -> str:
-    """The page with the parts of the extras. of: only these extras, in tests."""
-    slots: dict[str, str] = {}
-    for name, folder in page_folders().items():
-        if of is None or name in of:
-            slots["styles"] = slots.get("styles", "") + _STYLES.format(name)
-            pieces = _SLOT.split((folder / "part.html").read_text(encoding="utf-8"))[1:]
-            for slot, piece in zip(pieces[::2], pieces[1::2], strict=True):
-                slots[slot] = slots.get(slot, "") + piece
-    text = (PAGE / "index.html").read_text(encoding="utf-8")
-    return _SLOT.sub(lambda match: slots.get(match[1], ""), text)

@@ -11,7 +11,7 @@ import { SpokenText } from "./spoken_text.js";
 import { Stream } from "./stream.js";
 import { aboutRequest, Takes } from "./takes.js";
 import { Transport } from "./transport.js";
-import { fileName, languageOptions } from "./wording.js";
+import { fileName, grouped, languageOptions } from "./wording.js";
 
 const NUMBERS = ["speed", "temperature", "seed"];
 const BAD_REQUEST = 400;
@@ -28,7 +28,6 @@ const NAMES = { wav: "WAV", mp3: "MP3", flac: "FLAC", opus: "Opus", m4a: "AAC (M
 export function counting(text) {
   const characters = [...text].length;
   const over = characters - MOST_CHARACTERS;
-  const grouped = (number) => number.toLocaleString("en");
   return { over, told: `${grouped(characters)} of ${grouped(MOST_CHARACTERS)} characters${over > 0 ? `: ${grouped(over)} too many` : ""}` };
 }
 

@@ -24,6 +24,9 @@ export function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
+/** 1234 -> "1,234". The browser's own takes up to 70 ms at its first use, which is while the page starts. */
+export const grouped = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, ",");
+
 export function counted(number, noun) {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }

@@ -1,13 +1,13 @@
 """Routes /, /docs, /status, /livez, /readyz, /metrics and /events."""
 
-import gzip
 import time
 
 from fastapi import APIRouter, Request
-from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 
 from api.gate import refuse_key
-from api.parts import PAGE, page
+from api.page_files import packed, page, styles
+from api.parts import PAGE
 from api.schemas import PROBLEMS, Alive, Ready, Status
 from api.state import Shared, key_of
 
@@ -28,14 +28,24 @@ async def root(request: Request, response: Response, state: Shared) -> Response 
         "Cache-Control": "no-cache",
     }
     if "text/html" in request.headers.get("accept", "") and (PAGE / "index.html").is_file():
-        if "gzip" not in request.headers.get("accept-encoding", ""):
-            return HTMLResponse(page(), headers=headers)
-        packed = gzip.compress(page().encode(), compresslevel=6)
-        return HTMLResponse(packed, headers=headers | {"Content-Encoding": "gzip"})
+        return _text(request, page(), "text/html", headers)
     if refusal := refuse_key(key_of(state.settings), request.headers):
         raise refusal
     response.headers["Vary"] = "Accept"
     return state.status()
+
+
+@router.get("/page/styles.css", include_in_schema=False)
+async def page_styles(request: Request) -> Response:
+    """The styles of the page."""
+    return _text(request, styles(), "text/css", {"Vary": "Accept-Encoding"})
+
+
+def _text(request: Request, text: str, kind: str, headers: dict[str, str]) -> Response:
+    """A text of the page, packed if the browser unpacks it."""
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(text, media_type=kind, headers=headers)
+    return Response(packed(text), media_type=kind, headers=headers | {"Content-Encoding": "gzip"})
 
 
 @router.get("/docs", include_in_schema=False)

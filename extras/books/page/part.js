@@ -4,7 +4,7 @@ import { announce, calmly, complain, entry, figuresRow, find, isNew, make, optio
 import { bytes, read, request, send } from "../server.js";
 import { plays } from "../player.js";
 import { decoded, keep } from "../sound.js";
-import { clock, counted, diskSize, roughTime, timeLeft } from "../wording.js";
+import { clock, counted, diskSize, grouped, roughTime, timeLeft } from "../wording.js";
 
 const bookPath = (book) => `/v1/books/${encodeURIComponent(book)}`;
 
@@ -121,7 +121,7 @@ export class Part {
     const seconds = plan.chapters.reduce((sum, one) => sum + one.seconds, 0);
     const words = plan.chapters.reduce((sum, one) => sum + one.words, 0);
     say(find("book-title"), [plan.title, plan.author].filter(Boolean).join(", "));
-    say(find("book-sum"), `${words.toLocaleString("en")} words, about ${clock(seconds, 0)} of speech in ${plan.language}. Speaking all of it takes ${roughTime(seconds / plan.rate)} (${plan.rate.toFixed(2)} × real time).`);
+    say(find("book-sum"), `${grouped(words)} words, about ${clock(seconds, 0)} of speech in ${plan.language}. Speaking all of it takes ${roughTime(seconds / plan.rate)} (${plan.rate.toFixed(2)} × real time).`);
     const left = plan.left_out.map((one) => `${one.title} (${one.reason})`).join(", ");
     const notes = [left && `Not read aloud: ${left}.`, plan.unreadable && `The voice does not know: ${plan.unreadable}`, ...plan.notes];
     tell(find("book-notes"), notes.filter(Boolean).join(" "));
@@ -129,7 +129,7 @@ export class Part {
     const unticked = this.#listed === this.#shown.id ? this.#values("chapter", ":not(:checked)") : [];
     this.#listed = this.#shown.id;
     find("book-chapters").replaceChildren(...plan.chapters.map((one) => {
-      const row = figuresRow("", one.words.toLocaleString("en"), clock(one.seconds, 0));
+      const row = figuresRow("", grouped(one.words), clock(one.seconds, 0));
       const box = make("input", { type: "checkbox", name: "chapter", value: one.number, checked: !unticked.includes(`${one.number}`) });
       row.firstChild.append(make("label", { class: "check" }, box, ` ${one.title || `Chapter ${one.number}`}`));
       return row;

@@ -232,6 +232,7 @@ export class Reading {
     if (this.#recording) this.#recording.stop();
     if (!take?.found?.usable || this.#recording || this.#busy) return;
     await this.#onward(() => this.#put(this.#number, take.body, "?keep=true"), "Kept.");
+    if (find("reading-on").checked && !this.#take && this.#prompt.state === "open") this.#toggle();
   }
 
   async #skip() {

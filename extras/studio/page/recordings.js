@@ -7,7 +7,7 @@ import { announce, calmly, complain, entry, find, isNew, make, options, say, sma
 import { read, request, send } from "../server.js";
 import { datasetPath } from "./paths.js";
 import { keep } from "../sound.js";
-import { counted, diskSize } from "../wording.js";
+import { counted, diskSize, grouped } from "../wording.js";
 
 const LOOK_MILLISECONDS = 2000;
 const STATES = { none: "Not cut yet.", queued: "Queued.", running: "Cutting.", done: "Cut.", failed: "The cut failed.", stopped: "Stopped." };
@@ -111,7 +111,7 @@ export class Recordings {
     if (isNew(this, "recordingsShown", [found.id, found.recordings, busy, sent.map(([key]) => key)])) {
       find("recording-list").replaceChildren(...found.recordings.map((row) => this.#row(row, busy)), ...sent.map(([, one]) => sendingRow(one)));
     }
-    say(find("text-info"), found.text ? `Transcript: ${found.text.kind}, ${found.text.bytes.toLocaleString("en")} bytes.` : "No transcript: write the text of each clip after the cut.");
+    say(find("text-info"), found.text ? `Transcript: ${found.text.kind}, ${grouped(found.text.bytes)} bytes.` : "No transcript: write the text of each clip after the cut.");
     find("text-remove").hidden = !found.text;
     find("text-remove").disabled = find("recording-text").disabled = busy;
   }

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from api.parts import PAGE, page, page_folders
+from api.page_files import page, styles
+from api.parts import PAGE, page_folders
 from api.routes.status import POLICY
 from tests.api.page.world import World, speech, wav
 from xtts import encoding
@@ -36,7 +37,7 @@ class Answers(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
         if path == "/":
-            return self.body(page(self.world.extras).encode(), "text/html")
+            return self.body(page(frozenset(self.world.extras)).encode(), "text/html")
         if path.startswith("/page/"):
             return self.static(path.removeprefix("/page/"))
         if self.refused():
@@ -189,6 +190,8 @@ class Answers(BaseHTTPRequestHandler):
         return bool(self.world.fault)
 
     def static(self, name: str) -> None:
+        if name == "styles.css":
+            return self.body(styles().encode(), "text/css")
         extra, _, inner = name.partition("/")
         path = page_folders()[extra] / inner if inner else PAGE / name
         if not path.is_file():

@@ -2,11 +2,12 @@
 
 import itertools
 import json
+import os
 import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -91,14 +92,39 @@ class Firefox:
 
 
 @contextmanager
-def firefox(folder: Path) -> Iterator[Firefox]:
+def sound_server(folder: Path) -> Iterator[dict[str, str]]:
+    """PulseAudio with a sink that plays into nothing: without any, an AudioContext of Firefox stays
+    suspended. Yields the environment that leads to it; {} if it is not installed."""
+    program = shutil.which("pulseaudio")
+    if program is None:
+        yield {}
+        return
+    socket = folder / "sound"
+    modules = ["module-null-sink", f"module-native-protocol-unix auth-anonymous=1 socket={socket}"]
+    words = [program, "-n", "--daemonize=no", "--use-pid-file=no", "--exit-idle-time=-1"]
+    words += [word for module in modules for word in ("-L", module)]
+    home = {"HOME": str(folder), "XDG_RUNTIME_DIR": str(folder)}
+    process = subprocess.Popen(words, env={**os.environ, **home}, stderr=subprocess.DEVNULL)
+    try:
+        while not socket.exists():
+            assert process.poll() is None, "pulseaudio has ended"
+            time.sleep(0.05)
+        yield {"PULSE_SERVER": f"unix:{socket}"}
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@contextmanager
+def firefox(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Firefox]:
     """A Firefox with an empty profile in this folder."""
     program = shutil.which("firefox-esr")
     assert program, "firefox-esr is not installed"
     lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in _PREFERENCES.items()]
     (folder / "user.js").write_text("\n".join(lines))
     words = [program, "--headless", "--no-remote", "--profile", str(folder), "--remote-debugging-port=0"]
-    process = subprocess.Popen([*words, "about:blank"], stderr=subprocess.PIPE, text=True)
+    env = {**os.environ, **(environment or {})}
+    process = subprocess.Popen([*words, "about:blank"], env=env, stderr=subprocess.PIPE, text=True)
     assert process.stderr
     try:
         address = next(found[1] for line in process.stderr if (found := _LISTENS.search(line)))

@@ -18,7 +18,7 @@ import { aboutRequest, outdated } from "./takes.js";
 import { waysOf } from "./way.js";
 import { viewOf } from "./views.js";
 import { byPerson, isTaken, pageOf } from "./voices.js";
-import { candidateName, clock, counted, diskSize, fileName, progressInfo, roughTime, servedName, spokenTime, timeLeft } from "./wording.js";
+import { candidateName, clock, counted, diskSize, fileName, grouped, progressInfo, roughTime, servedName, spokenTime, timeLeft } from "./wording.js";
 
 const each = (act, rows) => rows.forEach(([wanted, ...given]) => assert.deepEqual(act(...given), wanted, JSON.stringify(given)));
 
@@ -208,6 +208,7 @@ test("times, sizes, counts and names", () => {
   each(timeLeft, [["no estimate yet", NaN], ["less than a minute left", 20], ["about 59 min left", 3540], ["about 2 h 1 min left", 7260]]);
   each(diskSize, [["1 kB", 1], ["850 kB", 850_000], ["12.3 MB", 12_300_000], ["1.24 GB", 1_240_000_000]]);
   each(counted, [["0 clips", 0, "clip"], ["1 clip", 1, "clip"], ["2 clips", 2, "clip"]]);
+  each(grouped, [["0", 0], ["999", 999], ["4,096", 4096], ["1,234,567", 1234567]]);
   each(candidateName, [["the base", { id: "base" }], ["epoch 3 at 50%", { id: "epoch_3_share_0.5", epoch: 3 }],
     ["epoch 1 of ana", { candidate: "epoch_1", epoch: 1, of_run: "ana" }]]);
   each(fileName, [["a_b-c.wav", "a", "b c.wav"]]);

@@ -2,6 +2,7 @@
 
 import re
 
+from api.page_files import STYLES, styles
 from api.parts import PAGE, page_folders
 
 # An address of this host that begins at its root.
@@ -21,3 +22,10 @@ def test_no_address_of_the_page_begins_at_the_root_of_the_host():
     assert {name: ABSOLUTE.findall(text) for name, text in texts.items() if ABSOLUTE.search(text)} == {}
     # `request` alone asks the service, and completes its paths.
     assert [name for name, text in texts.items() if ASKING.search(text)] == ["server.js"]
+
+
+def test_every_style_sheet_is_served_but_that_of_the_reference():
+    assert {path.stem for path in PAGE.glob("*.css")} == {*STYLES, "reference"}
+    assert all(
+        path.read_text(encoding="utf-8") in styles() for path in PAGE.glob("*.css") if path.stem in STYLES
+    )

@@ -89,8 +89,9 @@ def read_and_train(desk: Desk) -> None:
     desk.go("Train")
     desk.hand.type("#reading-name", "ana")
     desk.hand.press("#reading-form [type=submit]", "#reading-text")
+    desk.hand.press("#reading-on", "#reading-record")
+    desk.hand.press("#reading-record", "#reading-level")
     for number in range(1, READ + 1):
-        desk.hand.press("#reading-record", "#reading-level")
         desk.page.wait_for_timeout(500)
         desk.hand.press("#reading-keep", "#reading-text")
         desk.hand.waits(f"{KEPT} === '{number}'")
@@ -151,7 +152,7 @@ TASKS: dict[Callable[[Desk], None], int] = {
     save_while_speaking: 3,
     upload: 3,
     record: 5,
-    read_and_train: 25,
+    read_and_train: 17,
     hear_while_training: 2,
     judge_blind: 14,
     serve: 2,

@@ -1,6 +1,6 @@
 """Which files a dataset accepts as recordings."""
 
-from api.parts import page
+from api.page_files import page
 from extras.studio.datasets import uploads
 from xtts.sound_endings import SOUND_ENDINGS
 
