@@ -25,6 +25,7 @@ from machine.storage.atomic import crash_point
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
 from train.evaluation.floors import PersonFigures
+from train.evaluation.further_judges import FurtherJudges
 from train.evaluation.plan import NATURAL_EVERY, OLD_RATE, EvaluationPlan, Person, describe, heard_recordings
 from train.evaluation.verdict import decide
 from train.progress import Progress
@@ -88,6 +89,7 @@ class Evaluator:
         self.failures = 0
         self.candidate_seconds = 0.0
         self.progress: Progress | None = None
+        self._further = FurtherJudges(plan, checkpoints.run)
         self._epoch_seconds = 0.0
         self._skipping = False
         self._evaluation: Evaluation | None = None
@@ -216,13 +218,17 @@ class Evaluator:
         if decoder:
             voice = replace(voice, decoder=self.run.decoder_path(decoder.epoch))
         sounds = candidate_id(kind, epoch.epoch if epoch else 0, share, digest)
+        described = evaluation.judges if evaluation else self._further.descriptions()
+        further = self._further.tasks(sounds, described)
         person, began = self._person_compared, time.perf_counter()  # not part of the judging
-        facts, old = self._facts(voice, count, evaluation, sounds=sounds), list[SpokenFacts]()
+        said, old = self._facts(voice, count, evaluation, sounds, further=further), list[SpokenFacts]()
+        facts = said[:count]
         if self.plan.old:
             sounded = bool(self.plan.old_recogniser)
             tasks = tuple(SentenceTask(sentence.request, sounded) for sentence in self.plan.old)
             request = EvaluateRequest(tasks, voice, OLD_RATE, self.plan.old_recogniser)
             old = self.sampler.ask(request).sentences
+        figures = self._further.figures(sounds, said[count:], described)
         self.candidate_seconds = time.perf_counter() - began
         if self.progress is not None:
             self.progress.add()
@@ -249,7 +255,7 @@ class Evaluator:
             )
             candidate = replace(candidate, old_sentences=spoken)
         knows = kind != "base" or not self.plan.learns_added_language
-        return replace(candidate, knows_language=knows), measures
+        return replace(candidate, knows_language=knows, further=figures), measures
 
     def _count(self, evaluation: Evaluation | None) -> int:
         """The number of sentences of a candidate, the same for all."""
@@ -334,7 +340,8 @@ class Evaluator:
                 plan.no_naturalness,
                 plan.no_speaker_judge,
                 learns_decoder=plan.learns_decoder,
-            ),
+            )
+            | self._further.descriptions(),
             person={
                 "clips": person.clips,
                 "reference": plan.reference.path.name,
@@ -413,12 +420,13 @@ class Evaluator:
         voice: TunedVoice,
         count: int,
         evaluation: Evaluation | None,
-        *,
         sounds: str = "",
+        *,
+        further: Sequence[SentenceTask] = (),
         seed_offset: int = 0,
     ) -> list[SpokenFacts]:
-        """Speaks and measures the first `count` sentences. sounds: the folder that keeps some of
-        the audio; "" keeps none."""
+        """Speaks and measures the first `count` sentences, and then `further`. sounds: the folder
+        that keeps some of the audio; "" keeps none."""
         every = NATURAL_EVERY if self.in_run and self.plan.recogniser else 1
         natural: Collection[int] = range(0, count, every)
         if evaluation is not None:  # those with a figure of the base, for comparison
@@ -438,7 +446,11 @@ class Evaluator:
             for number, sentence in enumerate(self.plan.sentences[:count])
         )
         request = EvaluateRequest(
-            tasks, voice, self.person.rate, self.plan.recogniser, self.plan.no_speaker_judge is None
+            (*tasks, *further),
+            voice,
+            self.person.rate,
+            self.plan.recogniser,
+            self.plan.no_speaker_judge is None,
         )
         return self.sampler.ask(request).sentences
 
