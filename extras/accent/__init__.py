@@ -2,3 +2,4 @@
 
 VERBS = {"xtts": {"accent": "extras.accent.verb"}}
 JUDGE = "extras.accent.judge"
+PAGE = "page"
