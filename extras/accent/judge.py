@@ -57,8 +57,6 @@ class AccentJudge:
         """A candidate's figure; None if too few sentences are left, or base and person sound alike."""
         person = [clip.path for clip in self.clips]
         rows = [self._row(*row) for row in zip(base, person, candidate, self.clips, strict=True)]
-        for path in candidate:
-            self._heard.pop(path, None)
         voices = [list(voice) for voice in zip(*filter(None, rows), strict=True)]
         if not voices or len(voices[0]) < FEWEST_SENTENCES:
             return None

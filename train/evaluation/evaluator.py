@@ -89,7 +89,7 @@ class Evaluator:
         self.failures = 0
         self.candidate_seconds = 0.0
         self.progress: Progress | None = None
-        self._further = FurtherJudges(plan, checkpoints.run)
+        self._further = FurtherJudges(plan)
         self._epoch_seconds = 0.0
         self._skipping = False
         self._evaluation: Evaluation | None = None
@@ -218,17 +218,13 @@ class Evaluator:
         if decoder:
             voice = replace(voice, decoder=self.run.decoder_path(decoder.epoch))
         sounds = candidate_id(kind, epoch.epoch if epoch else 0, share, digest)
-        described = evaluation.judges if evaluation else self._further.descriptions()
-        further = self._further.tasks(sounds, described)
         person, began = self._person_compared, time.perf_counter()  # not part of the judging
-        said, old = self._facts(voice, count, evaluation, sounds, further=further), list[SpokenFacts]()
-        facts = said[:count]
+        facts, old = self._facts(voice, count, evaluation, sounds=sounds), list[SpokenFacts]()
         if self.plan.old:
             sounded = bool(self.plan.old_recogniser)
             tasks = tuple(SentenceTask(sentence.request, sounded) for sentence in self.plan.old)
             request = EvaluateRequest(tasks, voice, OLD_RATE, self.plan.old_recogniser)
             old = self.sampler.ask(request).sentences
-        figures = self._further.figures(sounds, said[count:], described)
         self.candidate_seconds = time.perf_counter() - began
         if self.progress is not None:
             self.progress.add()
@@ -255,7 +251,32 @@ class Evaluator:
             )
             candidate = replace(candidate, old_sentences=spoken)
         knows = kind != "base" or not self.plan.learns_added_language
-        return replace(candidate, knows_language=knows, further=figures), measures
+        return replace(candidate, knows_language=knows), measures
+
+    def judge_further(self) -> None:
+        """Adds the figures of further judges to the best candidate, and writes evaluation.json.
+
+        Only to the best, because it and the base say more sentences, which takes about 1.5 times as
+        long as judging a candidate. Raises RunError, WorkerFailed, GpuLost.
+        """
+        evaluation = self.evaluation()
+        if self.is_slow or evaluation is None or evaluation.verdict is None:
+            return
+        best, described = evaluation.best, evaluation.judges | self._further.descriptions()
+        if best is None or best.further or (best.is_base and described == evaluation.judges):
+            return
+        if not best.is_base and self._further.can_judge:
+            voice = self.voice_of(evaluation.verdict)
+            base = replace(voice, share=0.0)
+            if best.decoder:
+                voice = replace(voice, decoder=self.run.decoder_path(best.epoch))
+            figures = self._further.figures(partial(self._speak, base), partial(self._speak, voice))
+            best = replace(best, further=figures)
+        candidates = [best if one.id == best.id else one for one in evaluation.candidates]
+        self.write(replace(evaluation, judges=described, candidates=candidates))
+
+    def _speak(self, voice: TunedVoice, tasks: Sequence[SentenceTask]) -> list[SpokenFacts]:
+        return self.sampler.ask(EvaluateRequest(tuple(tasks), voice, self.person.rate)).sentences
 
     def _count(self, evaluation: Evaluation | None) -> int:
         """The number of sentences of a candidate, the same for all."""
@@ -340,8 +361,7 @@ class Evaluator:
                 plan.no_naturalness,
                 plan.no_speaker_judge,
                 learns_decoder=plan.learns_decoder,
-            )
-            | self._further.descriptions(),
+            ),
             person={
                 "clips": person.clips,
                 "reference": plan.reference.path.name,
@@ -420,13 +440,12 @@ class Evaluator:
         voice: TunedVoice,
         count: int,
         evaluation: Evaluation | None,
-        sounds: str = "",
         *,
-        further: Sequence[SentenceTask] = (),
+        sounds: str = "",
         seed_offset: int = 0,
     ) -> list[SpokenFacts]:
-        """Speaks and measures the first `count` sentences, and then `further`. sounds: the folder
-        that keeps some of the audio; "" keeps none."""
+        """Speaks and measures the first `count` sentences. sounds: the folder that keeps some of
+        the audio; "" keeps none."""
         every = NATURAL_EVERY if self.in_run and self.plan.recogniser else 1
         natural: Collection[int] = range(0, count, every)
         if evaluation is not None:  # those with a figure of the base, for comparison
@@ -446,11 +465,7 @@ class Evaluator:
             for number, sentence in enumerate(self.plan.sentences[:count])
         )
         request = EvaluateRequest(
-            (*tasks, *further),
-            voice,
-            self.person.rate,
-            self.plan.recogniser,
-            self.plan.no_speaker_judge is None,
+            tasks, voice, self.person.rate, self.plan.recogniser, self.plan.no_speaker_judge is None
         )
         return self.sampler.ask(request).sentences
 
