@@ -6,7 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_fie
 
 from machine.storage.files import JsonObject
 from machine.text import plain_name
-from xtts.voices.evaluation_file import JudgeDescription, JudgeFigure
+from xtts.voices.evaluation_file import FurtherFigure, JudgeDescription, JudgeFigure
 
 MOST_CHARACTERS = 4096
 MOST_NAME = 100
@@ -112,7 +112,7 @@ class EpochRow(BaseModel):
 
 class CandidateRow(BaseModel):
     """The figures of the base, an epoch or a blend of both. unfinished, cut, babbling: the numbers
-    of failed sentences, which no mean includes."""
+    of failed sentences, which no mean includes; further: the figures of judges that extras add."""
 
     id: str
     name: str
@@ -124,6 +124,7 @@ class CandidateRow(BaseModel):
     cut: int
     babbling: int
     judges: dict[str, JudgeFigure]
+    further: dict[str, FurtherFigure]
     validation_loss: float | None
     indistinguishable_from_base: bool
     ruled_out: str | None

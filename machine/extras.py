@@ -18,6 +18,7 @@ LAYOUTS     reads datasets in the layouts of other tools: `read`
 LANGUAGES   tells which languages a base lacks: `report_lacking`
 HELP        the pages of `sotaque --help`: `overview`, `examples_of`
 REHEARSAL   clips in the added languages that a base has learned: `rehearsal_of`
+JUDGE       a further column in a run's evaluation: `train.evaluation.further_judges`
 OPTIMIZER   AdamW with 8-bit states: `AdamW8bit`
 RULES       rules of languages that XTTS-v2 lacks: `rules_of`
 MARKUP      reads further tags in texts: `Reader`

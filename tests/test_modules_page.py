@@ -23,12 +23,13 @@ DATA = {
     "extras/cut/report.html": "The template of the report on a cut recording.",
     "extras/studio/datasets/sentences/": "Sentences to read aloud in each language, one a line.",
     "api/page/": "The web page: its scripts and styles above, and its HTML.",
+    "extras/accent/page/": "The accent's part of the page.",
     "extras/books/page/": "The books' part of the page.",
     "extras/studio/page/": "The studio's part of the page.",
     "benchmarks/": "Texts that the benchmarks speak, and values of the published config.json.",
     "benchmarks/results/": "The results of the benchmarks as JSON, from which pages are generated.",
 }
-SCRIPTS = ("api/page", "extras/studio/page", "extras/books/page")
+SCRIPTS = ("api/page", "extras/studio/page", "extras/books/page", "extras/accent/page")
 HEAD = """# Modules
 
 Every module with the first line of its docstring, the scripts and styles of the page, and the

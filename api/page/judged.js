@@ -2,7 +2,7 @@
 
 import { fillRows, find, isNew, make, say, tell } from "./elements.js";
 import { rowButtons, showChosen, showServing } from "./epochs.js";
-import { absent, againstBase, FAILED, facts, failures, halfInterval, INTERVAL, LOSS, lowestFirst, meaning, NAMES, ordered, present, short } from "./judges.js";
+import { absent, againstBase, FAILED, facts, failures, figureOf, halfInterval, INTERVAL, LOSS, lowestFirst, meaning, nameOf, ordered, present, short } from "./judges.js";
 import { showWay } from "./way.js";
 import { candidateName, capital, counted, figure } from "./wording.js";
 
@@ -92,7 +92,7 @@ export class JudgedTable {
     say(marks, states.filter(Boolean).join(", "));
     marks.classList.toggle("first", Boolean(one.is_best));
     say(failed, one.judged ? failures(one) : "–");
-    for (const [name, cell] of Object.entries(cells)) show(cell, name, one.judges[name], evaluation.judges[name]);
+    for (const [name, cell] of Object.entries(cells)) show(cell, name, figureOf(one, name), evaluation.judges[name]);
     say(loss, figure(one.validation_loss));
     showServing(row, one, { epoch: one.of, busy });
     return row;
@@ -132,14 +132,14 @@ export class JudgedTable {
 function show(cell, name, found, judge) {
   const by = againstBase(judge.better, found);
   if (!isNew(cell.dataset, "shown", [short(name, found?.mean), halfInterval(name, found), by?.mark])) return;
-  cell.title = found ? `${NAMES[name]}: ${short(name, found.low)} to ${short(name, found.high)} over ${counted(found.count, "sentence")}${by ? `; ${by.words}` : ""}` : "";
+  cell.title = found ? `${nameOf(name)}: ${short(name, found.low)} to ${short(name, found.high)} over ${counted(found.count, "sentence")}${by ? `; ${by.words}` : ""}` : "";
   cell.replaceChildren(
     ...(by ? [make("span", { class: `mark ${{ "▲": "better", "▼": "worse" }[by.mark] ?? ""}`, "aria-hidden": "true", text: by.mark === "▼" ? "▼ worse" : by.mark }), make("span", { class: "hidden", text: `${by.words}: ` })] : []),
     make("span", { text: short(name, found?.mean) }), make("span", { class: "plus", text: halfInterval(name, found) }));
 }
 
 function titleOf(column) {
-  return { epoch: "Epoch", failed: "Failed", loss: "Audio loss" }[column] ?? NAMES[column];
+  return { epoch: "Epoch", failed: "Failed", loss: "Audio loss" }[column] ?? nameOf(column);
 }
 
 function tipOf(column, evaluation) {
@@ -151,7 +151,7 @@ function define(evaluation, columns) {
   const entry = (term, text) => [make("dt", { text: term }), make("dd", { text })];
   find("meanings").replaceChildren(...entry("Figures", INTERVAL),
     ...columns.filter((column) => column !== "epoch").flatMap((column) => entry(titleOf(column), tipOf(column, evaluation))),
-    ...absent(evaluation).flatMap((name) => entry(NAMES[name], `Not measured: ${evaluation.judges[name].absent}`)));
+    ...absent(evaluation).flatMap((name) => entry(nameOf(name), `Not measured: ${evaluation.judges[name].absent}`)));
 }
 
 /** The first sentence of a reason, and the others. Pure. */

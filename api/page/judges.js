@@ -25,12 +25,27 @@ export const INTERVAL = "Means over the finished sentences; ± is half of the 95
 
 /** The judges with figures, in the order of their columns. */
 export function present(evaluation) {
-  return Object.keys(NAMES).filter((name) => evaluation.judges[name] && !evaluation.judges[name].absent);
+  return known(evaluation).filter((name) => !evaluation.judges[name].absent);
 }
 
 /** The judges without figures. */
 export function absent(evaluation) {
-  return Object.keys(NAMES).filter((name) => evaluation.judges[name]?.absent);
+  return known(evaluation).filter((name) => evaluation.judges[name].absent);
+}
+
+/** The judges that this page knows, then those that extras add. */
+function known({ judges }) {
+  return [...Object.keys(NAMES), ...Object.keys(judges).filter((name) => judges[name].further)].filter((name) => judges[name]);
+}
+
+/** The heading of a judge's column. */
+export function nameOf(name) {
+  return NAMES[name] ?? capital(name);
+}
+
+/** A candidate's figure by a judge. */
+export function figureOf(one, name) {
+  return one.judges[name] ?? one.further?.[name];
 }
 
 /** The meaning of a judge's figure. */
@@ -85,7 +100,7 @@ export function value(one, column) {
   if (column === "epoch") return one.epoch + (one.kind === "blend" ? one.share / 10 : 0.5);
   if (!one.judged && column !== "loss") return null;
   if (column === "failed") return one.unfinished + one.cut + one.babbling;
-  const found = column === "loss" ? one.validation_loss : one.judges[column]?.mean;
+  const found = column === "loss" ? one.validation_loss : figureOf(one, column)?.mean;
   return Number.isFinite(found) ? found : null;
 }
 
@@ -120,7 +135,7 @@ export function facts(one, evaluation) {
   const failed = failures(one);
   lines.push(failed === "0" ? "Every sentence finished." : `Of ${evaluation.sentences} sentences: ${failed}.`);
   for (const name of present(evaluation)) {
-    const found = one.judges[name];
+    const found = figureOf(one, name);
     if (found) lines.push(fact(name, found, evaluation.judges[name]));
   }
   if (Number.isFinite(one.validation_loss)) lines.push(`Audio loss ${figure(one.validation_loss)}.`);
@@ -131,5 +146,5 @@ function fact(name, found, judge) {
   const between = `${short(name, found.low)} to ${short(name, found.high)}`;
   const by = found.against_base;
   const against = by ? ` Against the base ${by.mean > 0 && !name.endsWith("_percent") ? "+" : ""}${short(name, by.mean)} (${short(name, by.low)} to ${short(name, by.high)}): ${againstBase(judge.better, found)?.words ?? "no measurable difference"}.` : "";
-  return `${NAMES[name]} ${short(name, found.mean)} (${between}).${against}`;
+  return `${nameOf(name)} ${short(name, found.mean)} (${between}).${against}${found.note ? ` ${found.note}` : ""}`;
 }

@@ -42,7 +42,7 @@ const judged = new JudgedTable({
 const comparison = new Comparison(desk, { changed: () => show(), wanted: (id) => attempt(() => refreshDetails(id)) });
 const speakBox = new SpeakBox();
 // An extra's part has `events`, which lead to a call of its `soon()`, and optionally offer(languages),
-// runs(list) and trainingOf(run).
+// runs(list), trainingOf(run), and chosen(candidate), which is null without an evaluation.
 const parts = await Promise.all([...document.querySelectorAll("[data-part]")].map(async ({ dataset }) => {
   const { Part } = await import(`./${dataset.part}/part.js`);
   return new Part({ opened: (id) => open(id), changed: () => show() });
@@ -104,6 +104,7 @@ function show() {
   find("judged").hidden = !isJudged;
   find("epochs-scroll").hidden = isJudged;
   const epoch = isJudged ? showJudged(now) : showEpochs(now);
+  if (!isJudged) for (const part of parts) part.chosen?.(null);
   const records = known.records.get(now?.id) ?? [];
   showProgress(now, records);
   curves.show(records, now?.epochs ?? [], epoch);
@@ -131,6 +132,7 @@ function showJudged(now) {
   epochs.show({ ...now, epochs: [] }, null, chosen);
   find("epochs-empty").hidden = true;
   judged.show(now, one.id, chosen);
+  for (const part of parts) part.chosen?.(one);
   showVerdict(now, known, promoteCandidate);
   comparison.show(now, list, one.id, known);
   return one.of?.epoch;

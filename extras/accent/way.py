@@ -28,11 +28,14 @@ class Figure:
         place: 0 is the base, 1 the person.
         interval: 95 %, by bootstrap over the sentences.
         shares: What each vowel class adds to `place`, and to the 1 of the person.
+        reached: The vowel classes that are nearer to the person than to the base, however the sentences
+            are resampled.
     """
 
     place: float
     interval: tuple[float, float]
     shares: dict[str, tuple[float, float]]
+    reached: tuple[str, ...]
 
 
 class Way:
@@ -54,11 +57,12 @@ class Way:
         moved, whole = self._compare(draw, once, _SPLITS)
         if whole.sum() <= 0:
             return None
-        drawn = list[float]()
+        drawn, is_reached = list[float](), whole > 0
         for _ in range(_RESAMPLED):
             weights = draw.multinomial(self._num_sentences, once / self._num_sentences)
             part, length = self._compare(draw, weights, _SPLITS_OF_RESAMPLED)
             drawn.append(part.sum() / length.sum() if length.sum() > 0 else np.inf)
+            is_reached &= 2 * part > np.abs(length)
         low, high = np.quantile(drawn, (0.025, 0.975), method="nearest")
         if not np.isfinite(high):
             return None
@@ -67,6 +71,7 @@ class Way:
             float(moved.sum() / whole.sum()),
             (float(low), float(high)),
             {vowel: (float(share), float(of)) for vowel, share, of in shares},
+            tuple(vowel for vowel, reached in zip(self._classes, is_reached, strict=True) if reached),
         )
 
     def _of(self, voice: Sequence[Heard], noise: int) -> tuple[np.ndarray, np.ndarray]:

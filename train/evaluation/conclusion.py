@@ -97,6 +97,7 @@ def conclude(evaluator: Evaluator, samples: Samples, settings: TrainSettings, ba
         learned_decoder.remove(evaluator.run.decoder_path(0))
         evaluator.run.decoder_state_path(0).unlink(missing_ok=True)
     judge_rest(evaluator, shares_of(settings.blend))
+    evaluator.attempt(evaluator.judge_further)
     evaluation = evaluator.evaluation()
     verdict = evaluation.verdict if evaluation else None
     if evaluation is None or verdict is None:

@@ -25,6 +25,7 @@ from machine.storage.files import crash_point
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
 from train.evaluation.floors import PersonFigures
+from train.evaluation.further_judges import FurtherJudges
 from train.evaluation.plan import NATURAL_EVERY, OLD_RATE, EvaluationPlan, Person, describe, heard_recordings
 from train.evaluation.verdict import decide
 from train.progress import Progress
@@ -92,6 +93,7 @@ class Evaluator:
         self.failures = 0
         self.candidate_seconds = 0.0
         self.progress: Progress | None = None
+        self._further = FurtherJudges(plan)
         self._epoch_seconds = 0.0
         self._skipping = False
         self._evaluation: Evaluation | None = None
@@ -254,6 +256,31 @@ class Evaluator:
             candidate = replace(candidate, old_sentences=spoken)
         knows = kind != "base" or not self.plan.learns_added_language
         return replace(candidate, knows_language=knows), measures
+
+    def judge_further(self) -> None:
+        """Adds the figures of further judges to the best candidate, and writes evaluation.json.
+
+        Only to the best, because it and the base say more sentences, which takes about 1.5 times as
+        long as judging a candidate. Raises RunError, WorkerFailed, GpuLost.
+        """
+        evaluation = self.evaluation()
+        if self.is_slow or evaluation is None or evaluation.verdict is None:
+            return
+        best, described = evaluation.best, evaluation.judges | self._further.descriptions()
+        if best is None or best.further or (best.is_base and described == evaluation.judges):
+            return
+        if not best.is_base and self._further.can_judge:
+            voice = self.voice_of(evaluation.verdict)
+            base = replace(voice, share=0.0)
+            if best.decoder:
+                voice = replace(voice, decoder=self.run.decoder_path(best.epoch))
+            figures = self._further.figures(partial(self._speak, base), partial(self._speak, voice))
+            best = replace(best, further=figures)
+        candidates = [best if one.id == best.id else one for one in evaluation.candidates]
+        self.write(replace(evaluation, judges=described, candidates=candidates))
+
+    def _speak(self, voice: TunedVoice, tasks: Sequence[SentenceTask]) -> list[SpokenFacts]:
+        return self.sampler.ask(EvaluateRequest(tuple(tasks), voice, self.person.rate)).sentences
 
     def _count(self, evaluation: Evaluation | None) -> int:
         """The number of sentences of a candidate, the same for all."""

@@ -23,7 +23,7 @@ from machine.storage.checksums import sha256_of
 from train import defaults
 from train.dataset.dataset import Clip, Dataset
 from train.evaluation.strangers import strangers
-from train.sampling.reference import FEWEST_COMPARED, SampleReference, compared_clips
+from train.sampling.reference import FEWEST_COMPARED, SampleReference, compared_clips, joined_clips
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.evaluation import naturalness, speaker_judge
@@ -124,6 +124,13 @@ class EvaluationPlan:
         """The number of sentences that a run speaks: all of EVALUATE_TEXTS, if set."""
         chosen = any(sentence.source == "own" for sentence in self.sentences)
         return len(self.sentences) if chosen else min(RUN_SENTENCES, len(self.sentences))
+
+    @property
+    def held_out(self) -> list[Clip]:
+        """The person's clips that nothing learns from and nothing speaks from, in a fixed order."""
+        used = {clip.sha256 for clip in self.training} | set(joined_clips(self.reference.path))
+        clips = (clip for clip in self.clips if clip.sha256 not in used)
+        return sorted(clips, key=lambda clip: clip.sha256)
 
     @property
     def sounded_every(self) -> int:

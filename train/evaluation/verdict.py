@@ -15,7 +15,7 @@ A base that cannot be served loses to every candidate that passes the floors. If
 judged, validation loss decides nothing, because it can fall while speech gets worse.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from machine import commands
 from machine.text import table
@@ -44,23 +44,16 @@ _NAMES = {
     WORD_ERRORS: ("word error rate", "{:.0%}"),
     WORDS: ("words", "{:.0%}"),
 }
-# The columns of the table.
-_HEAD = (
-    "",
-    "unfinished",
-    "cut",
-    "babbling",
-    "word error rate",
-    "words",
-    "voice",
-    "naturalness",
-    "rate",
-    "pitch",
-    "spread",
-    "valid. loss",
-    "",
-)
-_COLUMNS = (WORD_ERRORS, WORDS, VOICE, NATURALNESS, RATE_DRIFT, PITCH_DRIFT, PITCH_SPREAD)
+# The columns of the table with a judge's figure, and their headings.
+_COLUMNS = {
+    WORD_ERRORS: "word error rate",
+    WORDS: "words",
+    VOICE: "voice",
+    NATURALNESS: "naturalness",
+    RATE_DRIFT: "rate",
+    PITCH_DRIFT: "pitch",
+    PITCH_SPREAD: "spread",
+}
 # Where a gain comes from: whether the decoder brings it alone, and whether the GPT adds to it.
 _SOURCES = {
     (True, True): "both decoder and GPT",
@@ -380,6 +373,7 @@ def candidate_line(evaluation: Evaluation, candidate: Candidate) -> str:
         if judge in candidate.judges:
             of_base = f" (base {_mean(base, judge)})" if judge in base.judges else ""
             parts.append(f"{name} {_mean(candidate, judge)}{of_base}")
+    parts += [f"{name} {figure.mean:.2f}" for name, figure in candidate.further.items()]
     failed = f"{candidate.num_failed} of {len(candidate.sentences)} sentences failed (base {base.num_failed})"
     figures = ", ".join([*parts, failed])
     return f"{candidate.name.capitalize()}: {figures}."
@@ -387,17 +381,13 @@ def candidate_line(evaluation: Evaluation, candidate: Candidate) -> str:
 
 def evaluation_table(evaluation: Evaluation) -> str:
     """All candidates, the base first and the best marked, then the remarks and the verdict."""
-    best = evaluation.best
-    rows = [_HEAD, *(_row(candidate, candidate is best) for candidate in _by_epoch(evaluation.candidates))]
-    return "\n".join([*table(rows), *_remarks(evaluation)])
+    return "\n".join([*table(_rows(evaluation)), *_remarks(evaluation)])
 
 
 def evaluation_markdown(evaluation: Evaluation) -> str:
     """The same in Markdown, for TensorBoard's text page."""
-    best = evaluation.best
-    rows = [_HEAD, ("---",) * len(_HEAD)]
-    rows += [_row(candidate, candidate is best) for candidate in _by_epoch(evaluation.candidates)]
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    head, *rows = _rows(evaluation)
+    lines = ["| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *rows)]
     return "\n".join([*lines, "", *_remarks(evaluation)])
 
 
@@ -405,15 +395,34 @@ def _by_epoch(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda candidate: (candidate.epoch, -candidate.share))
 
 
-def _row(candidate: Candidate, is_best: bool) -> tuple[str, ...]:
+def _rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
+    """The headings, and a row for each candidate."""
+    columns = _COLUMNS | {
+        name: name for name, judge in evaluation.judges.items() if judge.further and judge.absent is None
+    }
+    best = evaluation.best
+    return [
+        _head(columns.values()),
+        *(
+            _row(candidate, columns, is_best=candidate is best)
+            for candidate in _by_epoch(evaluation.candidates)
+        ),
+    ]
+
+
+def _head(columns: Iterable[str]) -> tuple[str, ...]:
+    return ("", "unfinished", "cut", "babbling", *columns, "valid. loss", "")
+
+
+def _row(candidate: Candidate, columns: Iterable[str], *, is_best: bool) -> tuple[str, ...]:
     loss = "" if candidate.validation_audio_loss is None else f"{candidate.validation_audio_loss:.3f}"
-    measured = [_with_interval(candidate, judge) for judge in _COLUMNS]
+    measured = [_with_interval(candidate, judge) for judge in columns]
     counts = (str(candidate.unfinished), str(candidate.cut), str(candidate.babbling))
     return (candidate.name, *counts, *measured, loss, "<- best" if is_best else "")
 
 
 def _with_interval(candidate: Candidate, judge: str) -> str:
-    figure = candidate.judges.get(judge)
+    figure = candidate.further.get(judge) or candidate.judges.get(judge)
     if figure is None:
         return "-"
     half = (figure.high - figure.low) / 2
@@ -441,6 +450,9 @@ def _remarks(evaluation: Evaluation) -> list[str]:
         lines.append(f"Naturalness of the person's own clips: {natural['mean']:.2f} ±{half:.2f}.")
     if (errors := evaluation.person.get(WORD_ERRORS)) is not None:
         lines.append(f"Word error rate of the person's own clips: {errors:.2f}.")
+    if best := evaluation.best:
+        notes = filter(None, (figure.note for figure in best.further.values()))
+        lines += [f"{best.name}: {note}" for note in notes]
     if verdict := evaluation.verdict:
         lines.append(" ".join(part for part in (verdict.reason, verdict.advice) if part))
     return lines + [_of_speaker(speaker) for speaker in evaluation.speakers]

@@ -76,7 +76,8 @@ def reference_path(run: RunFolder) -> Path:
 def kept_reference(settings: TrainSettings, context: RunContext, run: RunFolder) -> SampleReference:
     """The run's recording, which is made unless it exists, and the text that a sample says. Raises
     AudioError, DiskFull, WriteError."""
-    path, record = reference_path(run), _record(run)
+    path = reference_path(run)
+    record = _record(path)
     reference = speaking_from(settings, context.data, path)
     clips = reference_clips(context.data, reference.speaker)
     if record is None or not {clip.sha256 for clip in clips}.issuperset(record.clips):
@@ -203,9 +204,14 @@ def _is_clipped(samples: np.ndarray) -> bool:
     return bool(np.mean(levels >= 0.99 * levels.max()) > _CLIPPED_SHARE)
 
 
-def _record(run: RunFolder) -> ReferenceRecord | None:
+def joined_clips(recording: Path) -> tuple[str, ...]:
+    """As `ReferenceRecord.clips`; empty without an intact record."""
+    record = _record(recording)
+    return record.clips if record else ()
+
+
+def _record(path: Path) -> ReferenceRecord | None:
     """The record of a recording that is intact; None without one."""
-    path = reference_path(run)
     try:
         record = TypeAdapter(ReferenceRecord).validate_json(path.with_suffix(".json").read_bytes())
         intact = fault_of({path.name: record.written}, path.parent) is None

@@ -110,13 +110,28 @@ class JudgeFigure(MeanInterval):
 
 
 @dataclass(frozen=True)
+class FurtherFigure(MeanInterval):
+    """A figure of a judge that an extra adds. The verdict ignores it.
+
+    Attributes:
+        note: A sentence about it, or "".
+        details: More figures, for the extra's part of the page.
+    """
+
+    note: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class JudgeDescription:
-    """The unit and direction of a judge's figure. absent: why the judge is missing, or None."""
+    """The unit and direction of a judge's figure. absent: why the judge is missing, or None;
+    further: whether an extra adds it (`train.evaluation.further_judges`)."""
 
     unit: str
     better: Better
     meaning: str
     absent: str | None = None
+    further: bool = False
 
 
 @dataclass(frozen=True)
@@ -164,6 +179,7 @@ class Candidate:
     knows_language: bool = True
     old_sentences: list[SpokenSentence] = field(default_factory=list)
     decoder: str = ""
+    further: dict[str, FurtherFigure] = field(default_factory=dict)  # of the judges of extras
 
     @property
     def id(self) -> str:

@@ -111,12 +111,14 @@ class SentenceTask:
         sounded: Whether to run the vocoder, which takes more time than everything else together.
         natural: Whether to judge the naturalness of the sound.
         out: The file for the sound; None keeps none.
+        measured: Whether to measure its sound and its words, which takes most of the time.
     """
 
     request: SynthesisRequest
     sounded: bool = True
     natural: bool = False
     out: Path | None = None
+    measured: bool = True
 
 
 @dataclass(frozen=True)

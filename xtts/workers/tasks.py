@@ -187,7 +187,8 @@ def evaluate(
             for sentence in _decode(model, whose, request.rate, tasks[first : first + SLOTS]):
                 sound = _vocode(model, whose, sentence) if sentence.task.sounded else None
                 measured = _measure(model, sentence, sound, natural, speaker, tuned.mark(request.voice))
-                hearing.begin(len(facts), sound, measured)
+                if sentence.task.measured:
+                    hearing.begin(len(facts), sound, measured)
                 facts.append(measured)
                 spoken.append(sentence)
             progress(len(facts) / len(tasks))
@@ -196,6 +197,8 @@ def evaluate(
             model, whose = listener.speaking(listener.reading(asked), asked)
         facts = [
             replace(measured, words=evidence(model, whose.latents, sentence))
+            if sentence.task.measured
+            else measured
             for measured, sentence in zip(facts, spoken, strict=True)
         ]
         return SpokenSet(hearing.with_heard(tasks, facts))
@@ -257,7 +260,8 @@ def _measure(
         if (out := sentence.task.out) is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             encoding.write_wav(out, marks.watermarked(waveform.cpu().float()), mark=mark)
-        embedding, hertz, spread = _hear(model, waveform, speaker)
+        if sentence.task.measured:
+            embedding, hertz, spread = _hear(model, waveform, speaker)
         score = _natural(natural if sentence.task.natural and finished else None, waveform)
     return SpokenFacts(
         codes=codes,

@@ -1,6 +1,6 @@
 """A run's evaluation over HTTP: candidates with their figures, and their spoken sentences."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -8,6 +8,7 @@ from tests.api.conftest import PATIENT, running, settings_in
 from tests.api.heard import refused
 from tests.api.judged_run import CANDIDATES, row, served
 from tests.api.run_folders import candidate, write_epoch, write_evaluated
+from xtts.voices.evaluation_file import FurtherFigure
 from xtts.voices.run_folder import RunFolder
 
 
@@ -35,6 +36,14 @@ def test_a_figure_that_is_no_number_is_null(service, output):
     other.write_text(path.read_text().replace('"mean": 0.2', '"mean": NaN'))
     other.replace(path)
     service.wait_until(lambda: row(service, "base")["judges"]["voice"]["mean"] is None, 10)
+
+
+def test_figures_of_extras_are_in_the_rows(service, output):
+    figure = FurtherFigure(0.4, 0.3, 0.5, 12, "A note.", {"vowels": []})
+    best = candidate(output, "epoch", 1, 1.0, further={"accent": figure})
+    write_evaluated(output, best, best)
+    service.wait_until(lambda: row(service, "epoch_1")["further"] == {"accent": asdict(figure)}, 10)
+    assert row(service, "base")["further"] == {}
 
 
 def test_a_run_without_an_evaluation_says_so(tmp_path):

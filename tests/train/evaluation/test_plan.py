@@ -1,11 +1,13 @@
 """Which recogniser is used: the setting's, else pocketsphinx for English, else none, with the
 reason."""
 
+import json
 import re
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks import texts
@@ -26,6 +28,7 @@ from train.evaluation.plan import (
 )
 from train.sampling.reference import SampleReference
 from train.settings import TrainSettings
+from xtts import encoding
 from xtts.model.config import Extension, ModelConfig
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices.base_models import DEMO
@@ -165,6 +168,19 @@ def test_decoders_learn_training_clips_of_the_person_alone():
     plan = plan_of(TrainSettings(), data, reference, {}, ModelConfig.read(DEMO))
     assert plan.training == [clips[0], clips[2], clips[4]]
     assert plan.recordings[0] == clips[6]
+
+
+def test_held_out_clips_are_neither_learned_nor_in_the_reference(tmp_path):
+    clips = [clip(number, f"Text {number}.") for number in range(6)]
+    recording = tmp_path / "reference.wav"
+    written = encoding.write_wav(recording, np.zeros(100, np.float32))
+    record = {"clips": [clips[4].sha256], "written": asdict(written)}
+    recording.with_suffix(".json").write_text(json.dumps(record))
+    reference = SampleReference(recording, "", "en", "anna")
+    plan = EvaluationPlan((), reference, clips, clips[:3], (), {}, "", None)
+    assert {one.name for one in plan.held_out} == {"c3", "c5"}
+    recording.with_suffix(".json").unlink()
+    assert {one.name for one in plan.held_out} == {"c3", "c4", "c5"}
 
 
 def test_the_old_language_is_the_bases_first_with_sentences_and_never_an_added_one():

@@ -456,3 +456,16 @@ def test_naturalness_is_judged_where_it_is_asked_for_and_there_is_a_sound(monkey
     assert heard[0].naturalness == pytest.approx(1 + heard[0].seconds, abs=0.1)
     assert heard[1].naturalness is None
     assert opened == ["cpu"]
+
+
+def test_a_sentence_that_is_not_measured_is_only_spoken(tmp_path):
+    """With the embedded voice: random weights may never end."""
+    speaker = FileSpeaker(DEMO, ComputeConfig(precision="fp32"))
+    measured = replace(task("one two three", 1), out=tmp_path / "measured.wav")
+    other = replace(measured, measured=False, out=tmp_path / "other.wav")
+    request = EvaluateRequest((measured, other), TunedVoice(DEMO / "reference.wav"), SpeakingRate(2.0, 3.0))
+    whole, spoken = speaker.ask(request).sentences
+    assert (spoken.codes, spoken.finished) == (whole.codes, whole.finished)
+    assert (len(whole.words), spoken.words) == (3, [])
+    assert (spoken.embedding, spoken.pitch_hz) == ([], None)
+    assert (tmp_path / "other.wav").read_bytes() == (tmp_path / "measured.wav").read_bytes()

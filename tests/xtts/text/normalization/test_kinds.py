@@ -37,9 +37,7 @@ KINDS = {
         ("nl", "2 GiB", "twee gibibyte"),
         ("pt", "2 GiB", "dois gibibytes"),
     ],
-    "a telephone number in Mandarin": [
-        ("zh", "请拨打138-1234-5678", "请拨打幺三八, 幺二三四, 五六七八"),
-    ],
+    "a telephone number in Mandarin": [("zh", "请拨打138-1234-5678", "请拨打幺三八, 幺二三四, 五六七八")],
     "a page, a verse, a paragraph of a book": [
         (
             "en",

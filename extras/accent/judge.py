@@ -1,0 +1,121 @@
+"""The accent of a run's candidates, as a further judge of its evaluation.
+
+It hears the validation clips that pocketsphinx can align, and each candidate's sounds of their
+texts (`train.evaluation.further_judges`).
+"""
+
+import importlib.util
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from extras.accent.chart import vowels_of, word_of
+from extras.accent.child import ListeningChild
+from extras.accent.hearing import Heard
+from extras.accent.vowel_model import RATE
+from extras.accent.way import FEWEST_SENTENCES, Figure, Way
+from machine.text import enumeration, quantity
+from train.dataset.dataset import Clip
+from xtts.voices.evaluation_file import FurtherFigure, JudgeDescription
+
+log = logging.getLogger("train")
+
+# With fewer, one person in ten is taken for another (docs/develop/evaluation.md).
+FEWEST_CLIPS, LEAST_SECONDS = 10, 40.0
+# More clips than are needed, because a candidate may fail some.
+_SPARE_CLIPS = 2
+_MEANING = (
+    "How far the vowels are on the way from the base's (0) to the person's (1), by the sentences of clips "
+    "that nothing learned from. It is measured to inform, and does not choose the best."
+)
+
+
+class AccentJudge:
+    """As `train.evaluation.further_judges.FurtherJudge`. clips: from which it may choose."""
+
+    name = "accent"
+
+    def __init__(self, clips: Sequence[Clip], language: str) -> None:
+        self._ear = ListeningChild()
+        self._heard: dict[Path, Heard | None] = {}
+        self._is_told = False
+        self.clips: Sequence[Clip] = ()
+        absent = _cannot_judge(language)
+        if absent is None:
+            self.clips = self._chosen(clips)
+            seconds = sum(clip.seconds for clip in self.clips)
+            if len(self.clips) < FEWEST_CLIPS or seconds < LEAST_SECONDS:
+                found = quantity(len(self.clips), "validation clip")
+                absent = (
+                    f"it needs {FEWEST_CLIPS} validation clips of {LEAST_SECONDS:.0f} s in all; {found} of "
+                )
+                absent += f"{seconds:.0f} s can be used"
+                self.clips = ()
+        self.description = JudgeDescription("share", "higher", _MEANING, absent=absent, further=True)
+
+    def figure(self, base: Sequence[Path], candidate: Sequence[Path]) -> FurtherFigure | None:
+        """A candidate's figure; None if too few sentences are left, or base and person sound alike."""
+        person = [clip.path for clip in self.clips]
+        rows = [self._row(*row) for row in zip(base, person, candidate, self.clips, strict=True)]
+        voices = [list(voice) for voice in zip(*filter(None, rows), strict=True)]
+        if not voices or len(voices[0]) < FEWEST_SENTENCES:
+            return None
+        figure = Way(*voices).figure()
+        if figure is not None:
+            low, high = figure.interval
+            return FurtherFigure(
+                round(figure.place, 4),
+                round(low, 4),
+                round(high, 4),
+                len(voices[0]),
+                _note(figure),
+                {"vowels": vowels_of(figure, *voices)},
+            )
+        if not self._is_told:
+            self._is_told = True
+            log.info("No accent: base and person cannot be distinguished by %d sentences.", len(voices[0]))
+        return None
+
+    def _chosen(self, clips: Sequence[Clip]) -> list[Clip]:
+        """The first clips that can be aligned, until they are enough."""
+        chosen = list[Clip]()
+        for clip in clips:
+            seconds = sum(one.seconds for one in chosen)
+            if len(chosen) >= FEWEST_CLIPS + _SPARE_CLIPS and seconds >= LEAST_SECONDS:
+                break
+            if self._hear(clip.path, clip.text):
+                chosen.append(clip)
+        return chosen
+
+    def _row(self, base: Path, person: Path, candidate: Path, clip: Clip) -> list[Heard] | None:
+        """The three voices' vowels of a sentence; None if one of them cannot be heard."""
+        heard = [self._hear(path, clip.text) for path in (base, person, candidate)]
+        return [one for one in heard if one] if all(heard) else None
+
+    def _hear(self, path: Path, text: str) -> Heard | None:
+        from xtts import audio
+
+        if path not in self._heard and path.is_file():
+            self._heard[path] = self._ear.hear(audio.read(path, RATE).numpy(), text)
+        return self._heard.get(path)
+
+
+def judge_of(clips: Sequence[Clip], language: str) -> AccentJudge:
+    """The judge of a person."""
+    return AccentJudge(clips, language)
+
+
+def _cannot_judge(language: str) -> str | None:
+    if language.split("-")[0] != "en":
+        return "it is measured in English only"
+    if importlib.util.find_spec("pocketsphinx") is None:
+        return "pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13"
+    return None
+
+
+def _note(figure: Figure) -> str:
+    words = [word_of(vowel) for vowel in figure.reached]
+    if not words:
+        return ""
+    verb = "vowel of {} is" if len(words) == 1 else "vowels of {} are"
+    return f"The {verb.format(enumeration(words))} now nearer to the person's than to the base's."
