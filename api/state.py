@@ -21,12 +21,12 @@ from api.runs.exports import Exports
 from api.runs.following import VoiceFollower
 from api.schemas import Queue, Status
 from api.settings import ApiSettings
-from api.voices import adapters
 from api.voices.adapters import Adapters
 from api.voices.store import Voices
 from machine import commands, extras
 from xtts import encoding
 from xtts.voices.base_models import licence_in_brief
+from xtts.voices.files.unpacking import ADAPTERS_FOLDER
 from xtts.voices.speakers import plain
 
 _DECODERS = 2
@@ -50,7 +50,7 @@ class AppState:
         self._said_ready = False
         self.engine = Engine(how, limits, self.metrics, self._tell_status)
         self.voices = Voices(settings.voices_dir)
-        self.adapters = Adapters(settings.voices_dir / adapters.FOLDER, settings.backend)
+        self.adapters = Adapters(settings.voices_dir / ADAPTERS_FOLDER, settings.backend)
         self.follower = VoiceFollower(settings, self.engine, self.events, self.adapters)
         self.decoding = asyncio.Semaphore(_DECODERS)
         self.exports = Exports(settings)

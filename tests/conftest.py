@@ -12,7 +12,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from machine.settings.names import NAMES
+from machine.settings.names import CORE_SETTINGS
 
 # A busy machine is not a fault of the tested code.
 hypothesis.settings.register_profile(
@@ -24,7 +24,7 @@ hypothesis.settings.load_profile("patient")
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """`NUM_EPOCHS=2 make test` tests the same as `make test`, in child processes too."""
-    for name in NAMES & os.environ.keys():
+    for name in CORE_SETTINGS & os.environ.keys():
         monkeypatch.delenv(name)
 
 

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import synthetic
 from train.step import train_step
-from xtts.model import varlen
+from xtts.model import casting
 from xtts.model.gpt import Dropout
 from xtts.model.shapes import GPTShape
 
@@ -114,9 +114,8 @@ def small_shape(layers: int) -> GPTShape:
 def as_on_a_gpu() -> Iterator[None]:
     """Makes branches that test for a CPU take the GPU's path."""
     with (
-        mock.patch.object(varlen, "attends_per_clip", lambda _: False),
         mock.patch.object(Dropout, "forward", _dropped),
-        mock.patch.object(varlen, "counts_launches", lambda _: True),
+        mock.patch.object(casting, "launches_matter", lambda _: True),
     ):
         yield
 

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from api import settings as api
 from machine import extras
 from machine.settings.loading import PRECEDENCE, every_name, whole
-from machine.settings.names import NAMES
+from machine.settings.names import CORE_SETTINGS
 from machine.settings.types import display, fields, means, purpose
 from machine.text import wrap
 from train import settings as train
@@ -192,7 +192,7 @@ def test_every_setting_is_in_one_group():
 
 def test_the_names_are_those_of_the_classes():
     core = {**fields(train.TrainSettings), **fields(api.ApiSettings)}
-    assert {name.upper() for name in core} == NAMES
+    assert {name.upper() for name in core} == CORE_SETTINGS
     assert every_field().keys() == every_name()
 
 
@@ -202,8 +202,8 @@ def test_every_name_of_the_contract_is_there():
         SAVE_EVERY KEEP_CHECKPOINTS RESUME SEED STOP_SECONDS TENSORBOARD TENSORBOARD_PORT OUTPUT_DIR
         RUNS_DIR COQUI_TOS_AGREED API_HOST API_PORT API_KEY API_ALLOW_NO_KEY VOICE BACKEND
         LOW_MEMORY GUARD""".split()
-    assert set(contract) <= NAMES
-    assert not {name for name, *_ in HOUSE} & NAMES
+    assert set(contract) <= CORE_SETTINGS
+    assert not {name for name, *_ in HOUSE} & CORE_SETTINGS
 
 
 if __name__ == "__main__":

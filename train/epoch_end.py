@@ -174,7 +174,7 @@ class EpochEnd:
             return False
         seconds = time.perf_counter() - began
         if self.logs:
-            self.logs.epoch(epoch, self.learner.step, losses)
+            self.logs.log_epoch(epoch, self.learner.step, losses)
         if self.save_due(epoch):
             self.save(epoch, losses)
             if not self.stop.agreed(self.learner.world):
@@ -355,7 +355,7 @@ class EpochEnd:
     def _begin(self, epoch: int, phase: Phase) -> None:
         """Records the phase of the run until its next step."""
         if self.logs:
-            self.logs.phase(epoch, self.learner.step, phase)
+            self.logs.log_phase(epoch, self.learner.step, phase)
 
 
 @torch.no_grad()

@@ -396,7 +396,7 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
             "reference.wav": write_reference(voice.reference, part / "reference.wav"),
         }
         if voice.decoder:
-            files[bundle.DECODER] = copy_file(voice.decoder, part / bundle.DECODER)
+            files[bundle.DECODER_FILE] = copy_file(voice.decoder, part / bundle.DECODER_FILE)
         config = ModelConfig.read(voice.folder)
         bundle.write(part, bundle_of(voice, config, files, bundle.ADAPTER))
     return (

@@ -380,7 +380,7 @@ def open_logs(
         usage=usage,
         step_figures=meter.of_steps(learner) if meter else None,
     )
-    logs.settings(values_of(settings))
+    logs.log_settings(values_of(settings))
     return closing.enter_context(logs)
 
 
@@ -401,7 +401,7 @@ def open_samples(
         run,
         reference,
         seed=settings.seed,
-        on_sample=logs.sample if logs else None,
+        on_sample=logs.log_sample if logs else None,
         clips=context.data.training_clips(reference.speaker),
         minute_steps=defaults.decoder_steps(context.config.training) if learns else None,
     )
@@ -415,7 +415,7 @@ def build_evaluator(
     """The evaluator, which works if samples are spoken. Raises SotaqueError as `plan_of`."""
     base = dict(checkpoints.provenance["base"])
     plan = plan_of(settings, context.data, samples.reference, base, context.config)
-    return Evaluator(plan, samples.sampler, checkpoints, logs.evaluation, in_run=True)
+    return Evaluator(plan, samples.sampler, checkpoints, logs.log_evaluation, in_run=True)
 
 
 # 7. The loop

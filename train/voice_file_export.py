@@ -112,7 +112,7 @@ def _export_latents(voice: VoiceFiles, folder: Path) -> None:
     written = export.write_reference(voice.reference, folder / "reference.wav")
     files: dict[str, Written] = {"reference.wav": written}
     if voice.decoder:
-        files[bundle.DECODER] = export.copy_file(voice.decoder, folder / bundle.DECODER)
+        files[bundle.DECODER_FILE] = export.copy_file(voice.decoder, folder / bundle.DECODER_FILE)
     config = ModelConfig.read(voice.folder)
     bundle.write(folder, export.bundle_of(voice, config, files, bundle.LATENTS))
 

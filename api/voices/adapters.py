@@ -12,6 +12,7 @@ of a run is.
 import contextlib
 import logging
 from pathlib import Path
+from typing import NamedTuple
 
 from api.errors import APIError, excerpt
 from api.schemas import means_served
@@ -22,17 +23,24 @@ from xtts.voices.files import unpacking
 
 log = logging.getLogger("api")
 
-FOLDER = "adapters"
+
+class _FolderVoice(NamedTuple):
+    folder: Path
+    header: Bundle
 
 
 class Adapters:
-    """The adapters and imported voices, as last read. backend: the service's; `onnx` adds nothing
-    to its base."""
+    """The adapters and imported voices, as last read.
+
+    Args:
+        folder: The folder of the adapters.
+        backend: That of the service; `onnx` adds nothing to its base.
+    """
 
     def __init__(self, folder: Path, backend: str) -> None:
-        self.folder, self.imported = folder, folder.parent / unpacking.FOLDER
+        self.folder, self.imported = folder, folder.parent / unpacking.IMPORTED_FOLDER
         self._backend = backend
-        self._known: dict[str, tuple[Path, Bundle]] = {}
+        self._voices: dict[str, _FolderVoice] = {}
         self._ignored: dict[str, str] = {}
 
     def of(self, sha256: str) -> dict[str, str]:
@@ -41,8 +49,8 @@ class Adapters:
             return {}
         return {
             name: str(folder)
-            for name, (folder, header) in self._known.items()
-            if header.base["sha256"] == sha256 and header.kind in bundle.OF_A_BASE
+            for name, (folder, header) in self._voices.items()
+            if header.base["sha256"] == sha256 and header.kind in bundle.KINDS_WITH_BASE_WEIGHTS
         }
 
     def of_other_weights(self, sha256: str) -> dict[str, str]:
@@ -50,10 +58,10 @@ class Adapters:
         served = self.of(sha256)
         return {
             name: str(folder)
-            for name, (folder, header) in self._known.items()
+            for name, (folder, header) in self._voices.items()
             if folder.parent == self.imported
             and name not in served
-            and (self._backend != "onnx" or header.kind not in bundle.OF_A_BASE)
+            and (self._backend != "onnx" or header.kind not in bundle.KINDS_WITH_BASE_WEIGHTS)
         }
 
     def is_imported(self, folder: Path) -> bool:
@@ -63,13 +71,13 @@ class Adapters:
     def check(self, plain_name: str, sha256: str, param: str) -> None:
         """Raises APIError (409) if `plain_name` is an adapter for other weights than those with this
         SHA-256."""
-        name = next((name for name in self._known if speakers.plain(name) == plain_name), "")
+        name = next((name for name in self._voices if speakers.plain(name) == plain_name), "")
         if not name or name in self.of(sha256) or name in self.of_other_weights(sha256):
             return
         if self._backend == "onnx":
             text = ", which only PyTorch adds to its base. Start the service with BACKEND=torch."
         else:
-            base = self._known[name][1].base
+            base = self._voices[name].header.base
             text = (
                 f" of {Path(base['name']).name} with SHA-256 {base['sha256'][:12]}…, but the "
                 f"served weights have {sha256[:12]}…. Serve its own base with VOICE."
@@ -78,17 +86,17 @@ class Adapters:
 
     def look(self) -> list[str]:
         """Reads the folders; returns the paths of removed and replaced voices."""
-        before, voices = self._known, dict[str, tuple[Path, Bundle]]()
+        previous, voices = self._voices, dict[str, _FolderVoice]()
         for parent in (self.folder, self.imported):
             with contextlib.suppress(OSError):
                 for folder in sorted(parent.iterdir()):
                     # A name with a dot at the front: still being written.
                     if folder.is_dir() and not folder.name.startswith("."):
                         self._read(folder, voices)
-        self._known = voices
-        return [str(voice[0]) for name, voice in before.items() if voices.get(name) != voice]
+        self._voices = voices
+        return [str(voice.folder) for name, voice in previous.items() if voices.get(name) != voice]
 
-    def _read(self, folder: Path, voices: dict[str, tuple[Path, Bundle]]) -> None:
+    def _read(self, folder: Path, voices: dict[str, _FolderVoice]) -> None:
         """Adds a folder to `voices`, or logs once why it is not a voice."""
         fault = "it is not an export of `train export --adapter`. Move it elsewhere."
         if means_served(folder.name):
@@ -99,9 +107,9 @@ class Adapters:
             except BundleError as error:
                 fault = str(error)
             else:
-                fits = header.kind in bundle.OF_A_BASE or self.is_imported(folder)
-                if fits and {"name", "sha256"} <= header.base.keys():
-                    voices[folder.name] = folder, header
+                is_usable = header.kind in bundle.KINDS_WITH_BASE_WEIGHTS or self.is_imported(folder)
+                if is_usable and {"name", "sha256"} <= header.base.keys():
+                    voices[folder.name] = _FolderVoice(folder, header)
                     return
         if self._ignored.get(str(folder)) != fault:
             log.warning("%s is not a voice: %s", folder, fault)

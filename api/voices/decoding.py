@@ -53,8 +53,13 @@ def decode(data: bytes, most_seconds: float, container: str = "") -> tuple[bytes
 
 
 def mono_of(data: bytes, most_seconds: float, container: str = "") -> tuple[Array, int]:
-    """Samples `[n]`, float32, about -1..1, and their rate. container: FFmpeg's name for it
-    (`api.voices.recordings.container_of`); "" for a file that libsndfile reads.
+    """Samples `[n]`, float32, about -1..1, and their rate.
+
+    Args:
+        data: The file.
+        most_seconds: The limit of its length.
+        container: FFmpeg's name for it (`api.voices.recordings.container_of`); "" for a file that
+            libsndfile reads.
 
     Raises:
         ValueError: The file cannot be decoded; the message is for the user.
@@ -67,10 +72,10 @@ def mono_of(data: bytes, most_seconds: float, container: str = "") -> tuple[Arra
     try:
         with sound_file.open_sound(data, only_av=only_av) as sound:
             rate = sound.rate
-            _check(rate, sound.declared_frames or 0, sound.channels, most_seconds)
+            _check_format(rate, sound.declared_frames or 0, sound.channels, most_seconds)
             # One more than allowed: the header's length may be too small, or missing.
-            most = int(most_seconds * rate)
-            for block in sound.blocks(most + 1):
+            frame_limit = int(most_seconds * rate)
+            for block in sound.blocks(frame_limit + 1):
                 _check_headroom()
                 blocks.append(block.mean(axis=1, dtype=np.float32))
                 count += len(block)
@@ -78,7 +83,7 @@ def mono_of(data: bytes, most_seconds: float, container: str = "") -> tuple[Arra
         if type(error) is ValueError:
             raise
         raise ValueError(f"It cannot be decoded ({sound_file.reason_of(error)}).") from error
-    if count > most:
+    if count > frame_limit:
         raise ValueError(f"It is longer than {most_seconds:g} s. Cut 6 to 30 s of clear speech.")
     mono = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
     if not np.isfinite(mono).all():
@@ -86,7 +91,7 @@ def mono_of(data: bytes, most_seconds: float, container: str = "") -> tuple[Arra
     return mono, rate
 
 
-def _check(rate: int, frames: int, channels: int, most_seconds: float) -> None:
+def _check_format(rate: int, frames: int, channels: int, most_seconds: float) -> None:
     """Raises ValueError if rate, channels or length exceed the limits."""
     if rate not in RATES:
         raise ValueError(
@@ -104,6 +109,6 @@ def _check(rate: int, frames: int, channels: int, most_seconds: float) -> None:
 
 def _check_headroom() -> None:
     """Raises MemoryError while enough memory is left for FFmpeg to end properly."""
-    most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if most != resource.RLIM_INFINITY and most - address_space_bytes() < _HEADROOM_BYTES:
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit - address_space_bytes() < _HEADROOM_BYTES:
         raise MemoryError

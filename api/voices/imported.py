@@ -22,9 +22,10 @@ from machine.text import printable
 from xtts.voices import speakers
 
 _MODULE = "api.voices.imported_child"
-_SECONDS = 900.0
-_FULL = 74
-_DELETED = ".deleted-"
+_LIMIT_SECONDS = 900.0
+# The child's exit code for a full disk.
+_DISK_FULL_CODE = 74
+_DELETED_PREFIX = ".deleted-"
 
 
 async def import_file(
@@ -55,10 +56,10 @@ async def import_file(
         start_new_session=True,
     )
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(_LIMIT_SECONDS):
             out, _ = await child.communicate()
     except TimeoutError:
-        text = f"The voice could not be imported within {_SECONDS:g} seconds."
+        text = f"The voice could not be imported within {_LIMIT_SECONDS:g} seconds."
         raise APIError(503, "import_slow", text) from None
     finally:  # also if the client has left
         kill_group(child.pid)
@@ -68,10 +69,11 @@ async def import_file(
         errors.close()
     if child.returncode == 0:
         return json.loads(out)
-    words = " ".join(stderr.split())[-700:].replace(str(path), "The file")
-    text = without_paths(words) or f"The import ended with exit code {child.returncode}."
-    full = child.returncode == _FULL
-    raise APIError(507 if full else 422, "no_space" if full else "not_a_voice", text)
+    message = " ".join(stderr.split())[-700:].replace(str(path), "The file")
+    text = without_paths(message) or f"The import ended with exit code {child.returncode}."
+    if child.returncode == _DISK_FULL_CODE:
+        raise APIError(507, "no_space", text)
+    raise APIError(422, "not_a_voice", text)
 
 
 def target_of(settings: ApiSettings, adapters: Adapters, name: str, sha256: str) -> VoiceTarget | None:
@@ -80,10 +82,11 @@ def target_of(settings: ApiSettings, adapters: Adapters, name: str, sha256: str)
     voice = find_named(adapters.of_other_weights(sha256), name)
     if voice is None:
         return None
-    digest = ""
+    own_name, folder = voice
+    bundle_sha256 = ""
     with contextlib.suppress(OSError):  # deleted meanwhile: opening it is refused
-        digest = sha256_of(Path(voice[1], "bundle.json"))
-    return replace(targets.voice_at(settings, voice[1], voice[0]), sha256=digest)
+        bundle_sha256 = sha256_of(Path(folder, "bundle.json"))
+    return replace(targets.voice_at(settings, folder, own_name), sha256=bundle_sha256)
 
 
 def find_named(voices: dict[str, str], name: str) -> tuple[str, str] | None:
@@ -99,6 +102,6 @@ def remove(settings: ApiSettings, folder: Path) -> None:
     with shared_folder.changing(folder.parent):
         if not folder.is_dir():
             raise APIError(404, "no_voice", "The voice was deleted meanwhile.", param="voice")
-        folder.rename(folder.with_name(f"{_DELETED}{secrets.token_hex(4)}"))
-        for left in folder.parent.glob(f"{_DELETED}*"):
-            shutil.rmtree(left, ignore_errors=True)
+        folder.rename(folder.with_name(f"{_DELETED_PREFIX}{secrets.token_hex(4)}"))
+        for leftover in folder.parent.glob(f"{_DELETED_PREFIX}*"):
+            shutil.rmtree(leftover, ignore_errors=True)

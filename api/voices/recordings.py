@@ -17,7 +17,7 @@ import sys
 import wave
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from api.errors import APIError
 from api.voices.recordings_child import MEMORY_BYTES, NO_MEMORY, NOT_STARTED, REFUSED
@@ -36,14 +36,16 @@ MOST_SECONDS = 60.0
 LEAST_SECONDS = 1.0
 WALL_SECONDS = 10.0
 COMMAND = (sys.executable, "-m", "api.voices.recordings_child", str(MOST_SECONDS))
-# Of WAV, RF64, FLAC, OGG, MP3, AIFF, CAF, AU and Wave64.
-_KINDS = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3", b"FORM", b"caff", b".snd", b"riff")
+# The first bytes of WAV, RF64, FLAC, OGG, MP3, AIFF, CAF, AU and Wave64.
+_FIRST_BYTES = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3", b"FORM", b"caff", b".snd", b"riff")
 _RETRY_SECONDS = 5
 # The model is not known at upload time. 2 s divide the conditioning chunks of all known models (4 s
 # in XTTS-v2's config, 6 s in Coqui's defaults, 2 s in the demo voice's), so each chunk holds whole
-# turns. The demo voice uses the first 10 s, less than the others: with more than five recordings a
-# turn is 1 s, so that these 10 s include each of them.
-CHUNK_SECONDS, HEARD_SECONDS = 2.0, 10.0
+# turns.
+CHUNK_SECONDS = 2.0
+# The demo voice uses the first 10 s, less than the others: with more than five recordings a turn is
+# 1 s, so that these 10 s include each of them.
+HEARD_SECONDS = 10.0
 # Models use 22,050 Hz. Ten minutes at 48 kHz take 115 MB of memory.
 _MOST_RATE = 48_000
 
@@ -59,7 +61,12 @@ def missing_decoder() -> str:
 
 @dataclass(frozen=True)
 class DecodedRecording:
-    """wav: a file of 16-bit mono PCM; quality: as `api.schemas.VoiceQuality`."""
+    """A recording as voices store it.
+
+    Attributes:
+        wav: A WAV file of 16-bit mono PCM.
+        quality: The fields of `api.schemas.VoiceQuality`.
+    """
 
     wav: bytes
     seconds: float
@@ -84,19 +91,18 @@ async def in_child(data: bytes, command: Sequence[str], wall_seconds: float) -> 
         APIError: As `decode`.
     """
     by_av = container_of(data)
-    if by_av is None and not data.startswith(_KINDS) and not _is_mp3(data):
+    if by_av is None and not data.startswith(_FIRST_BYTES) and not _is_mp3(data):
         text = (
             "This is not a WAV, FLAC, OGG, MP3, AIFF, CAF, M4A, AAC or WebM file. Convert it to one of them."
         )
         raise APIError(422, "not_a_recording", text, param="file")
     if by_av and not av_is_installed():
         raise APIError(422, "unsupported", missing_decoder(), param="file")
-    whole = (*command, *([by_av] if by_av else []))
-    code, out, errors = await _ran(data, whole, wall_seconds)
-    stderr = errors.decode(errors="replace").strip()
-    if code != 0:
-        raise _refusal(code, stderr)
-    return out, _last_line(stderr)
+    result = await _run(data, (*command, *([by_av] if by_av else [])), wall_seconds)
+    stderr = result.stderr.decode(errors="replace").strip()
+    if result.code != 0:
+        raise _refusal(result.code, stderr)
+    return result.stdout, _last_line(stderr)
 
 
 def _last_line(stderr: str) -> str:
@@ -122,8 +128,14 @@ def _is_mp3(data: bytes) -> bool:
     return len(data) > 2 and data[0] == 0xFF and data[1] & 0xE6 == 0xE2
 
 
-async def _ran(data: bytes, command: Sequence[str], wall_seconds: float) -> tuple[int, bytes, bytes]:
-    """Runs a child and ends its process group; returns its exit code, stdout and stderr."""
+class _ChildResult(NamedTuple):
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+
+async def _run(data: bytes, command: Sequence[str], wall_seconds: float) -> _ChildResult:
+    """Runs a child and ends its process group."""
     try:
         child = await asyncio.create_subprocess_exec(
             *command,
@@ -137,14 +149,14 @@ async def _ran(data: bytes, command: Sequence[str], wall_seconds: float) -> tupl
         log.error("The decoder of recordings cannot start: %s", error)
         raise _refusal(NOT_STARTED, "") from error
     try:
-        out, errors = await asyncio.wait_for(child.communicate(data), wall_seconds)
+        stdout, stderr = await asyncio.wait_for(child.communicate(data), wall_seconds)
     except TimeoutError:
         raise _refusal(-signal.SIGXCPU, "") from None
     finally:
         kill_group(child.pid)
         await child.wait()
     assert child.returncode is not None
-    return child.returncode, out, errors
+    return _ChildResult(child.returncode, stdout, stderr)
 
 
 def _refusal(code: int, stderr: str) -> APIError:
@@ -159,10 +171,11 @@ def _refusal(code: int, stderr: str) -> APIError:
             "short of memory. Send the recording again later."
         )
         return APIError(503, "no_decoder", text, retry_after=_RETRY_SECONDS)
-    most = f"{MEMORY_BYTES >> 20:,} MB of memory"
+    limit = f"{MEMORY_BYTES >> 20:,} MB of memory"
     reasons = {
         REFUSED: _last_line(stderr),
-        NO_MEMORY: f"It could not be decoded within the limit of {most}. Send one channel at 48 kHz or less.",
+        NO_MEMORY: f"It could not be decoded within the limit of {limit}. "
+        "Send one channel at 48 kHz or less.",
         -signal.SIGXCPU: "It could not be decoded within the time limit.",
     }
     if code not in reasons:
@@ -171,7 +184,7 @@ def _refusal(code: int, stderr: str) -> APIError:
         log.warning("The decoder of recordings ended with %d. %s", code, stderr[-500:])
     crashed = (
         "The decoder crashed: the file is damaged, or malicious, or needs far more than "
-        f"{most}. Convert it to a WAV file with one channel."
+        f"{limit}. Convert it to a WAV file with one channel."
     )
     return APIError(422, "not_a_recording", reasons.get(code, crashed), param="file")
 
@@ -184,14 +197,16 @@ def joined_recording(recordings: Sequence[bytes]) -> DecodedRecording:
     """
     read = [read_wav(recording) for recording in recordings]
     rate = min(max(rate for _, rate in read), _MOST_RATE)
-    alike = [resampled(samples, of, rate) for samples, of in read]
-    turn = turn_seconds(len(alike), CHUNK_SECONDS, HEARD_SECONDS)
-    sound = join(alike, rate, turn, MOST_SECONDS)
+    same_rate = [resampled(samples, own_rate, rate) for samples, own_rate in read]
+    turn = turn_seconds(len(same_rate), CHUNK_SECONDS, HEARD_SECONDS)
+    joined = join(same_rate, rate, turn, MOST_SECONDS)
     try:
-        measured = measure(sound, rate)
+        measured = measure(joined, rate)
     except ValueError as error:
         raise APIError(422, "not_a_recording", f"Joined: {error}", param="file") from error
-    return DecodedRecording(wav_of(sound, rate), len(sound) / rate, _with_remarks(measured, alike, rate))
+    return DecodedRecording(
+        wav_of(joined, rate), len(joined) / rate, _with_remarks(measured, same_rate, rate)
+    )
 
 
 def _with_remarks(measured: JsonObject, recordings: Sequence[Array], rate: int) -> JsonObject:

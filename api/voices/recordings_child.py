@@ -52,17 +52,17 @@ def run_limited(
     try:
         wav, measured = make(sys.stdin.buffer.read())
     except ValueError as error:
-        _tell(str(error))
+        _write_last_line(str(error))
         return REFUSED
     except (MemoryError, ImportError):
         # ImportError too: without address space no library can be mapped. None was missing before.
         return NO_MEMORY
     sys.stdout.buffer.write(wav)
-    _tell(json.dumps(measured))
+    _write_last_line(json.dumps(measured))
     return 0
 
 
-def _tell(line: str) -> None:
+def _write_last_line(line: str) -> None:
     """Writes the last line of stderr, below any warnings of libmpg123."""
     sys.stderr.write(f"\n{' '.join(line.splitlines())}\n")
 
@@ -80,8 +80,8 @@ def import_all(by_av: bool) -> None:
 
 
 def _limit(cpu_seconds: int) -> None:
-    most = address_space_bytes() + MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    max_bytes = address_space_bytes() + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
     # The hard limit is a second later: it sends SIGKILL, which can have other causes.
     used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
     resource.setrlimit(resource.RLIMIT_CPU, (used + cpu_seconds, used + cpu_seconds + 1))

@@ -38,10 +38,11 @@ from xtts.inference import latents_file
 MOST_VOICES = 1_000
 MOST_RECORDINGS = 10
 _ID = re.compile(r"[a-z0-9]{12}")
-_LEFT_SECONDS = 3600.0
-_JOINED = "joined_"
+# Leftovers of killed writers are removed at this age.
+_LEFTOVER_SECONDS = 3600.0
+_JOINED_PREFIX = "joined_"
 # Names of the served voice that programs may have stored: it had one of them, and changed since.
-_FORMER = re.compile(r"demo|epoch \d+( at \d+%)? \([0-9a-f]{8}\)|base of .+ \([0-9a-f]{8}\)")
+_FORMER_NAMES = re.compile(r"demo|epoch \d+( at \d+%)? \([0-9a-f]{8}\)|base of .+ \([0-9a-f]{8}\)")
 # Kokoro's mixtures: `a+b`, `a(2)+b(1)`, `a(0.5)`.
 _SHARE = r"[^+()]+(\([\d.]+\))?"
 _MIXTURE = re.compile(rf"(?=.*[+(]){_SHARE}(\+{_SHARE})*")
@@ -49,9 +50,13 @@ _MIXTURE = re.compile(rf"(?=.*[+(]){_SHARE}(\+{_SHARE})*")
 
 @dataclass(frozen=True)
 class UploadedVoice:
-    """duration_seconds, sha256, quality: of the reference file, which is the recording or several
-    joined (quality as `api.voices.samples` measures it, None if an earlier version stored it);
-    recordings: their number."""
+    """An uploaded voice. Its reference file is the recording, or several joined.
+
+    Attributes:
+        duration_seconds, sha256: The length and the hash of the reference file.
+        quality: As `api.voices.samples` measures it; None if an earlier version stored it.
+        recordings: The number of recordings.
+    """
 
     id: str
     name: str
@@ -100,7 +105,7 @@ class Voices:
         """The reference file."""
         if voice.recordings == 1:
             return self.folder / f"{voice.id}.wav"
-        return self.folder / voice.id / f"{_JOINED}{voice.sha256}.wav"
+        return self.folder / voice.id / f"{_JOINED_PREFIX}{voice.sha256}.wav"
 
     def single_recordings(self, voice: UploadedVoice) -> list[Path]:
         """The file of each uploaded recording."""
@@ -148,20 +153,21 @@ class Voices:
     ) -> UploadedVoice:
         """Writes the new recordings, then the reference, then the JSON file, which commits them."""
         count = len(contents) + len(new)
-        heard = new[0] if count == 1 else joined_recording([*contents, *(recording.wav for recording in new)])
+        wavs = [*contents, *(recording.wav for recording in new)]
+        reference = new[0] if count == 1 else joined_recording(wavs)
         changed = replace(
             voice,
-            duration_seconds=round(heard.seconds, 3),
-            quality=heard.quality,
-            sha256=hashlib.sha256(heard.wav).hexdigest(),
+            duration_seconds=round(reference.seconds, 3),
+            quality=reference.quality,
+            sha256=hashlib.sha256(reference.wav).hexdigest(),
             recordings=count,
         )
         if count > 1:
             make_folder(self.folder / voice.id)
         for path, recording in zip(self.single_recordings(changed)[len(contents) :], new, strict=True):
-            replace_file(path, partial(_write, recording.wav))
+            replace_file(path, partial(_write_bytes, recording.wav))
         if count > 1:
-            replace_file(self.recording(changed), partial(_write, heard.wav))
+            replace_file(self.recording(changed), partial(_write_bytes, reference.wav))
         write_json(self.folder / f"{voice.id}.json", asdict(changed))
         return changed
 
@@ -170,14 +176,14 @@ class Voices:
         or the folder cannot be written."""
         with changing(self.folder):
             renamed = replace(self.find(voice.id), name=name)
-            self._check_free(name, but=voice.id)
+            self._check_free(name, except_id=voice.id)
             write_json(self.folder / f"{voice.id}.json", asdict(renamed))
         return renamed
 
-    def _check_free(self, name: str, but: str = "") -> None:
+    def _check_free(self, name: str, except_id: str = "") -> None:
         """Raises APIError (409) if another voice has this name: no request could name either."""
         for voice in self.all():
-            if voice.id != but and plain_name(voice.name) == plain_name(name):
+            if voice.id != except_id and plain_name(voice.name) == plain_name(name):
                 text = (
                     f"There is already a voice {excerpt(voice.name)} ({voice.id}). Choose another "
                     "name, or add the recording to that voice."
@@ -192,33 +198,33 @@ class Voices:
             # The first recording may have been the reference before others were added.
             folder = self.folder / voice.id
             files = [*self.single_recordings(voice)[:1], *folder.glob("*.wav")]
-            heard = {voice.sha256, *map(sha256_of, files)}
+            hashes = {voice.sha256, *map(sha256_of, files)}
             # Latents last: a process that computes them checks the recording afterwards.
             (self.folder / f"{voice.id}.json").unlink(missing_ok=True)
             (self.folder / f"{voice.id}.wav").unlink(missing_ok=True)
             if folder.is_dir():
                 shutil.rmtree(folder)
-            for sha256 in heard:
+            for sha256 in hashes:
                 latents_file.delete(self.latents, sha256)
 
     def _remove_leftovers(self) -> None:
         """Removes what killed writers and deletions have left: files that belong to no voice. Only
         old ones, because not every file system has locks, and requests may wait for a reference.
         The recordings of a voice whose JSON file is damaged stay."""
-        remove_stale(self.folder, older_than_seconds=_LEFT_SECONDS)
+        remove_stale(self.folder, older_than_seconds=_LEFTOVER_SECONDS)
         for identity in {path.stem for path in self.folder.iterdir() if _ID.fullmatch(path.stem)}:
             folder, wav = self.folder / identity, self.folder / f"{identity}.wav"
-            about, voice = wav.with_suffix(".json"), self.get(identity)
-            remove_stale(folder, older_than_seconds=_LEFT_SECONDS)
-            if voice is None and about.exists() and wav.exists():
+            json_path, voice = wav.with_suffix(".json"), self.get(identity)
+            remove_stale(folder, older_than_seconds=_LEFTOVER_SECONDS)
+            if voice is None and json_path.exists() and wav.exists():
                 continue
-            needed = {wav, about, self.recording(voice), *self.single_recordings(voice)} if voice else ()
+            needed = {wav, json_path, self.recording(voice), *self.single_recordings(voice)} if voice else ()
             was_old = _is_old(folder)
-            for path in (wav, about, *folder.glob("*.wav")):
+            for path in (wav, json_path, *folder.glob("*.wav")):
                 if path not in needed and _is_old(path):
                     path.unlink(missing_ok=True)  # a replica on a file system without locks
-                    if path.name.startswith(_JOINED):
-                        latents_file.delete(self.latents, path.stem.removeprefix(_JOINED))
+                    if path.name.startswith(_JOINED_PREFIX):
+                        latents_file.delete(self.latents, path.stem.removeprefix(_JOINED_PREFIX))
             if was_old:
                 with contextlib.suppress(OSError):  # not empty
                     folder.rmdir()
@@ -234,12 +240,12 @@ def check_count(voice: UploadedVoice, more: int) -> None:
         raise APIError(409, "too_many_recordings", text, param="file")
 
 
-def _write(data: bytes, file: BinaryIO) -> None:
+def _write_bytes(data: bytes, file: BinaryIO) -> None:
     file.write(data)
 
 
 def _is_old(path: Path) -> bool:
-    return path.exists() and time.time() - path.stat().st_mtime > _LEFT_SECONDS
+    return path.exists() and time.time() - path.stat().st_mtime > _LEFTOVER_SECONDS
 
 
 def check_new_name(name: str) -> None:
@@ -267,7 +273,7 @@ def find_by_name(
             raise APIError(409, "ambiguous_voice", text, param=param)
         if matches:
             return matches[0]
-        if is_served(name) or name == plain_name(served_name) or _FORMER.fullmatch(name):
+        if is_served(name) or name == plain_name(served_name) or _FORMER_NAMES.fullmatch(name):
             return None
     if _MIXTURE.fullmatch(voice_name):
         text = (

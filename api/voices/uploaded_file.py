@@ -20,10 +20,10 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.marks import Mark
 from xtts.model.config import EXPORT_FILES
 from xtts.voices.files import archive, model_card
-from xtts.voices.files import manifest as form
+from xtts.voices.files import manifest as manifests
 from xtts.voices.files.manifest import Base, Manifest, Preview
 
-_TEXT = "The sun had set behind the hill, and the road was dark."
+_PREVIEW_TEXT = "The sun had set behind the hill, and the road was dark."
 
 
 async def write(
@@ -35,9 +35,9 @@ async def write(
     base = _base(state, opened)
     assert opened is not None
     languages = opened.languages or ("en",)
-    preview = Preview(_TEXT, "en" if "en" in languages else languages[0])
-    ask = SynthesisRequest(preview.text, preview.language, preview.seed, whole=True)
-    spoken = await speaking.stream(state, caller, ask, voice.id)
+    preview = Preview(_PREVIEW_TEXT, "en" if "en" in languages else languages[0])
+    request = SynthesisRequest(preview.text, preview.language, preview.seed, whole=True)
+    spoken = await speaking.stream(state, caller, request, voice.id)
     try:
         pcm = b"".join([chunk async for chunk in spoken])
     finally:
@@ -50,7 +50,7 @@ async def write(
         languages=languages,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         made_by=commands.version(),
-        licence=form.spdx_of(opened.licence),
+        licence=manifests.spdx_of(opened.licence),
         licence_text=opened.licence,
         data_sha256="",
         epoch=0,
@@ -90,10 +90,10 @@ def _write(
         text = "The latents of the voice could not be stored, so they cannot be sent."
         raise APIError(507, "not_kept", text) from error
     members: dict[str, Path | bytes] = {
-        form.CARD: model_card.card(manifest, None).encode(),
-        form.PREVIEW: encoding.whole("wav", pcm, Mark(manifest.name)),
-        form.TENSORS: save(tensors, manifest.metadata),
+        manifests.CARD_FILE: model_card.card(manifest, None).encode(),
+        manifests.PREVIEW_FILE: encoding.whole("wav", pcm, Mark(manifest.name)),
+        manifests.TENSORS_FILE: save(tensors, manifest.metadata),
     }
     if recording:
-        members[form.REFERENCE] = state.voices.recording(voice)
+        members[manifests.REFERENCE_FILE] = state.voices.recording(voice)
     archive.write(to, manifest, members)

@@ -73,7 +73,11 @@ def chapter_plan(number: int, title: str, sentences: Iterable[Sentence], pace: f
     pauses = 0.0
     for sentence in sentences:
         words += len(_WORD.findall(_TAG.sub(" ", sentence.text)))
-        count, characters, pauses = count + 1, characters + len(sentence.text), pauses + sentence.pause
+        count, characters, pauses = (
+            count + 1,
+            characters + len(sentence.text),
+            pauses + sentence.pause_seconds,
+        )
     speech = characters * pace
     return ChapterPlan(number, title, words, count, speech + pauses, speech)
 

@@ -26,7 +26,7 @@ from xtts.text.languages import short_code
 
 if TYPE_CHECKING:
     from extras.books.plan import Measured
-    from extras.books.speaking.narration import Chosen, Listener
+    from extras.books.speaking.narration import ChosenTake, Listener
     from extras.books.speaking.sentences import Sentence
     from extras.books.writing.binding import BoundChapter
     from xtts.inference.loaded_voice import LoadedVoice
@@ -80,14 +80,14 @@ class _Reader:
         command: Sequence[str],
     ) -> None:
         from extras.books.speaking.book_voice import BookVoice
-        from extras.books.speaking.narration import Narration, Settings
+        from extras.books.speaking.narration import Narration, NarrationSettings
         from extras.books.speaking.take_folder import TakeFolder
         from extras.books.writing.worst_sentences import Worst
 
         self.order, self.folder, self.command = order, order.folder, command
         voice = voice_of()
         self.language = arguments.language or _language(order.book, voice)
-        settings = Settings(
+        settings = NarrationSettings(
             self.language,
             arguments.seed,
             arguments.retakes,
@@ -204,13 +204,13 @@ class _Reader:
         for number in self._numbers:
             yield from self._sentences(number)
 
-    def _measure(self) -> "tuple[Measured, list[Chosen]]":
+    def _measure(self) -> "tuple[Measured, list[ChosenTake]]":
         """Measures the voice with sample sentences, and returns these. If the sentences of the last
         plan are already spoken, its rate is reused."""
         from extras.books.plan import Measured
 
         samples = self._sample_lines()
-        samples_spoken: list[Chosen] = []
+        samples_spoken: list[ChosenTake] = []
         if all(self.narration.chosen(sentence, number) for number, sentence in samples):
             print("The sample sentences of the last plan:", flush=True)
         else:
@@ -225,12 +225,12 @@ class _Reader:
                 "that it is written in, and a voice that speaks it."
             )
         for place, sample in enumerate(samples_spoken, start=1):
-            print(f"  sample {place}: {self.takes.sound(sample.take.key)}  {sample.take.text[:60]}")
+            print(f"  sample {place}: {self.takes.sound_path(sample.take.key)}  {sample.take.text[:60]}")
         seconds = sum(sample.take.seconds for sample in samples_spoken)
         pace = seconds / sum(len(sample.take.text) for sample in samples_spoken)
         last_rate = read_json(self.folder / "plan.json").get("rate")
         self.samples_rate = self.narration.rate
-        rate = self.samples_rate / max(self.narration.voice.used, 1e-6)
+        rate = self.samples_rate / max(self.narration.voice.batch_usage, 1e-6)
         spoke = self.narration.spoken_seconds > 0.5 * seconds
         return Measured(
             pace, rate if spoke or not isinstance(last_rate, float) else last_rate
@@ -257,10 +257,10 @@ class _Reader:
         lines = [(number, sentence) for number in self.order.chapters for sentence in self._sentences(number)]
         unspoken = Counter(number for number, _ in lines)
         progress.characters = sum(len(sentence.text) for _, sentence in lines)
-        takes: dict[int, dict[int, Chosen]] = {number: {} for number in self.order.chapters}
+        takes: dict[int, dict[int, ChosenTake]] = {number: {} for number in self.order.chapters}
         place_of = {id(sentence): place for place, (_, sentence) in enumerate(lines)}
 
-        def add(number: int, sentence: "Sentence", chosen: "Chosen | None") -> None:
+        def add(number: int, sentence: "Sentence", chosen: "ChosenTake | None") -> None:
             if chosen is None:
                 self.worst.add_unread(number, sentence.text)
             else:
@@ -276,7 +276,7 @@ class _Reader:
         self._finish()
         progress.path.unlink(missing_ok=True)
 
-    def _bind(self, number: int, sentences: "Sequence[Chosen]") -> None:
+    def _bind(self, number: int, sentences: "Sequence[ChosenTake]") -> None:
         """Writes the files of a chapter, unless they exist already."""
         from extras.books.writing.binding import BoundChapter, file_stem
 

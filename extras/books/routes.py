@@ -23,7 +23,7 @@ from extras.books.formats.book_reader import FORMATS
 from extras.books.uploads import book_store, schemas
 from extras.books.uploads.book_store import UploadedBook
 from extras.books.uploads.part import Library
-from extras.common.named_folders import DiskSpace
+from extras.common.disk_space import DiskSpace
 from machine.storage.files import read_json
 from xtts.encoding import MEDIA_TYPES
 from xtts.text.errors import TextError

@@ -1,8 +1,8 @@
-"""What a child process says: its one answer, or the words with which it failed."""
+"""Asks a child process for one JSON answer, and words its failure."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from machine import process
@@ -10,14 +10,18 @@ from machine.process import ProcessResult
 from machine.text import last_line, printable
 
 # Python's exit code for an exception that nothing caught; those of Sotaque are in docs/errors.md.
-_UNCAUGHT = 1
+_UNCAUGHT_EXCEPTION = 1
+# In characters.
 _LONGEST_MESSAGE = 700
 
 
 @dataclass(frozen=True)
-class Answer(ProcessResult):
-    """answer: the JSON value that the child returned; None if there was none, and `last_error` says
-    why."""
+class ChildReply(ProcessResult):
+    """The result of a child.
+
+    Attributes:
+        answer: The JSON value that it returned; None if there is none, and `last_error` says why.
+    """
 
     answer: Any = None
 
@@ -28,7 +32,7 @@ def ask_once(
     environ: Mapping[str, str] | None = None,
     *,
     request: object = None,
-) -> Answer:
+) -> ChildReply:
     """Runs a child that returns one answer; never raises, never waits past the limit.
 
     The child reads its request with `json.load(sys.stdin)`. It calls `reserve_stdout` before it
@@ -50,24 +54,25 @@ def ask_once(
         started, was ended by a signal, failed with a message, or wrote no JSON.
     """
     given = b"" if request is None else json.dumps(request).encode()
-    result = Answer(**vars(process.run_with_timeout(command, limit_seconds, environ, given=given)))
-    if result.code != 0:
-        fault = result.fault or ("" if result.last_error else f"exit status {result.code}")
-        return replace(result, fault=fault)
+    result = process.run_with_timeout(command, limit_seconds, environ, given=given)
+    reply = ChildReply(**asdict(result))
+    if reply.code != 0:
+        fault = reply.fault or ("" if reply.last_error else f"exit status {reply.code}")
+        return replace(reply, fault=fault)
     try:
-        answer = json.loads(result.out.strip().splitlines()[-1])
+        answer = json.loads(reply.out.strip().splitlines()[-1])
     except (IndexError, ValueError):
         answer = None
     fault = "no JSON as its answer" if answer is None else ""
-    return replace(result, answer=answer, fault=fault)
+    return replace(reply, answer=answer, fault=fault)
 
 
-def error_words(code: int, stderr: str) -> str:
-    """The words with which a child failed, in one line, at most their last 700 characters.
+def failure_message(code: int, stderr: str) -> str:
+    """The message with which a child failed, in one line, at most its last 700 characters.
 
     A program of Sotaque prints a message, of one line or more, and exits with its code. Python
     prints a traceback for an exception that nothing caught, and its last line has the message.
     """
     stderr = printable(stderr)
-    words = last_line(stderr) if code == _UNCAUGHT else " ".join(stderr.split())
-    return words[-_LONGEST_MESSAGE:]
+    message = last_line(stderr) if code == _UNCAUGHT_EXCEPTION else " ".join(stderr.split())
+    return message[-_LONGEST_MESSAGE:]

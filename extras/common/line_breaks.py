@@ -12,24 +12,24 @@ from functools import cache
 from xtts.text.languages import other_language, short_code
 from xtts.text.pronunciations import is_known
 
-# The last is a soft hyphen. OCR writes `¬`.
+# Signs at the end of a divided line. The last is a soft hyphen; OCR writes `¬`.
 _HYPHENS = "-‐¬\u00ad"
-_DIVIDED = re.compile(rf"(?P<first>[^\W_]+(?:['’][^\W_]+)?)[{_HYPHENS}]\s*$")
-_NEXT = re.compile(r"\s*(?P<rest>[^\W_]+(?:['’][^\W_]+)?)")
+_FIRST_PART = re.compile(rf"(?P<first>[^\W_]+(?:['’][^\W_]+)?)[{_HYPHENS}]\s*$")
+_SECOND_PART = re.compile(r"\s*(?P<rest>[^\W_]+(?:['’][^\W_]+)?)")
 _WORD = re.compile(r"[^\W\d_]+(?:[-‐'’][^\W\d_]+)*")
 # Words after a hyphen that stands for a part of a later word: "two- and three-year-olds".
-_AND = frozenset("and or und oder bzw".split())
+_CONJUNCTIONS = frozenset("and or und oder bzw".split())
 # Prefixes that keep their hyphen in English.
-_PREFIXES = frozenset("all ex great half quasi self vice well".split())
+_HYPHENATED_PREFIXES = frozenset("all ex great half quasi self vice well".split())
 # The dictionary has names and letter groups of this length for nearly every syllable.
 _LEAST_PART = 3
 # Characters at the end of a line that may hold a divided word.
-_LONGEST = 80
+_TAIL_LENGTH = 80
 
 
 def joiner(text: str, language: str) -> Callable[[Sequence[str]], str]:
-    """A function that joins lines of this text into one. language: "" if unknown, which means
-    English unless the text looks like another language."""
+    """A function that joins lines of this text into one. An unknown language, "", means English
+    unless the text looks like another language."""
     code = short_code(language) if language else ""
 
     @cache  # most texts divide no word
@@ -41,12 +41,12 @@ def joiner(text: str, language: str) -> Callable[[Sequence[str]], str]:
     def joined(lines: Sequence[str]) -> str:
         parts, last = list[str](), lines[0] if lines else ""
         for line in lines[1:]:
-            first, rest = _DIVIDED.search(last[-_LONGEST:]), _NEXT.match(line)
+            first, rest = _FIRST_PART.search(last[-_TAIL_LENGTH:]), _SECOND_PART.match(line)
             if first is None or rest is None:
                 parts += (last, " ")
                 last = line
                 continue
-            head = last[: max(len(last) - _LONGEST, 0) + first.start()]
+            head = last[: max(len(last) - _TAIL_LENGTH, 0) + first.start()]
             between = _between(head, first, rest["rest"], *facts())
             parts += (head, first["first"], between)
             last = line[rest.start("rest") :]
@@ -62,7 +62,7 @@ def _between(before: str, divided: re.Match[str], rest: str, words: frozenset[st
     if divided[0].rstrip()[-1] in "¬\u00ad":
         return ""
     one_word = f"{first}{rest}".casefold() in words or (english and is_known((first + rest).lower()))
-    if rest in _AND and not one_word:
+    if rest in _CONJUNCTIONS and not one_word:
         return "- "
     # Nobody divides after a figure or a single letter, before a capital, or at a second hyphen.
     compound = before.endswith(tuple(_HYPHENS)) and not before.endswith(f" {before[-1:]}")
@@ -76,7 +76,7 @@ def _between(before: str, divided: re.Match[str], rest: str, words: frozenset[st
 
 def _are_words(first: str, rest: str) -> bool:
     """Whether both parts are English words by themselves."""
-    if first in _PREFIXES:
+    if first in _HYPHENATED_PREFIXES:
         return True
     parts = (first, rest)
     return all(len(part) >= _LEAST_PART and is_known(part) for part in parts)

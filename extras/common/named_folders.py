@@ -1,4 +1,4 @@
-"""Named folders such as datasets and books."""
+"""NamedFolder and NamedFolders: folders such as datasets and books, each with a name that a person chose."""
 
 import contextlib
 import functools
@@ -14,8 +14,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel
-
 from api.errors import APIError
 from api.shared_folder import changing, read, read_all, writing
 from machine.storage.files import write_json
@@ -25,22 +23,26 @@ _LONGEST_SLUG = 40
 _DELETED = ".deleted-"
 
 
-def free_id(name: str, otherwise: str, taken: Collection[str]) -> str:
+def free_id(name: str, fallback: str, taken: Collection[str]) -> str:
     """An unused id for a name, of lower-case ASCII letters, digits and single hyphens:
-    "Ana, fita 1" -> ana-fita-1, then ana-fita-1-2. otherwise: the id if none of these is left."""
+    "Ana, fita 1" -> ana-fita-1, then ana-fita-1-2. fallback: the id of a name without any of these."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    slug = re.sub(r"[^a-z0-9]+", "-", plain)[:_LONGEST_SLUG].strip("-") or otherwise
+    slug = re.sub(r"[^a-z0-9]+", "-", plain)[:_LONGEST_SLUG].strip("-") or fallback
     numbered = (f"{slug}-{number}" for number in itertools.count(2))
     return next(identity for identity in itertools.chain((slug,), numbered) if identity not in taken)
 
 
 @dataclass(frozen=True)
 class NamedFolder:
-    """A folder below a shared one. name: as a person chose it. `<word>.json` in it holds the
-    fields; a folder without that file is ignored.
+    """A folder below a shared one. `<word>.json` in it holds the fields; a folder without that file
+    is ignored.
 
-    Class attribute:
-        word: The noun for it, such as `book`, in messages, error codes and URLs.
+    Attributes:
+        word: The noun for the kind, such as `book`, in messages, error codes and URLs.
+        folder: Its path, which ends with `id`.
+        id: The name that URLs use.
+        name: The name that a person chose.
+        created: When it was created, as a time that sorts by age.
     """
 
     word: ClassVar[str]
@@ -50,25 +52,25 @@ class NamedFolder:
     created: str
 
     @property
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Whether it still exists."""
-        return self._fields.is_file()
+        return self._fields_path.is_file()
 
     @property
-    def _fields(self) -> Path:
+    def _fields_path(self) -> Path:
         return self.folder / f"{self.word}.json"
 
     def write(self) -> None:
         """Writes the fields, after which `NamedFolders` finds it. Raises WriteError."""
         fields = asdict(self)
         del fields["folder"]
-        write_json(self._fields, fields)
+        write_json(self._fields_path, fields)
 
     @contextmanager
     def changing(self) -> Iterator[None]:
         """Holds the lock of the shared folder. Raises APIError (404) if this one was deleted."""
         with changing(self.folder.parent):
-            if not self.is_there:
+            if not self.exists:
                 raise _missing(self.word)
             yield
 
@@ -79,7 +81,9 @@ Named = TypeVar("Named", bound=NamedFolder)
 class NamedFolders(Generic[Named]):
     """The named folders in a shared folder, read again for each call because replicas change them.
 
-    kind: their class; most_bytes: the limit of their total size.
+    Args:
+        kind: Their class.
+        most_bytes: The limit of their total size.
     """
 
     def __init__(self, folder: Path, kind: type[Named], most_bytes: int) -> None:
@@ -102,18 +106,18 @@ class NamedFolders(Generic[Named]):
 
     def find(self, identity: str) -> Named:
         """The folder with this id. Raises APIError (404), also for an invalid id."""
-        item = self.get(identity)
-        if item is None:
+        folder = self.get(identity)
+        if folder is None:
             raise _missing(self._kind.word)
-        return item
+        return folder
 
     @contextmanager
-    def _claimed(self, name: str, most: int) -> Iterator[str]:
+    def claim(self, name: str, limit: int) -> Iterator[str]:
         """Creates a folder, inside `changing`, and yields its id; removes it if filling it fails.
-        Raises APIError (409) if there are already `most`."""
+        Raises APIError (409) if there are already `limit`."""
         word = self._kind.word
-        if len(self.all()) >= most:
-            text = f"There are already {most} {word}s, the limit. Delete one."
+        if len(self.all()) >= limit:
+            text = f"There are already {limit} {word}s, the limit. Delete one."
             raise APIError(409, f"too_many_{word}s", text)
         created = False
         while not created:
@@ -128,19 +132,19 @@ class NamedFolders(Generic[Named]):
             shutil.rmtree(self.folder / identity, ignore_errors=True)
             raise
 
-    def remove(self, item: Named) -> None:
-        """Deletes a folder. It disappears at once; after a kill, `remove_rest` deletes its files.
+    def remove(self, folder: Named) -> None:
+        """Deletes a folder. It disappears at once; after a kill, `remove_leftovers` deletes its files.
 
         Raises APIError if it is already deleted or cannot be deleted.
         """
-        gone = self.folder / f"{_DELETED}{item.id}-{secrets.token_hex(4)}"
-        with item.changing():
-            item.folder.rename(gone)
-        # `remove_rest` may delete the same files at the same time.
+        deleted_path = self.folder / f"{_DELETED}{folder.id}-{secrets.token_hex(4)}"
+        with folder.changing():
+            folder.folder.rename(deleted_path)
+        # `remove_leftovers` may delete the same files at the same time.
         with writing(self.folder), contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(gone)
+            shutil.rmtree(deleted_path)
 
-    def remove_rest(self) -> None:
+    def remove_leftovers(self) -> None:
         """Removes the leftovers of killed deletions."""
         for path in self.folder.glob(f"{_DELETED}*"):
             shutil.rmtree(path, ignore_errors=True)
@@ -149,12 +153,3 @@ class NamedFolders(Generic[Named]):
 def _missing(word: str) -> APIError:
     text = f"There is no {word} with this id. /v1/{word}s lists them."
     return APIError(404, f"no_{word}", text, param=word)
-
-
-class DiskSpace(BaseModel):
-    """Disk space in bytes. used: by all datasets, or by all books; most: the limit of
-    DATASETS_MAX_GB or BOOKS_MAX_GB; free: on the disk."""
-
-    used: int
-    most: int
-    free: int

@@ -16,15 +16,15 @@ class SpokenPart:
 
     Args:
         address: The caller's network.
-        ask: The part and its parameters.
+        request: The part and its parameters.
         voice: The client's name for the voice.
         protocol: How the client speaks to the service, for the log.
     """
 
     def __init__(
-        self, state: AppState, address: str, ask: SynthesisRequest, voice: str, protocol: str
+        self, state: AppState, address: str, request: SynthesisRequest, voice: str, protocol: str
     ) -> None:
-        self._state, self._address, self._ask, self._voice = state, address, ask, voice
+        self._state, self._address, self._request, self._voice = state, address, request, voice
         self._protocol = protocol
         # (word, start, end) in seconds, of the pieces whose sound is complete.
         self.words: Sequence[tuple[str, float, float]] = ()
@@ -50,7 +50,7 @@ class SpokenPart:
 
     async def _sound(self) -> AsyncGenerator[bytes]:
         caller = self._state.check_rate(self._address)
-        spoken = await speaking.stream(self._state, caller, self._ask, self._voice)
+        spoken = await speaking.stream(self._state, caller, self._request, self._voice)
         self.words = spoken.words
         try:
             async for chunk in spoken:

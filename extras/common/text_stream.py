@@ -11,7 +11,7 @@ from api.errors import APIError
 from api.schemas import MOST_CHARACTERS
 from xtts.text.normalization.registry import sentence_ends
 
-# The most characters that may wait to be spoken.
+# The maximum number of characters that may wait to be spoken.
 MOST_WAITING = 16 * MOST_CHARACTERS
 # A first clause has at least four words, or as many characters as four words of Chinese have: a
 # shorter one is spoken badly, and its sound ends before the next part begins.

@@ -17,11 +17,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from api.errors import APIError, without_paths
 from api.shared_folder import now
-from extras.common.answers import error_words
+from extras.common.answers import failure_message
 from extras.common.named_folders import NamedFolder, NamedFolders
 from machine.process import StderrFile, kill_group
 from machine.storage import locks
@@ -36,9 +36,12 @@ NICENESS = 15
 _OOM_SCORE = 900
 _LOOK_SECONDS = 5.0
 _READ_LIMIT = 1 << 16
-# How often to check whether somebody speaks, and after how many of these checks to see whether
-# another replica has stopped the work (half a second), and whether the disk has room (5 s).
-_WATCH_SECONDS, _CHECKS_UNTIL_STOP, _CHECKS_UNTIL_ROOM = 0.05, 10, 100
+# The time between two checks whether somebody speaks.
+_WATCH_SECONDS = 0.05
+# After this many checks (half a second): whether another replica has stopped the work.
+_CHECKS_UNTIL_STOP = 10
+# After this many checks (5 s): whether the disk has room.
+_CHECKS_UNTIL_ROOM = 100
 # How long speech must be absent before paused work resumes.
 _QUIET_SECONDS = 1.0
 
@@ -60,6 +63,13 @@ class Job:
     def is_queued(self) -> bool:
         """Whether it is running or waiting."""
         return self.state in ("queued", "running")
+
+
+class JobOutcome(NamedTuple):
+    """The state of a job that has ended, and a message for the user."""
+
+    state: JobState
+    message: str
 
 
 AnyJob = TypeVar("AnyJob", bound=Job)
@@ -132,7 +142,7 @@ class WorkQueue(ABC, Generic[Item]):
         self._running: tuple[str, asyncio.subprocess.Process | None] | None = None
         self._stopped = False
         self._fault = ""
-        self._told = ""
+        self._last_output = ""
         self._paused = False
 
     # ---- for each kind of work to define ----
@@ -142,7 +152,7 @@ class WorkQueue(ABC, Generic[Item]):
         """Prepares the work; returns the command of its child. Blocks. Raises APIError."""
 
     @abstractmethod
-    def _keep(self, item: Item, /, state: str) -> None:
+    def _store_results(self, item: Item, /, state: str) -> None:
         """Stores the child's results, inside `changing`. Blocks. Raises APIError."""
 
     @abstractmethod
@@ -161,7 +171,7 @@ class WorkQueue(ABC, Generic[Item]):
 
     def told(self, item: Item) -> str:
         """The last line of the child's log, if this service works on that item."""
-        return self._told if self._works_on(item) else ""
+        return self._last_output if self._works_on(item) else ""
 
     def is_paused(self, item: Item) -> bool:
         """Whether its work is paused because somebody speaks."""
@@ -207,7 +217,7 @@ class WorkQueue(ABC, Generic[Item]):
                 self._woken.clear()
                 try:
                     if (item := await asyncio.to_thread(self._next)) is not None:
-                        await self._do(item)
+                        await self._process(item)
                         continue
                 except (APIError, WriteError, OSError) as error:
                     log.error("The queue of %ss has stopped: %s", self.work_name, error)
@@ -261,18 +271,18 @@ class WorkQueue(ABC, Generic[Item]):
 
     def _end(self, item: Item, state: str, message: str) -> None:
         """Stores the outcome of the work. Blocks. Raises APIError."""
-        if not item.is_there:  # deleted by another replica while the child was still writing
+        if not item.exists:  # deleted by another replica while the child was still writing
             shutil.rmtree(item.folder, ignore_errors=True)
             return
         with item.changing():
-            self._keep(item, state)
+            self._store_results(item, state)
             if _is_stopped(item):  # by another replica, which has stored that
                 return
             write_job(item.folder, item.job, state=state, ended=now(), message=message)
         log.info("%s of %s: %s. %s", self.work_name.capitalize(), item.id, state, message)
 
-    async def _do(self, item: Item) -> None:
-        self._stopped, self._fault, self._told = False, "", ""
+    async def _process(self, item: Item) -> None:
+        self._stopped, self._fault, self._last_output = False, "", ""
         self._running = (item.id, None)
         try:
             # It may have been removed from the queue since it was chosen.
@@ -281,7 +291,7 @@ class WorkQueue(ABC, Generic[Item]):
                 return
             command = await asyncio.to_thread(self._prepare, item)
             self._changed(item.id)
-            state, message = await self._ran(item, command)
+            state, message = await self._run_child(item, command)
             await asyncio.to_thread(self._end, item, state, message)
         except asyncio.CancelledError:
             text = f"The service was stopped. After a restart the {self.work_name} continues."
@@ -299,8 +309,8 @@ class WorkQueue(ABC, Generic[Item]):
             self._running = None
             self._changed(item.id)
 
-    async def _ran(self, item: Item, command: tuple[str, ...]) -> tuple[str, str]:
-        """Runs the child to its end; returns the state of the job, and a message."""
+    async def _run_child(self, item: Item, command: tuple[str, ...]) -> JobOutcome:
+        """Runs the child to its end."""
         errors = StderrFile()
         child = await asyncio.create_subprocess_exec(
             *command,
@@ -312,7 +322,7 @@ class WorkQueue(ABC, Generic[Item]):
             env={**os.environ, **self._environment()},
         )
         self._running = (item.id, child)
-        _behind_everybody(child.pid, self.niceness)
+        _lower_priority(child.pid, self.niceness)
         watching = asyncio.create_task(self._watch(child, item))
         try:
             async with asyncio.timeout(self.most_seconds):
@@ -320,7 +330,8 @@ class WorkQueue(ABC, Generic[Item]):
                 await child.wait()
         except TimeoutError:
             hours = (self.most_seconds or 0.0) / 3600
-            return "failed", f"The {self.work_name} was ended at the limit of {hours:g} hours."
+            text = f"The {self.work_name} was ended at the limit of {hours:g} hours."
+            return JobOutcome("failed", text)
         finally:
             watching.cancel()
             kill_group(child.pid)
@@ -330,9 +341,9 @@ class WorkQueue(ABC, Generic[Item]):
             stderr = errors.tail()
             errors.close()
         if self._stopped:
-            return "stopped", self._stopped_message
+            return JobOutcome("stopped", self._stopped_message)
         if self._fault:
-            return "failed", self._fault
+            return JobOutcome("failed", self._fault)
         assert child.returncode is not None
         return outcome(child.returncode, stderr, self.work_name)
 
@@ -345,7 +356,7 @@ class WorkQueue(ABC, Generic[Item]):
                 quiet_since = time.monotonic()
             # Not before its first line: until then it loads a voice, holding locks that speech may
             # need.
-            pause = bool(self._told) and time.monotonic() - quiet_since < _QUIET_SECONDS
+            pause = bool(self._last_output) and time.monotonic() - quiet_since < _QUIET_SECONDS
             if pause != self._paused:
                 self._paused = pause
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -373,17 +384,17 @@ class WorkQueue(ABC, Generic[Item]):
             if not line:
                 return
             if line_shown := last_line(printable(line.decode(errors="replace"))):
-                self._told = without_paths(line_shown)
+                self._last_output = without_paths(line_shown)
 
 
 def _is_stopped(item: WorkFolder) -> bool:
     """Whether the running work was stopped, queued again since, or deleted. Blocks. An unreadable
     state does not count."""
-    return not item.is_there or item.job.state in ("stopped", "queued")
+    return not item.exists or item.job.state in ("stopped", "queued")
 
 
-def outcome(code: int, stderr: str, work_name: str) -> tuple[str, str]:
-    """The state of the job after its child has ended, and a message. Pure.
+def outcome(code: int, stderr: str, work_name: str) -> JobOutcome:
+    """The outcome of a job whose child has ended. Pure.
 
     Args:
         code: Its exit status, negative for a signal.
@@ -391,18 +402,19 @@ def outcome(code: int, stderr: str, work_name: str) -> tuple[str, str]:
         work_name: As in `WorkQueue`.
     """
     if code == 0:
-        return "done", ""
-    words = without_paths(error_words(code, stderr))
-    if code in (2, 74) and words:
-        return "failed", words
-    again = f"What is done is kept: start the {work_name} again, and it continues from there."
+        return JobOutcome("done", "")
+    reason = without_paths(failure_message(code, stderr))
+    if code in (2, 74) and reason:
+        return JobOutcome("failed", reason)
+    advice = f"What is done is kept: start the {work_name} again, and it continues from there."
     if code < 0 or code in (130, 137, 143):
-        return "failed", f"The {work_name} was killed, perhaps because memory ran out. {again}"
-    text = f"The {work_name} ended with exit code {code}. {words} {again}"
-    return "failed", text.replace("  ", " ")
+        text = f"The {work_name} was killed, perhaps because memory ran out. {advice}"
+        return JobOutcome("failed", text)
+    text = f"The {work_name} ended with exit code {code}. {reason} {advice}"
+    return JobOutcome("failed", text.replace("  ", " "))
 
 
-def _behind_everybody(pid: int, niceness: int) -> None:
+def _lower_priority(pid: int, niceness: int) -> None:
     # The group includes everything that the child starts.
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PGRP, pid, niceness)

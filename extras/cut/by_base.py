@@ -8,7 +8,7 @@ import numpy as np
 
 from extras.cut.base_alignment import BaseScorer, Breath, ScoringBase, SpanMatch, SpanScore, best_matches
 from extras.cut.cutter import CutJob, CutRecording, CutResult, clipping, cut_one, measure_all
-from extras.cut.journal import HeardJournal
+from extras.cut.journal import RecognitionJournal
 from extras.cut.manuscript import Manuscript, TextUnit
 from extras.cut.planning import PlacedUnit
 from extras.cut.profile import VAD_SECONDS, SoundProfile, sounding_spans, speech_spans
@@ -90,7 +90,7 @@ def cut_by_base(job: CutJob, text: Manuscript, base: ScoringBase, language: str)
 
 
 def _with_journal(
-    scorer: BaseScorer, journal: HeardJournal, name: str, progress: Progress
+    scorer: BaseScorer, journal: RecognitionJournal, name: str, progress: Progress
 ) -> Callable[[int, Sequence[range]], list[list[SpanScore]]]:
     """A scorer that asks the model only for scores that the journal lacks. Call it for the breaths
     in order."""

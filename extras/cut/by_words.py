@@ -4,13 +4,14 @@ import functools
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from extras.common.steps import Steps
 from extras.cut.cutter import CutJob, CutRecording, CutResult, clipping, cut_one
-from extras.cut.journal import HeardJournal
+from extras.cut.journal import RecognitionJournal
 from extras.cut.manuscript import Manuscript
 from extras.cut.profile import SoundProfile, SpokenChunk, find_detector, listen
 from extras.cut.recogniser import HeardWord, aligned_words, heard_words, text_recogniser
@@ -36,7 +37,22 @@ _FEWEST_WORDS = 5
 # Shorter sentences are recognised by chance in any recording.
 _FEWEST_WORDS_OF_SENTENCE = 4
 
-_Heard = Callable[[], list[HeardWord]]
+# Waits for the words that are being recognised.
+_WaitForWords = Callable[[], list[HeardWord]]
+
+
+class _StartedChunk(NamedTuple):
+    """A chunk whose recognition has started.
+
+    Attributes:
+        key: Its key in the journal.
+        expected: The words of the text that the language model expects: first, and after the last.
+    """
+
+    key: str
+    chunk: SpokenChunk
+    expected: tuple[int, int]
+    wait: _WaitForWords
 
 
 class TextListener:
@@ -47,71 +63,73 @@ class TextListener:
     that the result is the same as from one chunk at a time.
 
     Args:
-        journal: What was recognised before this process started.
+        journal: The words that were recognised before this process started.
     """
 
-    def __init__(self, text: Manuscript, journal: HeardJournal, steps: Steps) -> None:
+    def __init__(self, text: Manuscript, journal: RecognitionJournal, steps: Steps) -> None:
         text_recogniser()  # raises if it is not installed
         self._text = text
         self._journal = journal
         self._steps = steps
-        # For each chunk: its key in the journal, the chunk, its expected words, its result.
-        self._begun = deque[tuple[str, SpokenChunk, tuple[int, int], _Heard]]()
+        self._started_chunks = deque[_StartedChunk]()
         self.follower = TextFollower(text.words)
         self.heard = list[HeardWord]()
-        self._wanted = (0, min(EXPECTED_AFTER, len(text.words)))
+        self._expected = (0, min(EXPECTED_AFTER, len(text.words)))
 
     def hear(self, recording: SourceRecording, chunk: SpokenChunk) -> None:
         """Starts to recognise a chunk, unless the journal has its result."""
         key = f"{recording.name}|{chunk.start:.3f}|{len(chunk.samples)}"
-        self._begun.append((key, chunk, self._wanted, self._begin(key, chunk)))
-        if len(self._begun) > self._steps.ahead:
-            self._settle()
+        self._started_chunks.append(_StartedChunk(key, chunk, self._expected, self._start(key, chunk)))
+        if len(self._started_chunks) > self._steps.ahead:
+            self._finish_oldest()
 
     def finish(self) -> None:
         """Waits for the chunks that were started; `heard` then holds all results."""
-        while self._begun:
-            self._settle()
+        while self._started_chunks:
+            self._finish_oldest()
 
-    def check(self, recording: SourceRecording, sentence: DoubtfulSentence, samples: np.ndarray) -> _Heard:
+    def check(
+        self, recording: SourceRecording, sentence: DoubtfulSentence, samples: np.ndarray
+    ) -> _WaitForWords:
         """Starts to align the words of a doubtful sentence with the [samples]. The returned
         function waits for the words and their certainty."""
         key = f"{recording.name}|words {sentence.first} to {sentence.last}|{sentence.start:.3f}"
-        if (journaled := self._known(key)) is not None:
+        if (journaled := self._journaled_words(key)) is not None:
             return lambda: journaled
         words = list(self._text.words[sentence.first : sentence.last + 1])
         resampled = resample(torch.from_numpy(samples), recording.rate, LISTENING_RATE).numpy()
-        begun = self._steps.begin(aligned_words, words, resampled, sentence.start)
+        wait = self._steps.begin(aligned_words, words, resampled, sentence.start)
 
-        def take() -> list[HeardWord]:
-            words = begun()
+        def wait_and_store() -> list[HeardWord]:
+            words = wait()
             self._journal.put(key, words)
             return words
 
-        return take
+        return wait_and_store
 
-    def _known(self, key: str) -> list[HeardWord] | None:
+    def _journaled_words(self, key: str) -> list[HeardWord] | None:
         rows = self._journal.get(key)
         return None if rows is None else [HeardWord(*row) for row in rows]
 
-    def _begin(self, key: str, chunk: SpokenChunk) -> _Heard:
-        if (journaled := self._known(key)) is not None:
+    def _start(self, key: str, chunk: SpokenChunk) -> _WaitForWords:
+        if (journaled := self._journaled_words(key)) is not None:
             return lambda: journaled
-        expected = list(self._text.words[slice(*self._wanted)])
+        expected = list(self._text.words[slice(*self._expected)])
         return self._steps.begin(heard_words, expected, chunk.samples, chunk.start)
 
-    def _settle(self) -> None:
-        key, chunk, expected, recognised = self._begun.popleft()
-        if expected != self._wanted:
-            recognised = self._begin(key, chunk)
-        words = recognised()
-        if self._journal.get(key) is None:
-            self._journal.put(key, words)
+    def _finish_oldest(self) -> None:
+        started = self._started_chunks.popleft()
+        wait = started.wait
+        if started.expected != self._expected:
+            wait = self._start(started.key, started.chunk)
+        words = wait()
+        if self._journal.get(started.key) is None:
+            self._journal.put(started.key, words)
         self.heard += words
         self.follower.add(words)
-        self._wanted = self._expectation()
+        self._expected = self._expected_span()
 
-    def _expectation(self) -> tuple[int, int]:
+    def _expected_span(self) -> tuple[int, int]:
         if self.follower.lost:
             return 0, len(self._text.words)
         place = self.follower.position // _EXPECTATION_STEP * _EXPECTATION_STEP

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from extras.common.steps import Steps
-from extras.cut.journal import HeardJournal
+from extras.cut.journal import RecognitionJournal
 from extras.cut.manuscript import Manuscript
 from extras.cut.planning import UNSURE, PlacedUnit, Stretch, account, clip_frame, plan
 from extras.cut.profile import LEVEL_SECONDS, SoundProfile, measure, speech_spans
@@ -45,12 +45,17 @@ _NOTE = re.compile(r"\[[^\]]*\]|\([^)]*\)|<[^>]*>|\*[^*]*\*|♪[^♪]*♪?")
 
 @dataclass(frozen=True)
 class CutJob:
-    """The recordings to cut, and the tools. speech_by: the speech detector; journal: the words
-    recognised before a stop; steps: computes the steps."""
+    """The recordings to cut, and the tools.
+
+    Attributes:
+        speech_by: The speech detector.
+        journal: The words that were recognised before a stop.
+        steps: Computes the steps.
+    """
 
     recordings: Sequence[SourceRecording]
     speech_by: str
-    journal: HeardJournal
+    journal: RecognitionJournal
     steps: Steps
 
     def listening(self) -> Progress:
@@ -218,7 +223,7 @@ def open_recogniser(folder: Path, language: str) -> tuple[Recogniser, str]:
     return recogniser, digest.hexdigest()
 
 
-def transcribe(result: CutResult, recogniser: Recogniser, journal: HeardJournal) -> CutResult:
+def transcribe(result: CutResult, recogniser: Recogniser, journal: RecognitionJournal) -> CutResult:
     """The clips with the recogniser's transcripts; a clip without one is left out."""
     count = sum(len(cut.clips) for cut in result.recordings)
     done = []

@@ -2,35 +2,33 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from machine.storage.files import make_folder, writing_to
 
 
-class HeardJournal:
-    """Stores results of recognition on disk, so that a killed cut can resume.
-
-    Each chunk appends a line of JSON. The first line is the fingerprint of recordings and text. A
-    line that was cut short by a kill is ignored. `put` raises DiskFull or WriteError.
+class RecognitionJournal:
+    """One line of JSON per chunk, after a first line with the fingerprint of the recordings and the
+    text. A line that a kill cut short is ignored. `put` raises DiskFull or WriteError.
     """
 
     def __init__(self, path: Path, fingerprint: str) -> None:
         self._path = path
-        self._known, whole = self._read(fingerprint)
+        self._stored, complete_bytes = self._read(fingerprint)
         make_folder(path.parent)
         with writing_to(path):
-            self._file = path.open("r+b" if whole else "wb")
-            self._file.truncate(whole)
-            self._file.seek(whole)
-        if not whole:
+            self._file = path.open("r+b" if complete_bytes else "wb")
+            self._file.truncate(complete_bytes)
+            self._file.seek(complete_bytes)
+        if not complete_bytes:
             self._write({"fingerprint": fingerprint})
 
     def get(self, chunk: str) -> list[Any] | None:
         """The values that `put` stored for a chunk, with tuples as lists; None if there are
         none."""
-        return self._known.get(chunk)
+        return self._stored.get(chunk)
 
     def put(self, chunk: str, values: Sequence[object]) -> None:
         """Stores the values of a chunk, which must be JSON values."""
@@ -47,21 +45,29 @@ class HeardJournal:
             os.fsync(self._file.fileno())
 
     def _read(self, fingerprint: str) -> tuple[dict[str, list[Any]], int]:
-        """(The stored values, the length of the complete lines in bytes); empty if the fingerprint
-        differs."""
+        """Returns the stored values and the length in bytes of the complete lines; nothing if the
+        fingerprint differs."""
         try:
-            lines = self._path.read_bytes().splitlines(keepends=True)
+            lines = _complete_lines(self._path.read_bytes())
         except OSError:
             return {}, 0
-        entries, whole = {}, 0
-        for number, line in enumerate(lines):
-            try:
-                entry = json.loads(line) if line.endswith(b"\n") else None
-            except ValueError:
-                entry = None
-            if entry is None or (number == 0 and entry.get("fingerprint") != fingerprint):
-                break
-            if number:
-                entries[entry["chunk"]] = entry["words"]
-            whole += len(line)
-        return entries, whole
+        header, complete_bytes = next(lines, ({}, 0))
+        if header.get("fingerprint") != fingerprint:
+            return {}, 0
+        values = {}
+        for entry, length in lines:
+            values[entry["chunk"]] = entry["words"]
+            complete_bytes += length
+        return values, complete_bytes
+
+
+def _complete_lines(content: bytes) -> Iterator[tuple[dict[str, Any], int]]:
+    """The entries before the first incomplete line, with the length of their lines in bytes."""
+    for line in content.splitlines(keepends=True):
+        try:
+            entry = json.loads(line) if line.endswith(b"\n") else None
+        except ValueError:
+            return
+        if entry is None:
+            return
+        yield entry, len(line)

@@ -15,7 +15,7 @@ from extras.cut.by_base import base_that_aligns, cut_by_base
 from extras.cut.by_words import cut_by_words
 from extras.cut.cues import read_cues
 from extras.cut.cutter import CutJob, CutResult
-from extras.cut.journal import HeardJournal
+from extras.cut.journal import RecognitionJournal
 from extras.cut.manuscript import Manuscript, manuscript_of
 from extras.cut.planning import CLIPPED, IN_A_CLIP, NOISE, SILENCE, TOO_LONG, TOO_SHORT, UNSURE, Stretch
 from extras.cut.profile import SHORTEST_PAUSE_SECONDS, SHORTEST_TEXTLESS_PAUSE_SECONDS, find_detector
@@ -84,7 +84,7 @@ def run(
     try:
         with (
             closing(open_steps()) as steps,
-            closing(HeardJournal(work / "heard.jsonl", fingerprint)) as journal,
+            closing(RecognitionJournal(work / "heard.jsonl", fingerprint)) as journal,
         ):
             result = cut(CutJob(opened, speech_by, journal, steps))
         if not any(recording.clips for recording in result.recordings):

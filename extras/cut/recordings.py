@@ -35,8 +35,13 @@ class CuttingError(SotaqueError):
 
 @dataclass(frozen=True)
 class SourceRecording:
-    """A recording that libsndfile can read. name: its name in clips and tables; rate: in Hz; stamp:
-    size and time of the file when it was opened."""
+    """A recording that libsndfile can read.
+
+    Attributes:
+        name: Its name in clips and tables.
+        rate: The sample rate in Hz.
+        stamp: The size and time of the file when it was opened.
+    """
 
     name: str
     path: Path

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from train.evaluation import judges
 from train.evaluation.evaluator import FRESH_SEEDS
@@ -23,80 +24,99 @@ MOST_MORE_ERRORS = 0.05
 
 
 @dataclass(frozen=True)
-class Speaking:
-    """The weights of one side of the comparison.
+class ComparedModel:
+    """One side of the comparison.
 
     Attributes:
-        sounds: A folder for the first sentences, for listening; None writes nothing.
+        tuned_model: The model that speaks.
+        voice: The speaker and the weights.
+        sounds_folder: A folder for the first sentences, for listening; None writes nothing.
     """
 
-    tuned: TunedModel
+    tuned_model: TunedModel
     voice: TunedVoice
-    sounds: Path | None = None
+    sounds_folder: Path | None = None
 
 
-def judge(teacher: Speaking, student: Speaking, plan: EvaluationPlan) -> tuple[Candidate, Candidate]:
-    """Teacher and student as candidates of one evaluation, with its recording.
+@dataclass(frozen=True)
+class Comparison:
+    """Teacher and student as candidates of one evaluation."""
+
+    teacher: Candidate
+    student: Candidate
+
+
+class _SpokenSentences(NamedTuple):
+    facts: Sequence[SpokenFacts]
+    wall_seconds: float
+
+
+def compare(teacher: ComparedModel, student: ComparedModel, plan: EvaluationPlan) -> Comparison:
+    """Both speak the sentences of the plan from its recording.
 
     The teacher's base measures the words of both; in a language that it does not know, the teacher
     does.
     """
-    person = _person(teacher.tuned, plan)
-    knows = not plan.learns_added_language
-    weights = replace(teacher.voice, share=0.0 if knows else 1.0, decoder=None)
-    listener = (teacher.tuned, weights)
-    teachers = _facts(teacher, listener, plan, person)
-    others = _facts(student, listener, plan, person)
-    usual = judges.measures_of_base(teachers[0])["base_nats_per_token"]
-    return _candidate(plan, teachers, person, usual), _candidate(plan, others, person, usual)
+    person = describe(plan, listen(teacher.tuned_model, replace(heard_recordings(plan), natural=0)))
+    listener_share = 1.0 if plan.learns_added_language else 0.0
+    listener = (teacher.tuned_model, replace(teacher.voice, share=listener_share, decoder=None))
+    teacher_sentences = _speak(teacher, listener, plan, person)
+    student_sentences = _speak(student, listener, plan, person)
+    nats_per_token = judges.measures_of_base(teacher_sentences.facts)["base_nats_per_token"]
+    return Comparison(
+        _candidate(plan, teacher_sentences, person, nats_per_token),
+        _candidate(plan, student_sentences, person, nats_per_token),
+    )
 
 
 def _candidate(
-    plan: EvaluationPlan, spoken: tuple[Sequence[SpokenFacts], float], person: Person, usual: float
+    plan: EvaluationPlan, sentences: _SpokenSentences, person: Person, nats_per_token: float
 ) -> Candidate:
-    facts, seconds = spoken
-    return judges.candidate("epoch", 0, 1.0, plan.sentences, facts, person, usual, seconds=seconds)
+    return judges.candidate(
+        "epoch",
+        0,
+        1.0,
+        plan.sentences,
+        sentences.facts,
+        person,
+        nats_per_token,
+        seconds=sentences.wall_seconds,
+    )
 
 
-def _person(tuned: TunedModel, plan: EvaluationPlan) -> Person:
-    return describe(plan, listen(tuned, replace(heard_recordings(plan), natural=0)))
-
-
-def _facts(
-    speaking: Speaking, listener: tuple[TunedModel, TunedVoice], plan: EvaluationPlan, person: Person
-) -> tuple[Sequence[SpokenFacts], float]:
+def _speak(
+    model: ComparedModel, listener: tuple[TunedModel, TunedVoice], plan: EvaluationPlan, person: Person
+) -> _SpokenSentences:
     tasks = tuple(
         SentenceTask(
             replace(sentence.request, seed=sentence.request.seed + FRESH_SEEDS),
-            sounded=number % plan.sounded_every == 0,
+            sounded=index % plan.sounded_every == 0,
             natural=plan.no_naturalness is None,
-            out=speaking.sounds / f"{number + 1:02}.wav"
-            if speaking.sounds and number < KEPT_SOUNDS
+            out=model.sounds_folder / f"{index + 1:02}.wav"
+            if model.sounds_folder and index < KEPT_SOUNDS
             else None,
         )
-        for number, sentence in enumerate(plan.sentences)
+        for index, sentence in enumerate(plan.sentences)
     )
-    request = EvaluateRequest(
-        tasks, speaking.voice, person.rate, plan.recogniser, plan.no_speaker_judge is None
-    )
+    request = EvaluateRequest(tasks, model.voice, person.rate, plan.recogniser, plan.no_speaker_judge is None)
     started = time.perf_counter()
-    facts = evaluate(speaking.tuned, request, words_by=listener).sentences
-    return facts, time.perf_counter() - started
+    facts = evaluate(model.tuned_model, request, words_by=listener).sentences
+    return _SpokenSentences(facts, time.perf_counter() - started)
 
 
-def may_replace(small: Candidate, large: Candidate) -> str | None:
-    """Why a student must not replace its teacher, or None if it may.
+def rejection_reason(comparison: Comparison) -> str | None:
+    """Why the student must not replace its teacher, or None if it may.
 
     It must pass the floors of the verdict, with the teacher in the base's place, and its words must
     be judged.
     """
-    pair = (small, large)
+    pair = (comparison.student, comparison.teacher)
     errors, words = (judges.against(*pair, judge) for judge in (judges.WORD_ERRORS, judges.WORDS))
-    if (reason := with_floors(small, large, pair).ruled_out) is not None:
+    if (reason := with_floors(*pair, pair).ruled_out) is not None:
         return reason.replace("the base", "the large model")
     if errors is None and words is None:
         return "Nothing judged whether it says all words. Name more sentences in EVALUATE_TEXTS."
     if errors is not None and errors.mean > MOST_MORE_ERRORS:
-        more = f"{100 * errors.mean:.0f} percentage points above the large model's"
-        return f"It is harder to understand: its word error rate is {more}."
+        excess = f"{100 * errors.mean:.0f} percentage points above the large model's"
+        return f"It is harder to understand: its word error rate is {excess}."
     return None

@@ -1,4 +1,4 @@
-"""The lessons of a student: the person's clips, and speech of the teacher.
+"""A student learns from lessons: the person's clips, and speech of the teacher.
 
 Training on the teacher's speech is sequence-level distillation (Kim and Rush 2016,
 https://arxiv.org/abs/1606.07947). The teacher speaks the transcripts of the training clips, and
@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 import torch
@@ -55,13 +55,19 @@ _UNSPACED = {"zh", "ja"}
 
 @dataclass(frozen=True)
 class Narrator:
-    """A speaker of the teacher, with the speaker's clips. The teacher speaks the texts of the
-    training clips."""
+    """A speaker of the dataset, in whose voice the teacher speaks lessons.
+
+    Attributes:
+        name: The speaker's name; "" if the dataset names none.
+        recording_path: The recording that gives the voice.
+        clip_indices: The speaker's clips in the dataset.
+        training_indices: Those among them that are not for validation; the teacher speaks their texts.
+    """
 
     name: str
-    recording: Path
-    clips: tuple[int, ...]
-    learned: tuple[int, ...]
+    recording_path: Path
+    clip_indices: tuple[int, ...]
+    training_indices: tuple[int, ...]
 
 
 class SpeechPiece(TypedDict):
@@ -72,7 +78,7 @@ class SpeechPiece(TypedDict):
 
 
 class SpeechLine(TypedDict):
-    """A line of speech.jsonl: a text by the narrator of that number."""
+    """A line of speech.jsonl: a text, spoken by the narrator with that number."""
 
     narrator: int
     pieces: list[SpeechPiece]
@@ -86,15 +92,15 @@ class Lesson:
         ids: Text ids `[n]`, without START and STOP.
         codes: Codes `[m]`, without STOP.
         narrator: The number of the narrator.
-        spoken: Whether the teacher spoke it; otherwise it is a clip.
-        held_out: Whether it is held out for judging.
+        by_teacher: Whether the teacher spoke it; otherwise it is a clip.
+        is_held_out: Whether it is held out for judging.
     """
 
     ids: Tensor
     codes: Tensor
     narrator: int
-    spoken: bool
-    held_out: bool
+    by_teacher: bool
+    is_held_out: bool
 
 
 @dataclass(frozen=True)
@@ -102,31 +108,75 @@ class Teacher:
     """The teacher's weights.
 
     Attributes:
-        reading: A checkpoint, whose run's normaliser is used.
-        weights: The same checkpoint, or None for the base.
-        sha256: The hash of the weights.
+        tuned_model: The model that speaks.
+        checkpoint: The weights; their run also decides how texts are read.
+        is_base: Whether the base speaks, and the checkpoint only decides how texts are read.
+        sha256: The hash of the weights that speak.
     """
 
-    tuned: TunedModel
-    reading: Path
-    weights: Path | None
+    tuned_model: TunedModel
+    checkpoint: Path
+    is_base: bool
     sha256: str
 
     def voice_of(self, recording: Path) -> "tuple[Model, Voice]":
         """The model and the voice of a recording."""
-        tuned_voice = TunedVoice(recording, self.reading, 0.0 if self.weights is None else 1.0)
-        return self.tuned.speaking(self.tuned.reading(tuned_voice), tuned_voice)
+        tuned_voice = TunedVoice(recording, self.checkpoint, 0.0 if self.is_base else 1.0)
+        return self.tuned_model.speaking(self.tuned_model.reading(tuned_voice), tuned_voice)
 
 
-def texts(sentences: Sequence[str], language: str, draw: random.Random) -> Iterator[str]:
-    """An endless iterator of texts: each of `sentences` once in random order, and then the beginning of
-    one with the end of another."""
-    whole = list(dict.fromkeys(sentences))
-    draw.shuffle(whole)
-    yield from whole
-    halves = [_halves(text, language) for text in whole]
+@dataclass(frozen=True)
+class LessonSource:
+    """What the teacher's speech is made from.
+
+    Attributes:
+        clips: All clips of the dataset.
+        user_texts: The user's texts, which replace the transcripts; empty without.
+        judging_texts: The texts that judge the student, and are left out if possible.
+        seed: The seed of the run.
+    """
+
+    teacher: Teacher
+    narrators: Sequence[Narrator]
+    clips: Sequence[Clip]
+    user_texts: Sequence[str]
+    judging_texts: Collection[str]
+    seed: int
+
+    def key(self) -> str:
+        """A hash of everything that the speech depends on, except for the number of minutes."""
+        inputs = {
+            "weights": self.teacher.sha256,
+            "seed": self.seed,
+            "own": list(self.user_texts),
+            "judging": sorted(self.judging_texts),
+            "narrators": [
+                [
+                    sha256_of(narrator.recording_path),
+                    *(self.clips[index].sha256 for index in narrator.training_indices),
+                ]
+                for narrator in self.narrators
+            ],
+        }
+        return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
+
+
+class NarratedRequest(NamedTuple):
+    """A text to speak, and the number of its narrator."""
+
+    narrator: int
+    request: SynthesisRequest
+
+
+def endless_texts(sentences: Sequence[str], language: str, rng: random.Random) -> Iterator[str]:
+    """Each of `sentences` once in random order, and then the beginning of one with the end of
+    another, without end."""
+    distinct = list(dict.fromkeys(sentences))
+    rng.shuffle(distinct)
+    yield from distinct
+    halves = [_halves(text, language) for text in distinct]
     while True:
-        yield draw.choice(halves)[0] + draw.choice(halves)[1]
+        yield rng.choice(halves)[0] + rng.choice(halves)[1]
 
 
 def _halves(text: str, language: str) -> tuple[str, str]:
@@ -136,123 +186,77 @@ def _halves(text: str, language: str) -> tuple[str, str]:
     return text + " ", text
 
 
-def key_of(
-    teacher: Teacher,
-    narrators: Sequence[Narrator],
-    clips: Sequence[Clip],
-    user_texts: Sequence[str],
-    judging: Collection[str],
-    seed: int,
-) -> str:
-    """The key of the spoken lessons: a hash of their inputs, except for the number of minutes."""
-    made_of = {
-        "weights": teacher.sha256,
-        "seed": seed,
-        "own": list(user_texts),
-        "judging": sorted(judging),
-        "narrators": [
-            [sha256_of(narrator.recording), *(clips[index].sha256 for index in narrator.learned)]
-            for narrator in narrators
-        ],
-    }
-    return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
-
-
-def speak_lessons(
-    teacher: Teacher,
-    narrators: Sequence[Narrator],
-    clips: Sequence[Clip],
-    user_texts: Sequence[str],
-    judging: Collection[str],
-    minutes: float,
-    folder: Path,
-    seed: int,
-) -> list[Lesson]:
+def speak_lessons(source: LessonSource, minutes: float, folder: Path) -> list[Lesson]:
     """About `minutes` of the teacher's speech, by all narrators in turn.
 
-    user_texts: the user's texts, instead of the transcripts. judging: texts to leave out. Raises RunError
-    if the teacher ends none of the first texts, DecodingError, DiskFull, WriteError, and the errors
-    of voice and model.
+    Raises RunError if the teacher ends none of the first texts, DecodingError, DiskFull, WriteError,
+    and the errors of voice and model.
     """
-    key = key_of(teacher, narrators, clips, user_texts, judging, seed)
+    key = source.key()
     path = folder / f"speech-{key[:12]}.jsonl"
     lines = _stored_lines(path, key)
-    target, done = minutes * CODES_PER_MINUTE, _codes(lines)
-    endless = [
-        _requests(clips, narrator, user_texts, judging, seed, number)
-        for number, narrator in enumerate(narrators)
-    ]
-    for number in range(len(lines)):
-        next(endless[number % len(narrators)])
-    with Progress("The teacher speaks", target / CODES_PER_MINUTE, "min") as progress:
-        progress.add(min(done, target) / CODES_PER_MINUTE)
-        while done < target:
+    target_codes, num_codes = minutes * CODES_PER_MINUTE, _num_codes(lines)
+    count = len(source.narrators)
+    requests = [_endless_requests(source, number) for number in range(count)]
+    for index in range(len(lines)):
+        next(requests[index % count])
+    with Progress("The teacher speaks", target_codes / CODES_PER_MINUTE, "min") as progress:
+        progress.add(min(num_codes, target_codes) / CODES_PER_MINUTE)
+        while num_codes < target_codes:
             first = len(lines)
             portion = [
-                (number % len(narrators), next(endless[number % len(narrators)]))
-                for number in range(first, first + _PORTION)
+                NarratedRequest(index % count, next(requests[index % count]))
+                for index in range(first, first + _PORTION)
             ]
-            new = _say(teacher, narrators, portion)
+            new_lines = _speak(source.teacher, source.narrators, portion)
             with writing_to(path), path.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps(line) + "\n" for line in new)
-            lines += new
-            if not _codes(lines):
+                file.writelines(json.dumps(line) + "\n" for line in new_lines)
+            lines += new_lines
+            if not _num_codes(lines):
                 raise RunError(
                     f"The teacher ended none of {len(lines)} texts, so there is nothing to learn "
                     "from. Listen to a sample of the run: these weights may not speak yet."
                 )
-            progress.add(min(_codes(new), max(0.0, target - done)) / CODES_PER_MINUTE)
-            done += _codes(new)
-    return _plausible(lines, target, len(narrators))
+            new_codes = _num_codes(new_lines)
+            progress.add(min(new_codes, max(0.0, target_codes - num_codes)) / CODES_PER_MINUTE)
+            num_codes += new_codes
+    return _plausible_lessons(lines, target_codes, count)
 
 
-def of_clips(
-    clips: Sequence[tuple[Clip, Tensor, int]], held_out: Sequence[Clip], minutes: float, seed: int
-) -> list[Lesson]:
-    """At most `minutes` of (clip, codes, narrator), drawn at random."""
-    order, judging = list(clips), set(held_out)
+def draw_lessons(lessons: Sequence[Lesson], minutes: float, seed: int) -> list[Lesson]:
+    """About `minutes` of lessons from clips, drawn at random; all of them if they are fewer."""
+    order = list(lessons)
     random.Random(f"clips/{seed}").shuffle(order)
-    lessons, left = [], minutes * CODES_PER_MINUTE
-    for clip, codes, narrator in order:
-        if left <= 0:
+    chosen, codes_left = list[Lesson](), minutes * CODES_PER_MINUTE
+    for lesson in order:
+        if codes_left <= 0:
             break
-        left -= len(codes)
-        ids = torch.tensor(clip.tokens)
-        lessons.append(Lesson(ids, codes, narrator, spoken=False, held_out=clip in judging))
-    return lessons
+        codes_left -= len(lesson.codes)
+        chosen.append(lesson)
+    return chosen
 
 
-def _requests(
-    clips: Sequence[Clip],
-    narrator: Narrator,
-    user_texts: Sequence[str],
-    judging: Collection[str],
-    seed: int,
-    number: int,
-) -> Iterator[SynthesisRequest]:
-    """The texts of a narrator: in the languages of the narrator's clips, in proportion to their
-    numbers; the user's texts in the most frequent language of all clips."""
-    narrator_clips = [clips[index] for index in narrator.learned or narrator.clips]
+def _endless_requests(source: LessonSource, number: int) -> Iterator[SynthesisRequest]:
+    """The texts of the narrator with that number: in the languages of the narrator's clips, in
+    proportion to their numbers; the user's texts in the most frequent language of all clips."""
+    narrator = source.narrators[number]
+    narrator_clips = [source.clips[index] for index in narrator.training_indices or narrator.clip_indices]
     counts = Counter(clip.language for clip in narrator_clips)
     texts_by_language = {
         language: [clip.text for clip in narrator_clips if clip.language == language] for language in counts
     }
-    ((usual, _),) = Counter(clip.language for clip in clips).most_common(1)
-    if user_texts and usual in texts_by_language:
-        texts_by_language[usual] = list(user_texts)
-    # With very few clips, all texts may be needed.
-    texts_by_language = {
-        language: [text for text in language_texts if text not in judging] or language_texts
-        for language, language_texts in texts_by_language.items()
-    }
-    draw = random.Random(f"lessons/{seed}/{number}")
-    streams = {
-        language: texts(language_texts, language, draw)
-        for language, language_texts in texts_by_language.items()
-    }
+    ((main_language, _),) = Counter(clip.language for clip in source.clips).most_common(1)
+    if source.user_texts and main_language in texts_by_language:
+        texts_by_language[main_language] = list(source.user_texts)
+    rng = random.Random(f"lessons/{source.seed}/{number}")
+    streams = {}
+    for language, texts in texts_by_language.items():
+        other_texts = [text for text in texts if text not in source.judging_texts]
+        # With very few clips, all texts may be needed.
+        streams[language] = endless_texts(other_texts or texts, language, rng)
     for count in itertools.count():
-        (language,) = draw.choices(list(counts), list(counts.values()))
-        yield SynthesisRequest(next(streams[language]), language, seed_of(seed, number, count))
+        (language,) = rng.choices(list(counts), list(counts.values()))
+        yield SynthesisRequest(next(streams[language]), language, seed_of(source.seed, number, count))
 
 
 def seed_of(*numbers: int) -> int:
@@ -262,59 +266,59 @@ def seed_of(*numbers: int) -> int:
     return int(state) >> 1
 
 
-def _say(
-    teacher: Teacher, narrators: Sequence[Narrator], portion: Sequence[tuple[int, SynthesisRequest]]
+def _speak(
+    teacher: Teacher, narrators: Sequence[Narrator], portion: Sequence[NarratedRequest]
 ) -> list[SpeechLine]:
-    """The lines of speech.jsonl for (narrator, text); without pieces for texts that cannot be
-    spoken, such as combinations of signs."""
+    """The lines of speech.jsonl for a portion; without pieces for texts that cannot be spoken, such
+    as combinations of signs."""
     from xtts.inference.torch_backend import TorchUtterance, decode
 
-    lines: list[SpeechLine] = [{"narrator": who, "pieces": []} for who, _ in portion]
+    lines: list[SpeechLine] = [{"narrator": number, "pieces": []} for number, _ in portion]
     with torch.inference_mode():
-        for who in sorted({speaker for speaker, _ in portion}):
-            model, voice = teacher.voice_of(narrators[who].recording)
-            waiting = []
+        for number in sorted({entry.narrator for entry in portion}):
+            model, voice = teacher.voice_of(narrators[number].recording_path)
+            pending = []
             for line, (narrator, request) in zip(lines, portion, strict=True):
-                if narrator != who:
+                if narrator != number:
                     continue
                 try:
                     pieces = request.read(model.tokenizer)
                 except TextError:
                     continue
-                for number, piece in enumerate(pieces):
+                for piece_number, piece in enumerate(pieces):
                     generator = torch.Generator(model.device)
-                    generator.manual_seed(seed_of(request.seed, number))
+                    generator.manual_seed(seed_of(request.seed, piece_number))
                     utterance = TorchUtterance(model.gpt, model.config.decoding, generator)
                     ids = torch.tensor(piece.ids, device=model.device)
-                    waiting.append((line, ids, utterance))
-            decode(model.gpt, voice.latents, [entry[1:] for entry in waiting], SLOTS)
-            for line, ids, utterance in waiting:
+                    pending.append((line, ids, utterance))
+            decode(model.gpt, voice.latents, [(ids, utterance) for _, ids, utterance in pending], SLOTS)
+            for line, ids, utterance in pending:
                 if utterance.stopped:
                     line["pieces"].append({"ids": ids.tolist(), "codes": list(utterance.codes)})
     return lines
 
 
-def _codes(lines: Sequence[SpeechLine]) -> int:
+def _num_codes(lines: Sequence[SpeechLine]) -> int:
     return sum(len(piece["codes"]) for line in lines for piece in line["pieces"])
 
 
-def _plausible(lines: Sequence[SpeechLine], target: float, narrators: int) -> list[Lesson]:
-    """The lessons of the first `target` codes, without speech that was cut or babbles."""
-    lessons, done = [], 0
-    for number, line in enumerate(lines):
-        if done >= target:
+def _plausible_lessons(lines: Sequence[SpeechLine], target_codes: float, num_narrators: int) -> list[Lesson]:
+    """The lessons of the first `target_codes` codes, without speech that was cut or babbles."""
+    lessons, num_codes = list[Lesson](), 0
+    for index, line in enumerate(lines):
+        if num_codes >= target_codes:
             break
+        is_held_out = index // num_narrators % HELD_OUT_EVERY == 0
         for piece in line["pieces"]:
             ids, codes = torch.tensor(piece["ids"]), torch.tensor(piece["codes"])
-            done += len(codes)
-            held_out = number // narrators % HELD_OUT_EVERY == 0
-            lessons.append(Lesson(ids, codes, line["narrator"], True, held_out))
+            num_codes += len(codes)
+            lessons.append(Lesson(ids, codes, line["narrator"], by_teacher=True, is_held_out=is_held_out))
     rates = [len(lesson.codes) / max(1, len(lesson.ids)) for lesson in lessons]
-    usual = statistics.median(rates) if rates else 1.0
+    median_rate = statistics.median(rates) if rates else 1.0
     return [
         lesson
         for lesson, rate in zip(lessons, rates, strict=True)
-        if len(lesson.codes) and usual / _MOST_UNLIKE <= rate <= usual * _MOST_UNLIKE
+        if len(lesson.codes) and median_rate / _MOST_UNLIKE <= rate <= median_rate * _MOST_UNLIKE
     ]
 
 
@@ -326,8 +330,8 @@ def _stored_lines(path: Path, key: str) -> list[SpeechLine]:
         first, *lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError):
         first, lines = "", []
-    whole = lines[:-1] if first == header else []
+    complete_lines = lines[:-1] if first == header else []
     make_folder(path.parent)
-    content = "".join(line + "\n" for line in (header, *whole))
+    content = "".join(line + "\n" for line in (header, *complete_lines))
     replace_file(path, lambda file: file.write(content.encode()))
-    return [json.loads(line) for line in whole]
+    return [json.loads(line) for line in complete_lines]

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from extras.distil.options import DEFAULT_EPOCHS, DEFAULT_MINUTES, DistilOptions
 from train.settings import TrainSettings
 
 SUMMARY = """distil the best weights into a voice with half the layers (docs/onnx.md)
@@ -17,12 +18,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--to", type=Path, metavar="DIR", help="the folder to write")
     add("--layers", type=int, metavar="N", help="the layers to keep (default: half of them)")
-    add("--epochs", type=int, metavar="N", help="the number of passes over the lessons (default: 15)")
+    add(
+        "--epochs",
+        type=int,
+        default=DEFAULT_EPOCHS,
+        metavar="N",
+        help=f"the number of passes over the lessons (default: {DEFAULT_EPOCHS})",
+    )
     add(
         "--minutes",
         type=float,
+        default=DEFAULT_MINUTES,
         metavar="M",
-        help="the minutes of the teacher's speech, and the limit for clips (default: 30)",
+        help=f"the minutes of the teacher's speech, and the limit for clips (default: {DEFAULT_MINUTES:g})",
     )
     add(
         "--texts",
@@ -38,4 +46,4 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     """As `extras.distil.distillation.run`."""
     from extras.distil import distillation
 
-    return distillation.run(settings, distillation.Asked(**vars(arguments)))
+    return distillation.run(settings, DistilOptions(**vars(arguments)))

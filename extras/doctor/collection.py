@@ -1,7 +1,7 @@
 """Takes all readings in parallel, each with a time limit.
 
 Nothing here raises: a reading that fails or hangs leaves its reason in `Machine.troubles`. Only
-child processes use CUDA (`machine.devices.probe` and `programs`).
+child processes use CUDA (`machine.devices.probe`, `libraries` and `trial_speech`).
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from extras.common.readings import programs, system_files
+from extras.common.readings import libraries, nvidia, programs, system_files, trial_speech
 from extras.common.readings.snapshot import Driver, Machine, MachineSettings
 from machine.devices import selection
 from machine.devices.selection import Environment
@@ -64,7 +64,7 @@ def look(place: ReadingPlace) -> Machine:
     _take(_children(place, readings), _LIMIT_SECONDS, readings, troubles, seconds)
     if place.deep and place.trial:
         devices = ["cpu", *_sound_gpus(readings.get("environment"))]
-        spoken = {"spoken": lambda: programs.speech(place.trial, devices)}
+        spoken = {"spoken": lambda: trial_speech.speak_trials(place.trial, devices)}
         _take(spoken, 3 * _LIMIT_SECONDS, readings, troubles, seconds)
     return Machine(**readings, troubles=troubles, seconds=seconds)
 
@@ -117,16 +117,16 @@ def _children(place: ReadingPlace, readings: Mapping[str, Any]) -> dict[str, Cal
     def driver() -> Driver:
         nouveau = (place.root / "sys/module/nouveau").is_dir()
         names = system_files.system_names(place.root)
-        path, fault = programs.libcuda() if loaded else ("", "")
+        path, fault = nvidia.libcuda() if loaded else ("", "")
         return Driver(version, nouveau, path, fault, names)
 
     return {
         "refused": lambda: programs.refused_settings(place.preflights, place.environ, place.dotenv),
         "driver": driver,
-        "managed": lambda: programs.managed_gpus(on_path, loaded, place.managed_seconds),
+        "managed": lambda: nvidia.managed_gpus(on_path, loaded, place.managed_seconds),
         "kernel_log": lambda: programs.kernel_log(on_path) if loaded else (),
-        "torch": lambda: programs.torch_build(place.environ, remembered),
-        "onnx": programs.onnx_runtime,
+        "torch": lambda: libraries.torch_build(place.environ, remembered),
+        "onnx": libraries.onnx_runtime,
         "environment": lambda: place.gpus(use_cache=place.remembers),
     }
 

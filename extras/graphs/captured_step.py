@@ -186,23 +186,24 @@ class _StaticLayout:
 
     def __init__(self, clips: int, longest: int, count: int, like: Tensor) -> None:
         self._clips, self._longest = clips, longest
-        self._number, self._slots = like.new_zeros(count), like.new_zeros(count)
-        self._sources = like.new_zeros(clips * longest)
+        self._clip_of_position, self._grid_index = like.new_zeros(count), like.new_zeros(count)
+        self._position_in_grid = like.new_zeros(clips * longest)
 
-    def load(self, layout: VarlenLayout, number: Tensor, slots: Tensor) -> None:
-        """Copies a layout and pads it with the first values of `number` and `slots`."""
-        count, clips, longest = len(layout.number), len(layout.lengths), max(layout.lengths)
-        self._number[:count].copy_(layout.number)
-        self._number[count:].copy_(number[: len(self._number) - count])
-        moved = torch.add(layout.slots, layout.number, alpha=self._longest - longest)
-        self._slots[:count].copy_(moved)
-        self._slots[count:].copy_(slots[: len(self._slots) - count])
-        grid = self._sources.zero_().view(self._clips, self._longest)
-        grid[:clips, :longest].copy_(layout.sources.view(clips, longest))
+    def load(self, layout: VarlenLayout, clip_of_position: Tensor, grid_index: Tensor) -> None:
+        """Copies a layout and pads it with the first values of the two tensors."""
+        count, clips, longest = len(layout.grid_index), len(layout.lengths), max(layout.lengths)
+        num_padding = len(self._grid_index) - count
+        self._clip_of_position[:count].copy_(layout.clip_of_position)
+        self._clip_of_position[count:].copy_(clip_of_position[:num_padding])
+        moved = torch.add(layout.grid_index, layout.clip_of_position, alpha=self._longest - longest)
+        self._grid_index[:count].copy_(moved)
+        self._grid_index[count:].copy_(grid_index[:num_padding])
+        grid = self._position_in_grid.zero_().view(self._clips, self._longest)
+        grid[:clips, :longest].copy_(layout.position_in_grid.view(clips, longest))
 
     def layout(self) -> VarlenLayout:
         lengths = (self._longest,) * self._clips
-        return VarlenLayout(lengths, self._number, self._slots, self._sources)
+        return VarlenLayout(lengths, self._clip_of_position, self._grid_index, self._position_in_grid)
 
 
 class Measured(NamedTuple):

@@ -28,16 +28,23 @@ from xtts.text.languages import NAMES, short_code
 _SAME_WORDS = 0.5
 # Words without digits; in scripts without spaces, characters.
 _WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_]+")
-# Faults in a few rows do not change what a column holds.
-_ODD_SHARE, _FEWEST_FOR_AN_ODD_ONE = 0.1, 5
+# The share of rows whose faults do not change what a column holds.
+_ODD_SHARE = 0.1
+# From this many rows on, one faulty row never does.
+_FEWEST_FOR_AN_ODD_ONE = 5
 _MOST_LOOKED_UP = 40
-# The most speakers per row. Numbers that repeat less often are counts.
-_MOST_NAMES, _MOST_NUMBERS = 0.75, 0.5
+# The limit of speakers per row.
+_MOST_NAMES = 0.75
+# The same for numbers; those that repeat less often are counts.
+_MOST_NUMBERS = 0.5
 # With fewer rows, each may have a different speaker.
 _FEW_ROWS = 4
-# Numbers are durations if they correlate with the length of their texts above this value, over at
-# least this many rows and different numbers.
-_MEASURES, _FEWEST_TO_MEASURE, _FEWEST_MEASURES = 0.75, 10, 3
+# Numbers are durations if their correlation with the length of their texts is above this.
+_DURATION_CORRELATION = 0.75
+# With fewer rows, no correlation is computed.
+_FEWEST_TO_MEASURE = 10
+# Nor with fewer different numbers.
+_FEWEST_MEASURES = 3
 # If two columns hold short labels, the one with at most half as many different ones names speakers.
 _CLEARLY_FEWER = 2
 # Texts of one to three words may be speakers if each repeats this often.
@@ -66,9 +73,9 @@ _KINDS: Sequence[tuple[str, Set[str], int]] = (
     ("marks", _FLAGS, 0),
 )
 # ISO 639-2: undetermined, several languages, no words.
-_NOT_STATED = frozenset(("und", "mul", "zxx"))
+_UNSTATED_LANGUAGES = frozenset(("und", "mul", "zxx"))
 # A list of numbers: the tones and the phones per word that MeloTTS writes after its phonemes.
-_NUMBERS = re.compile(r"\d+(\s+\d+)+")
+_NUMBER_LIST = re.compile(r"\d+(\s+\d+)+")
 
 
 def judge(
@@ -84,9 +91,9 @@ def judge(
     Raises DatasetError with the possible readings.
     """
     columns = [[row[place] for row in rows] for place in range(len(rows[0]))]
-    places = {"path": _recordings(columns, exists)}
+    places = {"path": _recordings_column(columns, exists)}
     rest = [place for place, column in enumerate(columns) if place != places["path"] and any(column)]
-    if len(rest) > 4 and all(_nearly_all(columns[at], _NUMBERS.fullmatch) for at in rest[-2:]):
+    if len(rest) > 4 and all(_nearly_all(columns[at], _NUMBER_LIST.fullmatch) for at in rest[-2:]):
         rest = rest[:-3]  # phonemes, tones and phones per word, as in MeloTTS's train.list
     if not rest:
         raise DatasetError(
@@ -94,7 +101,7 @@ def judge(
             "in clip_1|Good morning. For clips of `train cut`, report.html plays them and saves "
             "the file."
         )
-    if len(rest) > 1 and rest[0] == 0 and _counts_rows(columns[0]):
+    if len(rest) > 1 and rest[0] == 0 and _is_index(columns[0]):
         rest.remove(0)  # the index that pandas writes
     split = next((at for at in rest if len(rest) > 1 and _are_splits(columns[at])), None)
     if split is not None:
@@ -111,17 +118,19 @@ def judge(
         ignored = {}  # without sentences in the rows, these labels may be the text
     else:
         rest = others
-    spoken = _languages(columns, rest, language)
-    if spoken is not None:
-        places["language"] = spoken
-        rest.remove(spoken)
-    shared = _Judged(columns, rest, source, is_sound=_nearly_all(columns[places["path"]], names_sound))
-    places |= shared.text_and_speaker()
+    languages = _languages_column(columns, rest, language)
+    if languages is not None:
+        places["language"] = languages
+        rest.remove(languages)
+    remaining = _OtherColumns(
+        columns, rest, source, is_sound=_nearly_all(columns[places["path"]], names_sound)
+    )
+    places |= remaining.text_and_speaker()
     return Columns(places, len(columns), by_rows=True, ignored=ignored)
 
 
 @dataclass(frozen=True)
-class _Judged:
+class _OtherColumns:
     """The columns that hold neither recordings nor languages."""
 
     columns: Sequence[Sequence[str]]
@@ -134,10 +143,10 @@ class _Judged:
             self._refuse_names(self.columns[self.rest[0]])
             return {"text": self.rest[0]}
         if len(self.rest) == 2:
-            return self._two(*self.rest)
+            return self._judge_two(*self.rest)
         labels = [place for place in self.rest if _are_labels(self.columns[place])]
         texts = [place for place in self.rest if place not in labels]
-        if len(self.rest) == 3 and len(labels) == 1 and self._same(*texts):
+        if len(self.rest) == 3 and len(labels) == 1 and self._hold_same_texts(*texts):
             return {"speaker": labels[0], "written": texts[0], "text": texts[1]}
         example = "|".join(column[0] for column in self.columns)
         raise DatasetError(
@@ -155,18 +164,18 @@ class _Judged:
                 "the texts. If these are the texts, write a header line, file_name|text."
             )
 
-    def _two(self, first: int, second: int) -> dict[str, int]:
-        if self._same(first, second):
+    def _judge_two(self, first: int, second: int) -> dict[str, int]:
+        if self._hold_same_texts(first, second):
             return {"written": first, "text": second}
         column, other = self.columns[first], self.columns[second]
         labels = (_are_labels(column), _are_labels(other))
         if labels == (True, True):
-            return self._fewer(first, second)
+            return self._judge_two_labels(first, second)
         if not any(labels) and len(column) < _FEW_ROWS and self.is_sound:
             labels = (_are_labels(column, repeated=False), _are_labels(other, repeated=False))
-        if labels == (True, False) and not _measure(column, other):
+        if labels == (True, False) and not _are_durations(column, other):
             return {"speaker": first, "text": second}
-        if labels == (False, True) and not _measure(other, column):
+        if labels == (False, True) and not _are_durations(other, column):
             return {"text": first, "speaker": second}
         if _nearly_all(other, is_sentence) and not _nearly_all(column, is_sentence):
             first, second = second, first
@@ -178,7 +187,7 @@ class _Judged:
             "such as file_name,text or id|text|duration."
         )
 
-    def _fewer(self, first: int, second: int) -> dict[str, int]:
+    def _judge_two_labels(self, first: int, second: int) -> dict[str, int]:
         """Judges two columns of labels, as in a dataset of single words: speakers are fewer."""
         labels, other = len(set(self.columns[first])), len(set(self.columns[second]))
         if labels * _CLEARLY_FEWER <= other:
@@ -191,10 +200,10 @@ class _Judged:
             f"{self._example(second)}. {HEADER_ADVICE}"
         )
 
-    def _same(self, first: int, second: int) -> bool:
+    def _hold_same_texts(self, first: int, second: int) -> bool:
         """Whether most fields of a column are the normalised forms of the other's."""
         pairs = zip(self.columns[first], self.columns[second], strict=True)
-        same = [_says_the_same(text, other) for text, other in pairs if text and other]
+        same = [_is_normalised_form(text, other) for text, other in pairs if text and other]
         return 2 * sum(same) > len(same)
 
     def _example(self, place: int) -> str:
@@ -204,7 +213,7 @@ class _Judged:
 # What a column holds
 
 
-def _recordings(columns: Sequence[Sequence[str]], exists: Callable[[str], bool]) -> int:
+def _recordings_column(columns: Sequence[Sequence[str]], exists: Callable[[str], bool]) -> int:
     """The column of recordings: by file endings, else by existing files, else the first."""
     for place, column in enumerate(columns):
         if _nearly_all(column, names_sound):
@@ -227,7 +236,7 @@ def _are_words_of(column: Sequence[str], vocabulary: Set[str], odd: int) -> bool
     return len(kinds) > 1 and len(kinds - vocabulary) <= min(odd, (len(kinds) - 1) // 3)
 
 
-def _counts_rows(column: Sequence[str]) -> bool:
+def _is_index(column: Sequence[str]) -> bool:
     """Whether a column counts: 0, 1, 2, …"""
     if not all(map(str.isdecimal, column)) or len(column) < _FEW_ROWS:
         return False
@@ -235,7 +244,7 @@ def _counts_rows(column: Sequence[str]) -> bool:
     return all(later > earlier for earlier, later in itertools.pairwise(numbers))
 
 
-def _measure(numbers: Sequence[str], texts: Sequence[str]) -> bool:
+def _are_durations(numbers: Sequence[str], texts: Sequence[str]) -> bool:
     """Whether whole numbers correlate with the length of their texts, as durations do."""
     if not all(NUMBER.fullmatch(number) for number in numbers if number):
         return False
@@ -243,16 +252,18 @@ def _measure(numbers: Sequence[str], texts: Sequence[str]) -> bool:
     if len(pairs) < _FEWEST_TO_MEASURE or len({number for number, _ in pairs}) < _FEWEST_MEASURES:
         return False
     measured, lengths = zip(*pairs, strict=True)
-    return len(set(lengths)) > 1 and statistics.correlation(measured, lengths) > _MEASURES
+    return len(set(lengths)) > 1 and statistics.correlation(measured, lengths) > _DURATION_CORRELATION
 
 
-def _languages(columns: Sequence[Sequence[str]], rest: Sequence[int], language: str) -> int | None:
+def _languages_column(columns: Sequence[Sequence[str]], rest: Sequence[int], language: str) -> int | None:
     """The column of languages, the last if several qualify: speakers may have names such as EN-US,
     and come first in every known layout."""
     candidates = [
         place
         for place in rest
-        if _nearly_all(columns[place], lambda cell: language_of(cell) or cell.strip().lower() in _NOT_STATED)
+        if _nearly_all(
+            columns[place], lambda cell: language_of(cell) or cell.strip().lower() in _UNSTATED_LANGUAGES
+        )
     ]
     if not candidates or len(rest) < 2:
         return None
@@ -263,7 +274,7 @@ def _languages(columns: Sequence[Sequence[str]], rest: Sequence[int], language: 
     return last if likely or len(rest) > 2 else None
 
 
-def _says_the_same(text: str, other: str) -> bool:
+def _is_normalised_form(text: str, other: str) -> bool:
     """Whether a field is the normalised form of the other: it keeps most words and spells out
     numbers. Translations and phonemes keep few words."""
     words, others = (_WORD.findall(part.casefold()) for part in (text, other))

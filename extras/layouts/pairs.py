@@ -12,6 +12,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from machine import commands
 from machine.text import enumeration, quantity
@@ -34,13 +35,13 @@ _TEXTS_IN_OTHER_FORMS = frozenset(
     ".yaml .yml".split()
 )
 # Kaldi's files, without an ending.
-_KALDI = frozenset(("text", "wav.scp", "utt2spk"))
+_KALDI_FILES = frozenset(("text", "wav.scp", "utt2spk"))
 # LibriTTS writes both forms of each text; Fish Speech and Montreal's aligner write .lab.
 _TEXT_ENDINGS = (".normalized.txt", ".txt", ".lab", ".original.txt")
 # An HTK label: start and end in units of 100 ns, then the phoneme.
-_TIMED = re.compile(r"\s*\d+(\.\d+)?\s+\d+(\.\d+)?\s+\S+\s*$")
+_TIMED_LABEL = re.compile(r"\s*\d+(\.\d+)?\s+\d+(\.\d+)?\s+\S+\s*$")
 # A folder that holds the folders of all speakers, such as wav48 of VCTK.
-_HOLDS_ALL = re.compile(r"(wav|audio|clip|recording|sound|data|dataset)s?(_?files)?(?![a-z])", re.I)
+_CONTAINER = re.compile(r"(wav|audio|clip|recording|sound|data|dataset)s?(_?files)?(?![a-z])", re.I)
 
 
 def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list[TranscriptEntry]:
@@ -54,39 +55,55 @@ def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list
     """
     recordings = [path for path in files_below(folder) if names_sound(path.name)]
     if not recordings:
-        raise DatasetError(
-            f"{folder} has neither metadata.csv nor metadata_train.csv, nor any recording. "
-            f"{_other_tables(tables)}Write metadata.csv with a row `id|text` for each clip "
-            "wavs/id.wav, or name another DATASET_FORMAT."
-        )
-    texts = _texts(folder, recordings)
-    if not texts:
-        folders = len({path.parent for path in recordings})
-        together = f" (all {folders} folders together; if each is another person, cut them one by one)"
-        others = _other_tables(tables) or _other_texts(folder)
-        raise DatasetError(
-            f"{folder} holds {quantity(len(recordings), 'recording')} and no transcript: neither "
-            "metadata.csv nor metadata_train.csv, nor a .txt file named like a recording. "
-            f"{others}{'Otherwise cut' if others else 'Cut'} them into clips, which writes "
-            "metadata.csv too: "
-            f"{cut_line(recordings, folder, language)}{together if folders > 1 else ''}"
-        )
-    words = {path: _words(text) for path, text in texts.items()}
-    some = list(texts)
-    if all(_is_long(path) for path in some[:_MOST_LOOKED_AT]):
-        raise DatasetError(
-            f"{folder} holds {quantity(len(some), 'recording')} with text, longer than the "
-            f"{LONGEST_CLIP_SECONDS:g} s of a clip. Cut {'it' if len(some) == 1 else 'each'} into "
-            f"clips first: {cut_line(some[:1], folder, language, texts[some[0]])}"
-        )
+        raise _no_recordings(folder, tables)
+    text_files = _text_files(folder, recordings)
+    if not text_files:
+        raise _no_transcript(folder, recordings, language, tables)
+    texts = {path: _words(text_file) for path, text_file in text_files.items()}
+    with_text = list(text_files)
+    if all(_is_long(path) for path in with_text[:_MOST_LOOKED_AT]):
+        raise _too_long(folder, with_text, language, text_files[with_text[0]])
     pairs = [
         TranscriptEntry(
-            path.relative_to(folder).as_posix(), path, words.get(path, ""), DEFAULT_SPEAKER, language
+            path.relative_to(folder).as_posix(), path, texts.get(path, ""), DEFAULT_SPEAKER, language
         )
         for path in recordings
     ]
     corpus_speakers(pairs)
     return pairs
+
+
+def _no_recordings(folder: Path, tables: Sequence[Path]) -> DatasetError:
+    return DatasetError(
+        f"{folder} has neither metadata.csv nor metadata_train.csv, nor any recording. "
+        f"{_other_tables(tables)}Write metadata.csv with a row `id|text` for each clip "
+        "wavs/id.wav, or name another DATASET_FORMAT."
+    )
+
+
+def _no_transcript(
+    folder: Path, recordings: Sequence[Path], language: str, tables: Sequence[Path]
+) -> DatasetError:
+    num_folders = len({path.parent for path in recordings})
+    scope = f" (all {num_folders} folders together; if each is another person, cut them one by one)"
+    others = _other_tables(tables) or _other_texts(folder)
+    return DatasetError(
+        f"{folder} holds {quantity(len(recordings), 'recording')} and no transcript: neither "
+        "metadata.csv nor metadata_train.csv, nor a .txt file named like a recording. "
+        f"{others}{'Otherwise cut' if others else 'Cut'} them into clips, which writes "
+        "metadata.csv too: "
+        f"{cut_line(recordings, folder, language)}{scope if num_folders > 1 else ''}"
+    )
+
+
+def _too_long(folder: Path, recordings: Sequence[Path], language: str, text_file: Path) -> DatasetError:
+    """text_file: of the first recording."""
+    checked = f" the first {_MOST_LOOKED_AT} of them" if len(recordings) > _MOST_LOOKED_AT else ""
+    return DatasetError(
+        f"{folder} holds {quantity(len(recordings), 'recording')} with text,{checked} longer than the "
+        f"{LONGEST_CLIP_SECONDS:g} s of a clip. Cut {'it' if len(recordings) == 1 else 'each'} into "
+        f"clips first: {cut_line(recordings[:1], folder, language, text_file)}"
+    )
 
 
 def _other_tables(tables: Sequence[Path]) -> str:
@@ -104,7 +121,7 @@ def _other_texts(folder: Path) -> str:
     files = [
         path.relative_to(folder).as_posix()
         for path in files_below(folder)
-        if path.suffix.lower() in _TEXTS_IN_OTHER_FORMS or path.name in _KALDI
+        if path.suffix.lower() in _TEXTS_IN_OTHER_FORMS or path.name in _KALDI_FILES
     ]
     if not files:
         return ""
@@ -117,7 +134,7 @@ def _other_texts(folder: Path) -> str:
 def _words(text: Path) -> str:
     """The text of a recording, on one line. Raises DatasetError for labels with times."""
     written = read_text(text)
-    if all(_TIMED.match(line) for line in written.splitlines() if line.strip()) and written.strip():
+    if all(_TIMED_LABEL.match(line) for line in written.splitlines() if line.strip()) and written.strip():
         raise DatasetError(
             f"{text} holds labels with times, not the text of a clip. Write the spoken words, or "
             f"cut the recording by the labels: {commands.program('train cut')} RECORDING --text "
@@ -126,16 +143,23 @@ def _words(text: Path) -> str:
     return " ".join(written.split())
 
 
-def by_folder(pairs: Sequence[TranscriptEntry]) -> list[str]:
-    """Makes the first folder of each pair its speaker. Returns their styles: the second folder, or
-    ""."""
+class SpeakerStyle(NamedTuple):
+    """The speaker of a recording, and the style; "" without one."""
+
+    speaker: str
+    style: str
+
+
+def speakers_by_folder(pairs: Sequence[TranscriptEntry]) -> list[SpeakerStyle]:
+    """For each pair, its first folder as the speaker and the second as the style."""
     folders = [Path(pair.name).parts[:-1] for pair in pairs]
-    firsts = {parts[0] if parts else "" for parts in folders}
-    if len(firsts) == 1 and _HOLDS_ALL.match(firsts.pop()):
+    first_folders = {parts[0] if parts else "" for parts in folders}
+    if len(first_folders) == 1 and _CONTAINER.match(first_folders.pop()):
         folders = [parts[1:] for parts in folders]
-    for pair, parts in zip(pairs, folders, strict=True):
-        pair.speaker = parts[0] if parts else DEFAULT_SPEAKER
-    return [parts[1] if len(parts) > 1 else "" for parts in folders]
+    return [
+        SpeakerStyle(parts[0] if parts else DEFAULT_SPEAKER, parts[1] if len(parts) > 1 else "")
+        for parts in folders
+    ]
 
 
 def cut_line(recordings: Sequence[Path], folder: Path, language: str, text: Path | None = None) -> str:
@@ -143,44 +167,38 @@ def cut_line(recordings: Sequence[Path], folder: Path, language: str, text: Path
     for their folders."""
     names = [shlex.quote(str(path)) for path in recordings]
     if len(names) > _MOST_NAMED:
-        names = sorted(
-            {
-                "/".join(
-                    (
-                        shlex.quote(str(folder)),
-                        *("*" for _ in path.relative_to(folder).parts[:-1]),
-                        f"*{path.suffix}",
-                    )
-                )
-                for path in recordings
-            }
-        )
-    aim = folder.with_name(f"{folder.name or 'recording'}-clips")
-    words = [commands.program("train cut"), *names, "--to", shlex.quote(str(aim))]
+        names = sorted({_shell_pattern(folder, path) for path in recordings})
+    target = folder.with_name(f"{folder.name or 'recording'}-clips")
+    words = [commands.program("train cut"), *names, "--to", shlex.quote(str(target))]
     words += ["--text", shlex.quote(str(text))] if text else []
     return " ".join([*words, *(["--language", language] if language != "en" else [])])
 
 
-def _texts(folder: Path, recordings: Sequence[Path]) -> dict[Path, Path]:
+def _shell_pattern(folder: Path, path: Path) -> str:
+    wildcards = ["*"] * len(path.relative_to(folder).parts[:-1])
+    return "/".join([shlex.quote(str(folder)), *wildcards, f"*{path.suffix}"])
+
+
+def _text_files(folder: Path, recordings: Sequence[Path]) -> dict[Path, Path]:
     """The text file of each recording that has one: beside it or, as in VCTK, in a separate folder
     (txt/p225/a.txt for wav48/p225/a.wav), if exactly one text and one recording have that name."""
     by_name = defaultdict[str, list[Path]](list)
     for path in files_below(folder):
         if path.suffix.lower() in (".txt", ".lab"):
             by_name[path.stem].append(path)
-    names, texts = Counter(path.stem for path in recordings), dict[Path, Path]()
+    name_counts, text_files = Counter(path.stem for path in recordings), dict[Path, Path]()
     for path in recordings:
-        near = [path.with_suffix(ending) for ending in (*_TEXT_ENDINGS, f"{path.suffix}.txt")]
-        paths = [candidate for candidate in near if candidate.is_file()]
-        if not paths and names[path.stem] == 1 and len(by_name[path.stem]) == 1:
+        candidates = [path.with_suffix(ending) for ending in (*_TEXT_ENDINGS, f"{path.suffix}.txt")]
+        paths = [candidate for candidate in candidates if candidate.is_file()]
+        if not paths and name_counts[path.stem] == 1 and len(by_name[path.stem]) == 1:
             paths = by_name[path.stem]
         if paths:
-            texts[path] = paths[0]
-    return texts
+            text_files[path] = paths[0]
+    return text_files
 
 
 def _is_long(path: Path) -> bool:
-    # They import torch, which tables do not need.
+    # Imported here because xtts.audio imports torch, which reading tables does not need.
     from xtts.audio import AudioError, facts
 
     try:

@@ -39,7 +39,7 @@ from train.dataset.tables import (
     read_table,
 )
 
-_LIBRISPEECH = ".trans.txt"
+_LIBRISPEECH_ENDING = ".trans.txt"
 _HELD_OUT_WORD = re.compile(r"(?<![a-z])(val|valid|validation|eval|dev|test)(?![a-z])", re.I)
 _MOST_ROWS_LOOKED_AT = 200
 _MOST = 0.5
@@ -49,7 +49,10 @@ _MOST = 0.5
 class Transcripts:
     """The transcript files of a dataset.
 
-    train, validation: the files of training and of validation clips; unread: other candidates.
+    Attributes:
+        train: The files of training clips.
+        validation: The files of validation clips.
+        unread: Files that look like transcripts and are not read.
     """
 
     train: tuple[Path, ...]
@@ -79,19 +82,19 @@ def find_transcripts(folder: Path, names: Sequence[str] = ()) -> Transcripts:
         below = [path for path in candidates(files) if path.parent != folder]
         if transcripts := [path for path in below if is_transcript(path)]:
             return _choose(folder, transcripts, [*here, *transcripts])
-    return Transcripts((), unread=_worth_naming(here))
+    return Transcripts((), unread=_likely_transcripts(here))
 
 
 def _choose(folder: Path, transcripts: Sequence[Path], among: Sequence[Path]) -> Transcripts:
     """Chooses the transcript with the training clips by its name."""
-    if all(path.name.lower().endswith(_LIBRISPEECH) for path in transcripts):
-        return Transcripts(tuple(transcripts), unread=_worth_naming(set(among) - set(transcripts)))
+    if all(path.name.lower().endswith(_LIBRISPEECH_ENDING) for path in transcripts):
+        return Transcripts(tuple(transcripts), unread=_likely_transcripts(set(among) - set(transcripts)))
     names = {path: path.relative_to(folder).as_posix() for path in transcripts}
     train = [path for path in transcripts if TRAIN_WORD.search(names[path])]
     others = [path for path in transcripts if not _HELD_OUT_WORD.search(names[path])]
-    for some in (train, others, transcripts):
-        if len(some) == 1:
-            return _with_validation(folder, some[0], among)
+    for paths in (train, others, transcripts):
+        if len(paths) == 1:
+            return _with_validation(folder, paths[0], among)
     if len({path.parent for path in transcripts}) == len(transcripts):
         advice = "set DATASET_DIR to its folder"
     else:
@@ -109,11 +112,11 @@ def _with_validation(folder: Path, train: Path, among: Sequence[Path]) -> Transc
     return Transcripts(
         (train,),
         (validation,) if validation else (),
-        _worth_naming(path for path in among if path not in read),
+        _likely_transcripts(path for path in among if path not in read),
     )
 
 
-def _worth_naming(paths: Iterable[Path]) -> tuple[Path, ...]:
+def _likely_transcripts(paths: Iterable[Path]) -> tuple[Path, ...]:
     """The files that look like transcripts: tables, and texts that name recordings."""
     return tuple(
         sorted(path for path in paths if path.suffix.lower() not in (".txt", ".json") or is_transcript(path))
@@ -146,17 +149,17 @@ def table_of(path: Path) -> Table:
     a space, the words. Raises DatasetError."""
     if path.suffix.lower() == ".json" and path.exists():
         text = read_text(path)
-        rows = None if text.lstrip().startswith("[") else dict(enumerate(_whole(text), start=1))
+        rows = None if text.lstrip().startswith("[") else dict(enumerate(_clips_of_object(text), start=1))
         return of_objects(path, rows or parsed_objects(path, text))
-    if path.name.lower().endswith(_LIBRISPEECH):
-        return _names_and_words(path)
+    if path.name.lower().endswith(_LIBRISPEECH_ENDING):
+        return _read_names_and_words(path)
     table = read_table(path)
     if table.rows and most_common_width(table.rows) == 1 and path.suffix.lower() == ".txt":
-        return _names_and_words(path)
+        return _read_names_and_words(path)
     return table
 
 
-def _names_and_words(path: Path) -> Table:
+def _read_names_and_words(path: Path) -> Table:
     """LibriSpeech's lines: `84-121123-0000 GO ON`."""
     lines = enumerate(io.StringIO(read_text(path), newline=None), start=1)
     rows = {number: line.split(None, 1) for number, line in lines if line.strip()}
@@ -164,25 +167,24 @@ def _names_and_words(path: Path) -> Table:
     return Table(path, tuple(cells), tuple(rows), " ")
 
 
-def _whole(text: str) -> Sequence[object]:
+def _clips_of_object(text: str) -> Sequence[object]:
     """The clips of a single object: {"data": [{…}, …]}, or by name,
     {"a.wav": "Hello.", "b.wav": {"text": …}}. Empty if it is neither."""
     try:
-        everything = json.loads(text)
+        content = json.loads(text)
     except ValueError:
         return []  # an object on each line
-    if not isinstance(everything, Mapping):
+    if not isinstance(content, Mapping):
         return []
-    lists = [value for value in everything.values() if isinstance(value, list)]
+    lists = [value for value in content.values() if isinstance(value, list)]
     if len(lists) == 1 and all(isinstance(value, Mapping) for value in lists[0]):
         return list(lists[0])
-    names = list(everything)
+    names = list(content)
     rows = [
         {"file_name": name, **(value if isinstance(value, Mapping) else {"text": value})}
-        for name, value in everything.items()
+        for name, value in content.items()
         if isinstance(value, str | Mapping)
     ]
-    sound = all(names_sound(name) for name in names)
-    texts = all("text" in row for row in rows)
-    by_name = sound or all(isinstance(value, Mapping) for value in everything.values())
-    return rows if len(rows) == len(names) and by_name and texts else []
+    has_texts = len(rows) == len(names) and all("text" in row for row in rows)
+    is_by_name = all(map(names_sound, names)) or all(isinstance(value, Mapping) for value in content.values())
+    return rows if has_texts and is_by_name else []

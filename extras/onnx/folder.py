@@ -49,7 +49,7 @@ class OnnxVoice:
     schema: int = SCHEMA
 
 
-def is_one(folder: Path) -> bool:
+def is_export(folder: Path) -> bool:
     """Whether the folder has an onnx.json."""
     return (folder / NAME).is_file()
 

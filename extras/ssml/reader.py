@@ -17,7 +17,7 @@ from html import unescape
 from extras.ssml.say_as import KINDS, say_as
 from xtts.text import markup
 from xtts.text.errors import TextError, excerpt
-from xtts.text.markup import PARAGRAPH_SECONDS, PAUSE, VOICE, MarkedText, MarkupReader, seconds_of
+from xtts.text.markup import PARAGRAPH_SECONDS, PAUSE_TAG, VOICE_TAG, MarkedText, MarkupReader, seconds_of
 from xtts.text.normalization.registry import LanguageRules
 
 # SSML leaves their durations to the synthesizer.
@@ -60,8 +60,9 @@ _TIME = re.compile(r"\+?([0-9]{1,6}(?:\.[0-9]{1,6})?|\.[0-9]{1,6})\s*(ms|s)", re
 class Reader(MarkupReader):
     """Reads one text with SSML and tags in brackets.
 
-    open: the open tags, with their attributes and the text before them; escaped: whether the text
-    is an SSML document, in which `&lt;` is an entity.
+    Attributes:
+        open: The open tags, with their attributes and the text before them.
+        escaped: Whether the text is an SSML document, in which `&lt;` is an entity.
     """
 
     patterns = (_TAG, *MarkupReader.patterns)
@@ -88,43 +89,43 @@ class Reader(MarkupReader):
         """The innermost open tag, if it may contain text only."""
         return self.open[-1][0] if self.open and self.open[-1][0] in ("say-as", "sub") else ""
 
-    def interrupt(self, what: str) -> None:
+    def before_break(self, what: str) -> None:
         if self.inside:
             raise TextError(f"<{self.inside}> may contain text only, not {what}.")
 
-    def words(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         if begun := _BEGUN.search(text):
             raise TextError(
                 f"The tag {excerpt(text[begun.start() : begun.start() + 30])} is malformed; "
                 f'write <{begun[1].lower()} name="value"> with its quotes and its >.'
             )
         if match := _IN_BRACKETS.search(text):
-            raise markup.unknown(match[0], match[1])
-        super().words(text)
+            raise markup.unknown_tag_error(match[0], match[1])
+        super().add_text(text)
 
     def paragraphs(self, text: str) -> list[str]:
         parts = [text] if self.inside else super().paragraphs(text)
         return list(map(unescape, parts)) if self.escaped else parts
 
-    def tag(self, match: re.Match[str]) -> None:
+    def read_tag(self, match: re.Match[str]) -> None:
         if match.re is not _TAG:
-            super().tag(match)
+            super().read_tag(match)
             return
         closing, name, closed = bool(match[1]), match[2].lower(), bool(match[4])
         if name not in TAGS:
             raise TextError(
                 f"The tag <{match[1]}{match[2]}> is unknown. Known are "
-                f"{', '.join(f'<{tag}>' for tag in TAGS)}, {markup.KNOWN}."
+                f"{', '.join(f'<{tag}>' for tag in TAGS)}, {markup.EXAMPLES}."
             )
         if not (closing and name == self.inside):
-            self.interrupt(f"<{name}>")
+            self.before_break(f"<{name}>")
         attributes = {
             match[1].lower(): match[2] if match[2] is not None else match[3]
             for match in _ATTRIBUTE.finditer(match[3])
         }
         if name == "break":
             if not closing:  # <break></break> is one break
-                self.wait(_break(attributes))
+                self.add_pause(_break(attributes))
         elif closing:
             self._close(name)
         elif not closed:
@@ -139,7 +140,7 @@ class Reader(MarkupReader):
         if name == "sub" and "alias" not in attributes:
             raise TextError('<sub> needs the text to speak: <sub alias="…">.')
         if name == "p":
-            self.wait(PARAGRAPH_SECONDS, paragraph=True)
+            self.add_pause(PARAGRAPH_SECONDS, paragraph=True)
         self.open.append((name, attributes, self.text))
         if name in ("say-as", "sub"):
             self.text = ""
@@ -153,11 +154,14 @@ class Reader(MarkupReader):
             self.text = before + say_as(kind, self.text.strip(), form, self.rules)
         elif name == "sub":
             alias = attributes["alias"]
-            if any(pattern.search(alias) for pattern in (PAUSE, VOICE, markup.MALFORMED, _IN_BRACKETS)):
+            if any(
+                pattern.search(alias)
+                for pattern in (PAUSE_TAG, VOICE_TAG, markup.MALFORMED_TAG, _IN_BRACKETS)
+            ):
                 raise TextError(f"The alias {excerpt(alias)} contains a tag; write words.")
             self.text = before + (unescape(alias) if self.escaped else alias)
         elif name == "p":
-            self.wait(PARAGRAPH_SECONDS, paragraph=True)
+            self.add_pause(PARAGRAPH_SECONDS, paragraph=True)
 
 
 def _break(attributes: dict[str, str]) -> float:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.schemas import NameText
-from extras.common.named_folders import DiskSpace
+from extras.common.disk_space import DiskSpace
 from extras.common.work_queue import JobState
 
 MOST_TEXT = 1_000

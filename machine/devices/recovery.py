@@ -1,10 +1,11 @@
-"""After a fault on a GPU: whether it still computes, where to compute next, and how to end."""
+"""What to do after a fault on a GPU: check whether it computes, choose the next place, end the process."""
 
 import contextlib
 import gc
 import os
 import sys
 from dataclasses import replace
+from typing import NoReturn
 
 from machine.devices.cuda_errors import DeviceFault, classify
 from machine.devices.health import Outcome
@@ -21,16 +22,17 @@ class GpuLost(SotaqueError):
 
 def step_down(place: Place, why: str, fault: DeviceFault | None) -> Place:
     """The next rung after a fault on a GPU: without the part that failed, else the CPU."""
-    library = fault.part if fault and fault.outcome is Outcome.BUILD else ""
-    if library == "fft" and place.mel_device != "cpu":
+    failed_part = fault.part if fault and fault.outcome is Outcome.BUILD else ""
+    if failed_part == "fft" and place.mel_device != "cpu":
         return replace(place, mel_device="cpu", reason=f"{why}; the speaker's mel is on the CPU")
-    if library == "convolution" and place.cudnn:
+    if failed_part == "convolution" and place.cudnn:
         return replace(place, cudnn=False, reason=f"{why}; without cuDNN")
     return Place("cpu", why, code="gpu_fault")
 
 
 def remaining_fault(device: str) -> str:
-    """Whether `device` still computes after an error: "" if it does, else the new error's text."""
+    """The text of a new error if `device` no longer computes; "" if it does, also for a device that
+    is not a GPU."""
     if not device.startswith("cuda"):
         return ""
     import torch
@@ -52,12 +54,12 @@ def free_after_fault(device: str) -> None:
         return
     import torch
 
-    with contextlib.suppress(RuntimeError):  # raised again by the next call
+    with contextlib.suppress(RuntimeError):  # a broken context raises again at the next use
         torch.backends.cuda.cufft_plan_cache[torch.device(device)].clear()
         torch.cuda.empty_cache()
 
 
-def exit_after_fault(code: int) -> None:
+def exit_after_fault(code: int) -> NoReturn:
     """Ends this process with `code`.
 
     With a dead CUDA context it skips the destructors: an error in them would end the process by

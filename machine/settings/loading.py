@@ -24,7 +24,7 @@ from machine.devices.selection import SpeakPrecision
 from machine.errors import SotaqueError
 from machine.settings import dotenv
 from machine.settings.dotenv import GivenSetting
-from machine.settings.names import NAMES, RETIRED, equivalent, likely_names
+from machine.settings.names import CORE_SETTINGS, RETIRED, likely_names, setting_for_common_name
 from machine.settings.types import (
     CONFIG,
     Address,
@@ -145,7 +145,7 @@ def _programs(added: type[SharedSettings]) -> list[type[SharedSettings]]:
 
 def every_name() -> frozenset[str]:
     """The settings of both programs and of every extra."""
-    return NAMES.union(name.upper() for kind in _of_extras() for name in fields(kind))
+    return CORE_SETTINGS.union(name.upper() for kind in _of_extras() for name in fields(kind))
 
 
 def load(
@@ -249,7 +249,8 @@ def _flags(argv: Sequence[str], ours: Mapping[str, FieldInfo]) -> tuple[dict[str
         flag, equals, value = rest.pop(0).partition("=")
         name = flag[2:].replace("-", "_").upper()
         if name not in ours or flag != flag_of(name):
-            close = likely_names(name, ours) or [setting for setting in [equivalent(name)] if setting in ours]
+            common = setting_for_common_name(name)
+            close = likely_names(name, ours) or ([common] if common in ours else [])
             misspelt = flag.startswith("-") and close
             hint = f"; did you mean {flag_of(close[0])}?" if misspelt else "; --help lists them."
             gone = RETIRED.get(name) if flag == flag_of(name) else None
@@ -269,7 +270,7 @@ def _unknown(file: dotenv.DotEnv, path: Path | None) -> tuple[list[str], list[st
     faults: list[str] = []
     notes: list[str] = []
     rest: list[str] = []
-    names = every_name() if file.given else NAMES
+    names = every_name() if file.given else CORE_SETTINGS
     for name, setting in file.given.items():
         source = f"{setting.source}: {name}"
         if name in names:
@@ -278,7 +279,7 @@ def _unknown(file: dotenv.DotEnv, path: Path | None) -> tuple[list[str], list[st
             notes.append(f"{source} is no longer a setting; {RETIRED[name]}.")
         elif close := likely_names(name, names):
             faults.append(f"{source} is not a setting; did you mean {' or '.join(close)}?")
-        elif ours := equivalent(name):
+        elif ours := setting_for_common_name(name):
             notes.append(f"{source} is not a setting; if it was meant for Sotaque, use {ours}.")
         else:
             rest.append(name)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 # Both programs share one `.env`, and neither may import the other. So both use this list, and a
 # test keeps it equal to the classes. The extras declare their settings themselves.
-NAMES = frozenset(
+CORE_SETTINGS = frozenset(
     """
     API_ALLOWED_HOSTS API_ALLOWED_ORIGINS API_ALLOW_NO_KEY API_ALLOW_TRAINING API_HOST API_KEY
     API_PORT API_STRICT BACKEND BASE_MODEL BATCH_SECONDS BLEND CACHE_DIR COQUI_TOS_AGREED
@@ -18,7 +18,8 @@ NAMES = frozenset(
     VOICES_DIR WATERMARK XTTS_V2_DIR
     """.split()
 )
-# Settings of earlier versions and their replacements, for files that still have them.
+# Settings of earlier versions, each with the clause that tells its user what applies now. It follows
+# "NAME is no longer a setting;".
 RETIRED = {
     **dict.fromkeys(("PREFETCH", "OVERLAP", "BUCKETING", "FUSED_OPTIMIZER"), "that option is always on"),
     "LEARN_SPEAKER": "LEARN_DECODER replaces it",
@@ -48,11 +49,11 @@ RETIRED = {
 }
 
 # Prefixes of other programs' names in a shared `.env`, which are never typing errors.
-FOREIGN = tuple("COMPOSE_ DOCKER_ BUILDKIT_ TORCH_ CUDA_ NVIDIA_ HF_ UV_ PIP_".split())
+FOREIGN_PREFIXES = tuple("COMPOSE_ DOCKER_ BUILDKIT_ TORCH_ CUDA_ NVIDIA_ HF_ UV_ PIP_".split())
 
 # Names of the same settings in other trainers (Coqui's, Hugging Face's, Lightning's). A user who
 # writes one expects it to work.
-_TRAINERS_WORDS = {
+_NAMES_IN_OTHER_TRAINERS = {
     "BATCH_SECONDS": """BATCH_SIZE TRAIN_BATCH_SIZE PER_DEVICE_TRAIN_BATCH_SIZE MAX_BATCH_SIZE
         GRADIENT_ACCUMULATION_STEPS GRAD_ACCUM GRAD_ACCUM_STEPS GRAD_ACUMM_STEPS""",
     "LEARNING_RATE": "LR BASE_LR MAX_LR INIT_LR",
@@ -65,7 +66,7 @@ _TRAINERS_WORDS = {
     "SEED": "RANDOM_SEED TRAINING_SEED MANUAL_SEED",
 }
 # Names so common that they may belong to another program that shares the `.env`.
-_COMMON_WORDS = {
+_COMMON_NAMES = {
     "API_PORT": "PORT HTTP_PORT SERVER_PORT",
     "API_HOST": "HOST HTTP_HOST SERVER_HOST BIND",
     "BASE_MODEL": "MODEL MODEL_NAME MODEL_PATH MODEL_DIR",
@@ -80,39 +81,39 @@ _COMMON_WORDS = {
 
 
 def _by_foreign_name(words: Mapping[str, str]) -> dict[str, str]:
-    return {foreign: ours for ours, many in words.items() for foreign in many.split()}
+    return {foreign: ours for ours, foreign_names in words.items() for foreign in foreign_names.split()}
 
 
-ELSEWHERE = _by_foreign_name(_TRAINERS_WORDS)
-COMMON = _by_foreign_name(_COMMON_WORDS)
+BY_TRAINER_NAME = _by_foreign_name(_NAMES_IN_OTHER_TRAINERS)
+BY_COMMON_NAME = _by_foreign_name(_COMMON_NAMES)
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
 
 
-def equivalent(name: str) -> str:
+def setting_for_common_name(name: str) -> str:
     """Our setting for a common name such as PORT or MODEL; "" for none."""
-    return COMMON.get(_plain(name), "")
+    return BY_COMMON_NAME.get(_plain(name), "")
 
 
 def likely_names(name: str, ours: Collection[str]) -> list[str]:
     """The settings that a user may have meant by `name`; empty if it belongs to another program.
 
-    It suggests another trainer's name (LR, BATCH_SIZE), a close spelling (NUM_EPOCH, num-epochs),
+    It recognises another trainer's name (LR, BATCH_SIZE), a close spelling (NUM_EPOCH, num-epochs),
     the same letters (SEDE), or a subset of the words (MAX_SAMPLES). Common names (PORT, HOST) are
-    left to `equivalent`.
+    left to `setting_for_common_name`.
     """
     plain = _plain(name)
     if plain in ours:
         return [plain]
-    if ELSEWHERE.get(plain) in ours:
-        return [ELSEWHERE[plain]]
-    if plain.startswith(FOREIGN) or plain in COMMON:
+    if BY_TRAINER_NAME.get(plain) in ours:
+        return [BY_TRAINER_NAME[plain]]
+    if plain.startswith(FOREIGN_PREFIXES) or plain in BY_COMMON_NAME:
         return []
     if close := difflib.get_close_matches(plain, sorted(ours), n=2, cutoff=0.8):
         return close
-    if swapped := [setting for setting in sorted(ours) if sorted(setting) == sorted(plain)]:
-        return swapped
+    if anagrams := [setting for setting in sorted(ours) if sorted(setting) == sorted(plain)]:
+        return anagrams
     words = set(plain.split("_"))
     return [setting for setting in sorted(ours) if len(plain) >= 6 and words < set(setting.split("_"))][:2]

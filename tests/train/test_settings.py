@@ -7,7 +7,7 @@ import pytest
 
 from api import settings as api_settings
 from machine.settings.loading import SettingsError, whole
-from machine.settings.names import NAMES
+from machine.settings.names import CORE_SETTINGS
 from machine.settings.types import fields, means, purpose
 from train import defaults
 from train.__main__ import main
@@ -158,7 +158,7 @@ def test_how_long_the_container_waits_is_told():
 
 
 def test_the_program_refuses_and_writes_nothing(tmp_path, monkeypatch, capsys):
-    for name in NAMES:
+    for name in CORE_SETTINGS:
         monkeypatch.delenv(name, raising=False)
     (tmp_path / ".env").write_text("NUM_EPOCHS=ten\nMAX_TRAIN_SAMPLE=5\n")
     monkeypatch.chdir(tmp_path)

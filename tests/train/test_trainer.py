@@ -77,11 +77,11 @@ class Surroundings:
         self.learner.evaluate = self._evaluate
         self.validation_losses = iter(changes.pop("validation_losses", [2.0] * 20))
         logs: Any = SimpleNamespace(
-            step=self._logged,
-            epoch=self._epoch_logged,
+            log_step=self._logged,
+            log_epoch=self._epoch_logged,
             plan_epoch=lambda steps: None,
             remaining=RemainingTime(epochs, batches),
-            phase=lambda epoch, step, phase: self.phases.append(f"{phase} {epoch} after {step}"),
+            log_phase=lambda epoch, step, phase: self.phases.append(f"{phase} {epoch} after {step}"),
         )
         run = RunFolder(Path("no run"))
         checkpoints = SimpleNamespace(
@@ -267,7 +267,7 @@ def test_an_evaluation_hears_how_long_its_epoch_was_learned(monkeypatch):
     ran = Surroundings(epochs=2, batches=3, evaluator=evaluator)
     now = [100.0]
     monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
-    ran.end.logs.step = lambda one, *_: now.append(now.pop() + 20.0 * one.epoch)
+    ran.end.logs.log_step = lambda one, *_: now.append(now.pop() + 20.0 * one.epoch)
     assert ran.trainer.train() == 0
     assert heard == [(1, 60.0), (2, 120.0)]
 
@@ -344,7 +344,7 @@ def test_a_checkpoint_that_is_still_written_holds_up_no_step():
         ran._logged(one, *others)
         writer.idle = (one.epoch, one.number) >= (2, 2)
 
-    ran.end.logs.step = logged
+    ran.end.logs.log_step = logged
     assert ran.trainer.train() == 0
     order = [event for event in ran.events if event.startswith(("step 2", "sample"))]
     assert order == ["step 2.1", "step 2.2", "sample 1", "step 2.3", "sample 2"]

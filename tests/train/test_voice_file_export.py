@@ -116,9 +116,9 @@ def test_each_size_says_the_same_to_the_bit_elsewhere(
     folder = elsewhere / "voices" / "imported" / kind
     assert f"voices/imported/{kind}: {kind}, licence" in told
     assert (folder / "reference.wav").is_file() == reference
-    assert (folder / bundle.OWN_LATENTS).is_file() and not (folder / "voice.safetensors").exists()
+    assert (folder / bundle.LATENTS_FILE).is_file() and not (folder / "voice.safetensors").exists()
     # In weights, the decoder is a part of model.pth.
-    assert (folder / bundle.DECODER).is_file() == (decoder and kind != "weights")
+    assert (folder / bundle.DECODER_FILE).is_file() == (decoder and kind != "weights")
     own_base = None if kind == "weights" else base
     for name in (folder, file):
         assert np.array_equal(spoken(name, own_base), expected)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from html import unescape
 
 from machine.text import enumeration
-from xtts.text.markup import PAUSE, VOICE
+from xtts.text.markup import PAUSE_TAG, VOICE_TAG
 
 # Words for sounds and manners of speech. A final * stands for any ending.
 _SOUNDS = """
@@ -220,7 +220,7 @@ def tags_note(where: str, tags: Iterable[str]) -> str:
 
 def _is_tag(match: re.Match[str], *, captions: bool) -> bool:
     """Whether something in brackets, parentheses or asterisks is a tag."""
-    if PAUSE.fullmatch(match[0]) or VOICE.fullmatch(match[0]):
+    if PAUSE_TAG.fullmatch(match[0]) or VOICE_TAG.fullmatch(match[0]):
         return False
     kind = str(match.lastgroup)
     inside = str(match[kind]).strip(" .,!?:;…-–—♪#")

@@ -1,6 +1,7 @@
 """Logs each step and epoch to the console, TensorBoard and metrics.jsonl.
 
-metrics.jsonl contains every value of every curve. After a resume, no step appears twice.
+metrics.jsonl holds every value of the curves. TensorBoard also has the settings and samples, the
+console a line every `log_every` steps. After a resume, no step appears twice.
 """
 
 import logging
@@ -37,8 +38,13 @@ Phase = Literal["validating", "saving", "sampling", "judging", "concluding"]
 
 @dataclass(frozen=True)
 class TrainedStep:
-    """Batch `number` of the epoch, step `step` of the run. names: of its clips, logged if the step
-    was skipped."""
+    """A step that was taken.
+
+    Attributes:
+        number: The number of the batch in the epoch.
+        step: The number of the step in the run.
+        names: The names of its clips, logged if the step was skipped.
+    """
 
     epoch: int
     number: int
@@ -51,8 +57,15 @@ class TrainedStep:
 
 
 class Logs:
-    """The logs of a run. steps_per_epoch and num_epochs give the remaining time; usage: of
-    GPU, CPU and RAM, logged with each console line; step_figures: of a step's rows and seconds."""
+    """The logs of a run.
+
+    Args:
+        num_epochs, steps_per_epoch: Give the remaining time.
+        log_every: The number of steps between two lines on the console.
+        usage: Reads the usage of GPU, CPU and RAM, logged with each console line.
+        step_figures: Computes further values, such as FLOPs and MFU, from a step's rows and its
+            seconds.
+    """
 
     def __init__(
         self,
@@ -69,7 +82,6 @@ class Logs:
     ) -> None:
         self.run = run
         self.num_epochs = num_epochs
-        self.steps_per_epoch = steps_per_epoch
         self.log_every = log_every
         self.tensorboard = tensorboard
         self.usage = usage
@@ -84,49 +96,29 @@ class Logs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._forgiving("The curves"):
+        with self._continuing_without("The curves"):
             self._curves.close()
         self._metrics.close()
         if self.tensorboard:
             self.tensorboard.close()
             log.info("`%s` shows the curves later.", commands.make("tensorboard"))
 
-    def settings(self, values: Mapping[str, str]) -> None:
-        """Writes all settings to TensorBoard; the console shows only those that were set."""
+    def log_settings(self, values: Mapping[str, str]) -> None:
+        """Writes all settings to TensorBoard."""
         rows = "\n".join(f"| {name} | {value} |" for name, value in values.items())
-        with self._forgiving("The curves"):
+        with self._continuing_without("The curves"):
             self._curves.text("settings", f"| | |\n|---|---|\n{rows}", self._first_step)
 
     def plan_epoch(self, steps: int) -> None:
         """Notes the number of steps of the epoch that begins; each epoch has other batches."""
-        self.steps_per_epoch = self.remaining.steps_per_epoch = steps
+        self.remaining.steps_per_epoch = steps
 
-    def step(self, trained: TrainedStep, result: StepResult, step_seconds: float) -> None:
-        """Logs one optimizer step. step_seconds: its duration, with the wait for its data."""
-        epoch, number, step, batch = trained.epoch, trained.number, trained.step, trained.batch
+    def log_step(self, trained: TrainedStep, result: StepResult, step_seconds: float) -> None:
+        """Logs one optimizer step, whose duration includes the wait for its data."""
+        step = trained.step
         self.remaining.step(step_seconds)
-        real_time = batch.audio_seconds / step_seconds
-        seconds_left = round(self.remaining.seconds_left(epoch, number), 1)
-        record: dict[str, object] = {
-            "epoch": epoch,
-            "step": step,
-            "loss": result.loss,
-            **result.losses,
-            "gradient_norm": result.gradient_norm,
-            "learning_rate": result.learning_rate,
-            "clips_per_second": len(batch.clips) / step_seconds,
-            "audio_seconds_per_second": real_time,
-            "data_wait_share": trained.waited_seconds / step_seconds,
-            "memory_bytes": memory_bytes(),
-            "progress": {
-                "epochs": self.num_epochs,
-                "epoch_step": number,
-                "epoch_steps": self.steps_per_epoch,
-                "seconds_left": seconds_left,
-            },
-        }
-        if self._step_figures:
-            record |= self._step_figures(batch.rows, step_seconds)
+        seconds_left = round(self.remaining.seconds_left(trained.epoch, trained.number), 1)
+        record = self._step_record(trained, result, step_seconds, seconds_left)
         if not result.finite:
             log.warning(
                 "Step %d is skipped because its loss or gradient is not finite. Its clips: %s.",
@@ -134,31 +126,57 @@ class Logs:
                 ", ".join(trained.names),
             )
             record["skipped_clips"] = trained.names
-        last = number == self.steps_per_epoch
-        telling = step == self._first_step + 1 or step % self.log_every == 0 or last
-        figures = self.usage() if telling and self.usage else {}
-        if figures:
-            record["machine"] = figures
-        self._record("train", step, record, figures)
-        if telling:
+        is_last = trained.number == self.remaining.steps_per_epoch
+        is_shown = step == self._first_step + 1 or step % self.log_every == 0 or is_last
+        usage = self.usage() if is_shown and self.usage else {}
+        if usage:
+            record["machine"] = usage
+        self._record("train", step, record, usage)
+        if is_shown:
             log.info(
                 "epoch %d/%d  step %d/%d  %s  learning rate %.1e  %.1f x real time  left %s",
-                epoch,
+                trained.epoch,
                 self.num_epochs,
-                number,
-                self.steps_per_epoch,
+                trained.number,
+                self.remaining.steps_per_epoch,
                 _loss_text(result.losses),
                 result.learning_rate,
-                real_time,
+                trained.batch.audio_seconds / step_seconds,
                 clock(seconds_left),
             )
 
-    def phase(self, epoch: int, step: int, phase: Phase) -> None:
+    def _step_record(
+        self, trained: TrainedStep, result: StepResult, step_seconds: float, seconds_left: float
+    ) -> dict[str, object]:
+        batch = trained.batch
+        record: dict[str, object] = {
+            "epoch": trained.epoch,
+            "step": trained.step,
+            "loss": result.loss,
+            **result.losses,
+            "gradient_norm": result.gradient_norm,
+            "learning_rate": result.learning_rate,
+            "clips_per_second": len(batch.clips) / step_seconds,
+            "audio_seconds_per_second": batch.audio_seconds / step_seconds,
+            "data_wait_share": trained.waited_seconds / step_seconds,
+            "memory_bytes": memory_bytes(),
+            "progress": {
+                "epochs": self.num_epochs,
+                "epoch_step": trained.number,
+                "epoch_steps": self.remaining.steps_per_epoch,
+                "seconds_left": seconds_left,
+            },
+        }
+        if self._step_figures:
+            record |= self._step_figures(batch.rows, step_seconds)
+        return record
+
+    def log_phase(self, epoch: int, step: int, phase: Phase) -> None:
         """Writes the phase of the run to metrics.jsonl, so that the page can show it."""
-        with self._forgiving("metrics.jsonl"):
+        with self._continuing_without("metrics.jsonl"):
             self._metrics.write({"kind": "phase", "epoch": epoch, "step": step, "phase": phase})
 
-    def epoch(self, epoch: int, step: int, validation: Mapping[str, float] | None) -> None:
+    def log_epoch(self, epoch: int, step: int, validation: Mapping[str, float] | None) -> None:
         """Logs the end of an epoch."""
         if validation is None:
             return
@@ -166,29 +184,29 @@ class Logs:
         losses = {term: validation[term] for term in reversed(LOSS_TERMS)}
         self._record("validation", step, {"epoch": epoch, "step": step, **losses})
 
-    def evaluation(self, evaluation: Evaluation, candidate: Candidate) -> None:
+    def log_evaluation(self, evaluation: Evaluation, candidate: Candidate) -> None:
         """Logs a judged candidate: its line, its points on the curves over the epochs, and the
         table of all candidates. Blends are on no curve."""
         log.info("%s", candidate_line(evaluation, candidate))
         base = evaluation.candidates[0]
-        with self._forgiving("The curves"):
+        with self._continuing_without("The curves"):
             if len(evaluation.candidates) == 2:  # the base and the first other candidate
                 self._curves.numbers("evaluation", figures_of(base), 0)
             if candidate.kind == "epoch":
                 self._curves.numbers("evaluation", figures_of(candidate), candidate.epoch)
             self._curves.text("evaluation/table", evaluation_markdown(evaluation), candidate.epoch)
 
-    def sample(self, epoch: int, sidecar: SampleSidecar) -> None:
+    def log_sample(self, epoch: int, sidecar: SampleSidecar) -> None:
         """Logs a sample with its reference, as audio and as pictures, at the step `epoch`."""
         files = of_epoch(self.run, epoch)
         for what, path in (("output", files.output), ("reference", files.reference)):
             if sidecar.mode == "skipped" or not path.is_file():
                 continue
             waveform = audio.read(path, audio.VOCODER_RATE)
-            with self._forgiving("The curves"):
+            with self._continuing_without("The curves"):
                 self._curves.sound(f"sample/{what}", waveform, epoch)
         if sidecar.similarity is not None:
-            with self._forgiving("The curves"):
+            with self._continuing_without("The curves"):
                 self._curves.numbers("sample", {"similarity": sidecar.similarity}, epoch)
 
     def _record(
@@ -198,14 +216,14 @@ class Logs:
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in record.items()
         }
-        with self._forgiving("metrics.jsonl"):
+        with self._continuing_without("metrics.jsonl"):
             self._metrics.write({"kind": kind, **plain})
-        with self._forgiving("The curves"):
+        with self._continuing_without("The curves"):
             self._curves.numbers(kind, plain, step)
             self._curves.numbers("machine", machine or {}, step)
 
     @contextmanager
-    def _forgiving(self, what: str) -> Iterator[None]:
+    def _continuing_without(self, what: str) -> Iterator[None]:
         """Logs a failed write and continues: a full disk costs only curves, until a checkpoint
         fails."""
         try:
@@ -222,8 +240,10 @@ class DeferredMetrics:
     """Collects steps until their values are read: every `log_every` steps, and at `flush`.
 
     The host runs some steps ahead of a GPU, and reading a loss waits for it. So the values of
-    several steps are read together, and their duration is the mean over the interval. logs: None if
-    another rank logs them.
+    several steps are read together, and their duration is the mean over the interval.
+
+    Attributes:
+        logs: None if another rank logs the steps.
     """
 
     learner: Learner
@@ -245,15 +265,15 @@ class DeferredMetrics:
         """Logs every pending step. Raises NonFiniteError; such a step has changed no weight."""
         pending, self.pending = self.pending, []
         deferred = [step.result for step in pending if isinstance(step.result, DeferredStepResult)]
-        read = iter(self.learner.read_deferred(deferred))
-        mean = (time.perf_counter() - self.since) / max(1, len(pending))
+        results = iter(self.learner.read_deferred(deferred))
+        mean_seconds = (time.perf_counter() - self.since) / max(1, len(pending))
         for step in pending:
             if isinstance(step.result, StepResult):
-                result, took = step.result, step.step_seconds
+                result, seconds = step.result, step.step_seconds
             else:
-                result, took = next(read), max(mean, step.waited_seconds)
+                result, seconds = next(results), max(mean_seconds, step.waited_seconds)
             if self.logs:
-                self.logs.step(step, result, took)
+                self.logs.log_step(step, result, seconds)
 
 
 def figures_of(candidate: Candidate) -> dict[str, float]:

@@ -95,7 +95,7 @@ class LoadedTorchVoice(LoadedVoice):
 
     def _voice_of_adapter(self, folder: Path, cache: Path | None) -> Voice:
         header = bundle.verify(folder)
-        if header.kind not in bundle.OF_A_BASE:
+        if header.kind not in bundle.KINDS_WITH_BASE_WEIGHTS:
             raise BundleError(f"{folder} is a complete voice, not an adapter of another one.")
         if header.base["sha256"] != self.weights:
             raise BundleError(
@@ -103,13 +103,13 @@ class LoadedTorchVoice(LoadedVoice):
                 f"{header.base['sha256'][:12]}…, but the loaded weights have SHA-256 "
                 f"{self.weights[:12]}…. Load the base of the adapter."
             )
-        if bundle.OWN_LATENTS in header.files:
-            heard = self._read_stored(folder / bundle.OWN_LATENTS)
+        if bundle.LATENTS_FILE in header.files:
+            heard = self._read_stored(folder / bundle.LATENTS_FILE)
         else:
             heard = self._hear(folder / "reference.wav", cache)
         vocoder, adapter = None, None
-        if bundle.DECODER in header.files:
-            vocoder = self._new_vocoder(folder / bundle.DECODER)
+        if bundle.DECODER_FILE in header.files:
+            vocoder = self._new_vocoder(folder / bundle.DECODER_FILE)
         if header.kind == bundle.ADAPTER:
             adapter = read_adapter(self.model, folder / adapter_file.NAME)
         return replace(heard, vocoder=vocoder, adapter=adapter)

@@ -28,7 +28,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 
-from xtts.model import varlen
+from xtts.model import casting
+from xtts.model.casting import Context
 from xtts.model.conditioning import (
     AttentionBlock,
     ConditioningEncoder,
@@ -39,7 +40,7 @@ from xtts.model.conditioning import (
 )
 from xtts.model.gpt import GPT
 from xtts.model.shapes import NUM_LATENTS, GPTShape
-from xtts.model.varlen import Context, VarlenLayout, attention, cast_together
+from xtts.model.varlen import VarlenLayout, explicit_attention
 
 # ceil(samples / 1024) codes, then four STOP targets: Coqui's `code_lengths = … + 3`, plus one.
 STOP_TARGETS = 4
@@ -207,8 +208,8 @@ def latents_of_mels(gpt: GPT, mel: Tensor, clips: VarlenLayout) -> Tensor:
     """The conditioning latents `[clips, 32, width]` of mels `[clips, 80, longest]`."""
     frames = mel.transpose(1, 2).flatten(0, 1)
     listening = (gpt.conditioning_encoder, gpt.conditioning_perceiver)
-    with cast_together(part for module in listening for part in module.modules()):
-        return packed_conditioning_latents(*listening, frames.index_select(0, clips.slots), clips)
+    with casting.cast_together(part for module in listening for part in module.modules()):
+        return packed_conditioning_latents(*listening, frames.index_select(0, clips.grid_index), clips)
 
 
 def cross_entropy(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tensor) -> Tensor:
@@ -239,7 +240,7 @@ def packed_conditioning_latents(
     encoder: ConditioningEncoder, perceiver: PerceiverResampler, mel: Tensor, clips: VarlenLayout
 ) -> Tensor:
     """Mel frames `[sum(lengths), 80]` of several clips -> `[clips, 32, width]`."""
-    among = torch.arange(len(clips.lengths), device=mel.device)[:, None] == clips.number
+    among = torch.arange(len(clips.lengths), device=mel.device)[:, None] == clips.clip_of_position
     member = among.to(torch.float32)
     means = member.t(), member / member.sum(1, keepdim=True)
     x = _pointwise(encoder.init, mel)
@@ -275,7 +276,7 @@ def _group_norm(norm: TimeGroupNorm, x: Tensor, clips: VarlenLayout, means: _Mea
     clip."""
     with torch.autocast(x.device.type, enabled=False):
         x = x.float()
-        if varlen.attends_per_clip(x):
+        if not casting.launches_matter(x):
             return torch.cat([_normed_clip(norm, part) for part in x.split(clips.lengths)])
         normed: Tensor = _NormOfClips.apply(x, norm.weight, norm.bias, norm.num_groups, norm.eps, means)
         return normed
@@ -320,12 +321,12 @@ def _normed_clip(norm: TimeGroupNorm, x: Tensor) -> Tensor:
 
 def _attend(packed: Tensor, clips: VarlenLayout) -> Tensor:
     """Attention within each clip: [frames, 3, heads, head_width] -> [frames, width]."""
-    if varlen.attends_per_clip(packed):
+    if not casting.launches_matter(packed):
         queries, keys, values = (part.transpose(0, 1)[None] for part in packed.unbind(1))
         split = (part.split(clips.lengths, 2) for part in (queries, keys, values))
         mixed = torch.cat([_seen(*part) for part in zip(*split, strict=True)], 2)
         return mixed[0].transpose(0, 1).flatten(1)
-    seen = F.scaled_dot_product_attention(*clips.split(packed), clips.mask(packed))
+    seen = F.scaled_dot_product_attention(*clips.into_grid(packed), clips.mask(packed))
     return clips.out_of_grid(seen)
 
 
@@ -334,7 +335,7 @@ def _resample(module: PerceiverAttention, latents: Tensor, frames: Tensor, clips
     queries = split_heads(module.to_q(latents))
     latent_parts = [split_heads(part) for part in module.to_kv(latents).chunk(2, dim=-1)]
     heard = [split_heads(part[None]) for part in module.to_kv(frames).chunk(2, dim=-1)]
-    if varlen.attends_per_clip(latents):
+    if not casting.launches_matter(latents):
         split = (part.split(clips.lengths, 2) for part in heard)
         mixed = [
             _seen(
@@ -354,4 +355,4 @@ def _resample(module: PerceiverAttention, latents: Tensor, frames: Tensor, clips
 def _seen(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     if queries.dtype == torch.float32:
         return F.scaled_dot_product_attention(queries, keys, values)
-    return attention(queries, keys, values)
+    return explicit_attention(queries, keys, values)

@@ -27,11 +27,11 @@ MOST_PAUSE_SECONDS = 10.0
 MOST_PAUSES_SECONDS = 60.0
 # A style follows the last colon of a voice's name.
 STYLE_MARK = ":"
-VOICE = re.compile(r"\[\s*(?:(voice|style)\s*:\s*([^\[\]\n]{1,100}?)|/\s*(voice|style))\s*\]", re.I)
-PAUSE = re.compile(r"\[\s*pause\s*:\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(ms|s)\s*\]", re.I)
-KNOWN = "[pause:500ms], [voice:NAME] and [style:NAME]"
+VOICE_TAG = re.compile(r"\[\s*(?:(voice|style)\s*:\s*([^\[\]\n]{1,100}?)|/\s*(voice|style))\s*\]", re.I)
+PAUSE_TAG = re.compile(r"\[\s*pause\s*:\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(ms|s)\s*\]", re.I)
+EXAMPLES = "[pause:500ms], [voice:NAME] and [style:NAME]"
 # A malformed pause; `[name:value]`; and a voice, even without a closing bracket.
-MALFORMED = re.compile(
+MALFORMED_TAG = re.compile(
     r"\[\s*(/?pause\b[^\[\]]*)\]?"
     r"|\[(?:([a-z][a-z-]{1,20}):[^\s\[\]]{1,40}\]|(voice)(?::|\s+[a-z-]+=))",
     re.I,
@@ -43,8 +43,13 @@ _BLANK_LINE = re.compile(r"\n[^\S\n]*\n\s*|\u2029\s*")
 
 @dataclass(frozen=True)
 class MarkedText:
-    """Text between two pauses or changes of voice. before: seconds of silence before it; after:
-    seconds of silence after the last one, else 0; voice: as `voice_after` returns it."""
+    """Text between two pauses or changes of voice.
+
+    Attributes:
+        before: Seconds of silence before it.
+        after: Seconds of silence after the last text; otherwise 0.
+        voice: As `voice_after` returns it.
+    """
 
     text: str
     before: float = 0.0
@@ -56,16 +61,16 @@ def voices_named(text: str) -> list[str]:
     """The voices that a text changes to, each once and in order, without "". Does not validate the
     text."""
     named, voice = dict[str, None](), ""
-    for tag in VOICE.finditer(text) if "[" in text else ():
+    for tag in VOICE_TAG.finditer(text) if "[" in text else ():
         voice = voice_after(tag, voice)
         named[voice] = None
     return [voice for voice in named if voice]
 
 
 def voice_after(tag: re.Match[str], voice: str) -> str:
-    """The voice after a tag of `VOICE`: NAME, NAME:STYLE, :STYLE for a style of the request's
+    """The voice after a tag of `VOICE_TAG`: NAME, NAME:STYLE, :STYLE for a style of the request's
     voice, or "" for the request's voice."""
-    person = voice.rpartition(STYLE_MARK)[0] if STYLE_MARK in voice else voice
+    person = _person_of(voice)
     if tag[3]:
         return "" if tag[3].lower() == "voice" else person
     name = " ".join(tag[2].split())
@@ -73,15 +78,18 @@ def voice_after(tag: re.Match[str], voice: str) -> str:
 
 
 def of_request(named: str, voice: str) -> str:
-    """The full name of a voice from a text. voice: the request's voice, to which a style such as
-    ":whisper" belongs."""
-    if not named.startswith(STYLE_MARK):
-        return named
-    return (voice.rpartition(STYLE_MARK)[0] or voice) + named
+    """The full name of a voice from a text. A style such as ":whisper" belongs to the request's
+    `voice`."""
+    return (_person_of(voice) or voice) + named if named.startswith(STYLE_MARK) else named
+
+
+def _person_of(voice: str) -> str:
+    """A voice's name without its style; "" for a style alone, such as ":whisper"."""
+    return voice.rpartition(STYLE_MARK)[0] if STYLE_MARK in voice else voice
 
 
 def marked_texts(text: str, rules: LanguageRules | None) -> list[MarkedText]:
-    """Divides a text with markup into marked texts, with their pauses. rules: of its language.
+    """Divides a text with markup into marked texts, with their pauses, by the rules of its language.
 
     Raises TextError for a tag that is unknown, not closed or malformed, and for pauses of more than
     a minute in total.
@@ -97,12 +105,14 @@ def marked_texts(text: str, rules: LanguageRules | None) -> list[MarkedText]:
 
 
 class MarkupReader:
-    """Reads one text. A subclass adds `patterns`, and a `tag` for them.
+    """Reads one text. A subclass adds `patterns`, and reads them in `read_tag`.
 
-    text: the words since the last pause or change of voice; rules: of the text's language.
+    Attributes:
+        text: The words since the last pause or change of voice.
+        rules: Those of the text's language.
     """
 
-    patterns: ClassVar[tuple[re.Pattern[str], ...]] = (PAUSE, VOICE)
+    patterns: ClassVar[tuple[re.Pattern[str], ...]] = (PAUSE_TAG, VOICE_TAG)
 
     def __init__(self, rules: LanguageRules | None) -> None:
         self.rules = rules
@@ -111,61 +121,61 @@ class MarkupReader:
         self._voice = ""
         self._pause = self._total = 0.0
         # The part of `_pause` that comes from paragraphs, which is dropped after the last word.
-        self._between = 0.0
+        self._paragraph_pause = 0.0
 
     def read(self, text: str) -> list[MarkedText]:
         """The marked texts. Raises TextError as `marked_texts`."""
         tags = [tag for pattern in self.patterns for tag in pattern.finditer(text)]
-        place = 0
+        position = 0
         for tag in sorted(tags, key=lambda tag: tag.start()):
-            if tag.start() < place:  # in an attribute
+            if tag.start() < position:  # in an attribute
                 continue
-            self.words(text[place : tag.start()])
-            place = tag.end()
-            self.tag(tag)
-        self.words(text[place:])
+            self.add_text(text[position : tag.start()])
+            position = tag.end()
+            self.read_tag(tag)
+        self.add_text(text[position:])
         self._flush()
-        if self._texts and (after := self._pause - self._between) > 0:
+        if self._texts and (after := self._pause - self._paragraph_pause) > 0:
             self._texts[-1] = replace(self._texts[-1], after=after)
         return self._texts
 
-    def tag(self, match: re.Match[str]) -> None:
+    def read_tag(self, match: re.Match[str]) -> None:
         """Reads a tag."""
-        if match.re is PAUSE:
-            self.wait(seconds_of(match[1], match[2]))
+        if match.re is PAUSE_TAG:
+            self.add_pause(seconds_of(match[1], match[2]))
         else:
-            self.interrupt("a change of voice")
+            self.before_break("a change of voice")
             self._flush()
             self._voice = voice_after(match, self._voice)
 
-    def words(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """Reads text between tags. Raises TextError for a malformed tag."""
-        if match := MALFORMED.search(text):
+        if match := MALFORMED_TAG.search(text):
             if match[1] is not None:
                 raise TextError(
                     f"{excerpt(match[0])} is not a valid pause; write [pause:500ms] or [pause:1.5s]."
                 )
-            raise unknown(match[0], match[2] or match[3])
+            raise unknown_tag_error(match[0], match[2] or match[3])
         for number, part in enumerate(self.paragraphs(text)):
             if number:
-                self.wait(PARAGRAPH_SECONDS, paragraph=True)
+                self.add_pause(PARAGRAPH_SECONDS, paragraph=True)
             self.text += part
 
     def paragraphs(self, text: str) -> list[str]:
         """The paragraphs of text between tags."""
         return _BLANK_LINE.split(text)
 
-    def interrupt(self, what: str) -> None:
-        """Is called before a pause or a change of voice; a subclass refuses it in some places."""
+    def before_break(self, what: str) -> None:
+        """Called before a pause or a change of voice; a subclass may raise TextError here."""
 
-    def wait(self, seconds: float, *, paragraph: bool = False) -> None:
+    def add_pause(self, seconds: float, *, paragraph: bool = False) -> None:
         """Adds a pause. Paragraphs add none before the first word or after the last."""
-        self.interrupt("a pause")
+        self.before_break("a pause")
         if paragraph and not self.text.strip():
             return
         self._flush()
         self._pause += seconds
-        self._between += seconds if paragraph else 0.0
+        self._paragraph_pause += seconds if paragraph else 0.0
         self._total += seconds
         # Rounded to milliseconds, as shown, so that 600 pauses of 0.1 s are exactly a minute.
         if (total := round(self._total, 3)) > MOST_PAUSES_SECONDS:
@@ -179,13 +189,13 @@ class MarkupReader:
             self._texts.append(MarkedText(self.text, self._pause, voice=self._voice))
             self._pause = 0.0
         if self.text.strip():
-            self._between = 0.0
+            self._paragraph_pause = 0.0
         self.text = ""
 
 
-def unknown(tag: str, name: str) -> TextError:
+def unknown_tag_error(tag: str, name: str) -> TextError:
     """The error for a tag with an unknown name."""
-    return TextError(f"The tag {excerpt(tag)} is unknown ({name}); known are {KNOWN}.")
+    return TextError(f"The tag {excerpt(tag)} is unknown ({name}); known are {EXAMPLES}.")
 
 
 def seconds_of(number: str, unit: str) -> float:

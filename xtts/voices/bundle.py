@@ -1,8 +1,8 @@
 """The schema of bundle.json, an exported voice's manifest: provenance, licence, files.
 
-In a voice of kind `adapter`, the weights are a LoRA adapter (`xtts.voices.adapter_file`) of the
-base model that it names; a voice of kind `latents` has those of its base. `train.export`
-writes it, and so does an imported voice file (`xtts.voices.files`).
+A voice of kind `adapter` holds a LoRA adapter (`xtts.voices.adapter_file`) of the base model that it
+names; one of kind `latents` speaks with the unchanged base. `train.export` writes the file, and so
+does importing a voice file (`xtts.voices.files`).
 """
 
 from dataclasses import asdict, dataclass
@@ -12,18 +12,18 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.storage.checksums import fault_of
 from machine.storage.files import Written, write_json
+from machine.text import enumeration
 from xtts.voices.base_models import BundleError
 
 SCHEMA = 1
-ADAPTER, LATENTS = "adapter", "latents"
-# The kinds that speak with the weights of their base.
-OF_A_BASE = frozenset({ADAPTER, LATENTS})
-# Beside them: the tensors of a learned decoder, if there is one.
-DECODER = "decoder.safetensors"
+VOICE, ADAPTER, LATENTS = "voice", "adapter", "latents"
+KINDS_WITH_BASE_WEIGHTS = frozenset({ADAPTER, LATENTS})
+# The tensors of a learned decoder; optional in every kind that speaks with its base's weights.
+DECODER_FILE = "decoder.safetensors"
 # The latents of the speaker, from a voice file. They replace those of reference.wav.
-OWN_LATENTS = "latents.safetensors"
-_NEEDED: dict[str, set[str]] = {
-    "voice": {"config.json", "model.pth", "vocab.json"},
+LATENTS_FILE = "latents.safetensors"
+_FILES_OF_KIND: dict[str, set[str]] = {
+    VOICE: {"config.json", "model.pth", "vocab.json"},
     ADAPTER: {"adapter.safetensors"},
     LATENTS: set(),
 }
@@ -31,7 +31,14 @@ _NEEDED: dict[str, set[str]] = {
 
 @dataclass(frozen=True)
 class Bundle:
-    """The content of bundle.json. base: {name, sha256 of its model.pth}."""
+    """The content of bundle.json.
+
+    Attributes:
+        files: Name -> size and SHA-256.
+        base: The `name` of the base model, and the `sha256` of its model.pth.
+        data_sha256: The hash of the dataset; "" for a voice of a recording alone.
+        epoch: 0 for the base.
+    """
 
     files: dict[str, Written]
     base: dict[str, str]
@@ -40,7 +47,7 @@ class Bundle:
     licence: str
     made_at: str
     speaks_in_coqui: bool
-    kind: str = "voice"
+    kind: str = VOICE
     schema: int = SCHEMA
 
 
@@ -68,19 +75,19 @@ def read(folder: Path) -> Bundle:
 def verify(folder: Path) -> Bundle:
     """As `read`, and checks every file that it names. Raises BundleError for a damaged one."""
     bundle = read(folder)
-    if bundle.kind not in _NEEDED:
-        kinds = ", ".join(_NEEDED)
-        fault: str | None = f"{folder} is of kind {bundle.kind}; this version reads {kinds}."
-    elif names := _needed_files(bundle) - bundle.files.keys():
-        fault = f"{folder / 'bundle.json'} does not name {min(names)}."
-    else:
-        fault = fault_of(bundle.files, folder)
-    if fault:
-        raise BundleError(f"{fault} Export or copy the voice again.")
+    if bundle.kind not in _FILES_OF_KIND:
+        kinds = enumeration(list(_FILES_OF_KIND))
+        raise BundleError(f"{folder} is of kind {bundle.kind}; this version reads {kinds}. Update Sotaque.")
+    if missing_names := _needed_files(bundle) - bundle.files.keys():
+        raise BundleError(
+            f"{folder / 'bundle.json'} does not name {min(missing_names)}. Export the voice again."
+        )
+    if fault := fault_of(bundle.files, folder):
+        raise BundleError(f"{fault} Copy the voice again, or export it.")
     return bundle
 
 
 def _needed_files(bundle: Bundle) -> set[str]:
-    """The files without which it cannot speak. A voice of a base has its recording or latents."""
-    recording = bundle.kind in OF_A_BASE and OWN_LATENTS not in bundle.files
-    return _NEEDED[bundle.kind] | ({"reference.wav"} if recording else set())
+    """The files without which the voice cannot speak. One of a base needs a recording or latents."""
+    needs_recording = bundle.kind in KINDS_WITH_BASE_WEIGHTS and LATENTS_FILE not in bundle.files
+    return _FILES_OF_KIND[bundle.kind] | ({"reference.wav"} if needs_recording else set())

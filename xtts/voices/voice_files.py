@@ -153,7 +153,7 @@ class VoiceFiles:
             return Mark((other if isinstance(other, Path) else other[0]).stem)
         if self.adapter is not None:
             return Mark(self.adapter.parent.name)
-        if self.latents is not None and self.latents.name == bundle.OWN_LATENTS:
+        if self.latents is not None and self.latents.name == bundle.LATENTS_FILE:
             return Mark(self.latents.parent.name)
         return Mark(self.folder.name if self.weights.parent == self.folder else self.weights.stem)
 
@@ -191,11 +191,11 @@ def _find(spec: VoiceSpec) -> VoiceFiles:
     if path.is_file():
         return _of_checkpoint(path, spec)
     _check_published(path, spec)
-    from xtts.voices.files.unpacking import FOLDER
+    from xtts.voices.files.unpacking import IMPORTED_FOLDER
 
     raise BundleError(
         f"There is no voice at {spec.name}. Allowed are demo, xtts_v2, a {SUFFIX} file, an imported "
-        f"voice (VOICES_DIR/{FOLDER}/NAME), the folder of an exported voice or of a run, or a "
+        f"voice (VOICES_DIR/{IMPORTED_FOLDER}/NAME), the folder of an exported voice or of a run, or a "
         "checkpoint_epoch_N.pt from OUTPUT_DIR/checkpoints."
     )
 
@@ -284,7 +284,7 @@ def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
     require_consent(f"The voice {folder}", folder, provenance, tos_agreed=spec.tos_agreed)
     if header is not None:
         bundle.verify(folder)
-        if header.kind in bundle.OF_A_BASE:
+        if header.kind in bundle.KINDS_WITH_BASE_WEIGHTS:
             return _of_base(folder, header, spec)
     if header is None and other is None:
         _check_published(folder, spec)
@@ -296,23 +296,23 @@ def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
         header.licence if header else None,
         pronunciations=_pronunciation_lists(spec, folder),
         onnx=other is not None,
-        latents=None if header is None else _existing(folder / bundle.OWN_LATENTS),
+        latents=None if header is None else _existing(folder / bundle.LATENTS_FILE),
     )
 
 
 def _of_base(folder: Path, header: bundle.Bundle, spec: VoiceSpec) -> VoiceFiles:
     provenance = {"base": header.base, "licence": header.licence}
     base = base_of(folder, provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed)
-    use_decoder = spec.reference is None and bundle.DECODER in header.files
+    use_decoder = spec.reference is None and bundle.DECODER_FILE in header.files
     return VoiceFiles(
         base,
         base / "model.pth",
         _existing(folder / "reference.wav"),
         header.licence,
         pronunciations=_pronunciation_lists(spec, folder),
-        decoder=folder / bundle.DECODER if use_decoder else None,
+        decoder=folder / bundle.DECODER_FILE if use_decoder else None,
         adapter=folder / adapter_file.NAME if header.kind == bundle.ADAPTER else None,
-        latents=_existing(folder / bundle.OWN_LATENTS),
+        latents=_existing(folder / bundle.LATENTS_FILE),
     )
 
 

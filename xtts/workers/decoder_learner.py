@@ -1,12 +1,12 @@
-"""DecoderLearner: one step after another of a person's vocoder against discriminators.
+"""DecoderLearner trains a person's vocoder against discriminators, one step per call.
 
 HiFi-GAN and vocoders with an oscillator (`xtts.model.source_filter`) learn alike: a spectral
 distance, an adversarial loss and feature matching. With an oscillator, the sound to compare has the
 pitch of the recording, since harmonics elsewhere would count as errors of the filters; the
 predicted pitch has a separate loss.
 
-The decoder that speaks is an average over the last steps, so the result after any step is good
-without a learning rate that falls, which would have to know the last step.
+The decoder that speaks is an average over the last steps, so every step leaves a usable decoder. A
+falling learning rate would have to know the last step in advance.
 """
 
 import copy
@@ -49,18 +49,20 @@ class DecoderLearner:
     """A vocoder, its average, the discriminators and both optimizers.
 
     Args:
-        vocoder: the initial one, on the device to train on, weight norm folded.
-        discriminators: those of the base; None begins with random weights, which learn alone for
+        vocoder: The initial one, on the device to train on, weight norm folded.
+        discriminators: Those of the base; None begins with random weights, which learn alone for
             `WARM_UP` steps.
-        speaker: the speaker embedding `[1, 512, 1]`.
-        fft_device: computes the spectrograms; the CPU if the GPU's FFT is faulty.
-        rate: the vocoder's learning rate.
+        speaker: The speaker embedding `[1, 512, 1]`.
+        fft_device: Computes the spectrograms; the CPU if the GPU's FFT is faulty.
+        rate: The vocoder's learning rate.
 
     Attributes:
-        average: the vocoder that speaks.
-        step: the steps of the vocoder; alone: those of the discriminators before them.
-        closest: the smallest ratio of held-out distances to the base's; farther: the number of
-            comparisons since then.
+        average: The vocoder that speaks.
+        step: The number of steps of the vocoder.
+        warm_up_steps: The number of steps in which the discriminators learn alone.
+        warm_up_done: How many of these are done.
+        best_ratio: The smallest ratio of the held-out distance to the base's.
+        checks_since_best: The number of checks since then.
     """
 
     def __init__(
@@ -77,30 +79,27 @@ class DecoderLearner:
         self.fft_device = torch.device(fft_device)
         self.vocoder = vocoder.train().requires_grad_(True)
         self.average = copy.deepcopy(vocoder).eval().requires_grad_(False)
-        self.warm_up = WARM_UP if discriminators is None else 0
-        self.discriminators = (discriminators or _random(seed, CHANNELS)).to(self.device).train()
+        self.warm_up_steps = WARM_UP if discriminators is None else 0
+        self.discriminators = (discriminators or _new_discriminators(seed, CHANNELS)).to(self.device).train()
         self.speaker = speaker.detach().float().to(self.device)
-        self.seed, self.step, self.alone = seed, 0, 0
-        self.closest, self.farther = 1.0, 0
-        adam = eager(torch.optim.AdamW)
-        self._vocoder_optimizer = adam(self.vocoder.parameters(), lr=rate, betas=BETAS)
-        self._discriminator_optimizer = adam(
-            self.discriminators.parameters(), lr=DISCRIMINATOR_RATE, betas=BETAS
-        )
+        self.seed, self.step, self.warm_up_done = seed, 0, 0
+        self.best_ratio, self.checks_since_best = 1.0, 0
+        self._vocoder_optimizer = _new_optimizer(self.vocoder, rate)
+        self._discriminator_optimizer = _new_optimizer(self.discriminators, DISCRIMINATOR_RATE)
 
     def learn(self, clips: Sequence[SpokenClip]) -> None:
         """One step, from rows that depend on the seed and the number of the step only. While the
         discriminators learn alone, the vocoder stays."""
-        draw = random.Random(f"{self.seed} {self.alone + self.step}")
-        rows = [draw.choice(clips).draw_row(draw) for _ in range(BATCH)]
-        alone = self.alone < self.warm_up
-        with torch.set_grad_enabled(not alone):
+        rng = random.Random(f"{self.seed} {self.warm_up_done + self.step}")
+        rows = [rng.choice(clips).draw_row(rng) for _ in range(BATCH)]
+        is_warm_up = self.warm_up_done < self.warm_up_steps
+        with torch.set_grad_enabled(not is_warm_up):
             sound, recording, pitch_error = self._sound_of(self.vocoder, rows)
         with self._low_precision(on_cpu=_convolves_quickly()):
             loss = discriminator_loss(self.discriminators, recording, sound.detach())
         _descend(self._discriminator_optimizer, self.discriminators, loss)
-        if alone:
-            self.alone += 1
+        if is_warm_up:
+            self.warm_up_done += 1
             return
         with self._low_precision(on_cpu=_convolves_quickly()):
             adversarial, matching = generator_losses(self.discriminators, recording, sound)
@@ -122,21 +121,24 @@ class DecoderLearner:
             distances.append(float(spectral_distance(sound, recording)) + float(pitch_error))
         return fmean(distances)
 
-    def compare(self, held_out: Sequence[SpokenClip], of_base: float) -> None:
-        """Compares held-out clips with the closest so far, every `CHECK_EVERY` steps.
+    def check_progress(self, held_out: Sequence[SpokenClip], base_distance: float) -> None:
+        """Compares the distance of held-out clips with the smallest so far, every `CHECK_EVERY` steps.
 
-        of_base: their distance with the base's vocoder and the same latents, so that the distances
-        with different GPT weights can be compared."""
+        Args:
+            base_distance: Their distance with the base's vocoder and the same latents, so that the
+                distances with different GPT weights can be compared.
+        """
         if self.step % CHECK_EVERY:
             return
-        ratio = self.distance(self.average, held_out) / max(of_base, 1e-9)
-        self.farther = 0 if ratio < self.closest - LEAST_GAIN else self.farther + 1
-        self.closest = min(self.closest, ratio)
+        ratio = self.distance(self.average, held_out) / max(base_distance, 1e-9)
+        has_improved = ratio < self.best_ratio - LEAST_GAIN
+        self.checks_since_best = 0 if has_improved else self.checks_since_best + 1
+        self.best_ratio = min(self.best_ratio, ratio)
 
     @property
     def finished(self) -> bool:
-        """Whether held-out clips have stopped coming closer."""
-        return self.farther >= PATIENCE
+        """Whether held-out clips have stopped improving."""
+        return self.checks_since_best >= PATIENCE
 
     def _sound_of(self, vocoder: Vocoder, rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
         """The sound and the recordings `[rows, samples]` without their context, on `fft_device`;
@@ -148,17 +150,18 @@ class DecoderLearner:
             sound, pitch_error = vocode(vocoder, latents, pitches, speaker)
         # A clip ends inside its last code, and a code is not a whole number of samples.
         length = min(sound.shape[1], *(len(row.waveform) for row in rows))
-        aside = round(CONTEXT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
-        inside = slice(aside, length - aside)
+        context_samples = round(CONTEXT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
+        inside = slice(context_samples, length - context_samples)
         recording = torch.stack([row.waveform[inside] for row in rows])
         return sound[:, inside].to(self.fft_device), recording.to(self.fft_device), pitch_error
 
     def _low_precision(self, *, on_cpu: bool) -> AbstractContextManager[None]:
         """A context for products in bfloat16, where these are fast."""
-        kind, quick = self.device.type, on_cpu
-        if kind != "cpu":
-            quick = torch.cuda.get_device_capability(self.device) >= BF16_CAPABILITY
-        return torch.autocast(kind, torch.bfloat16, enabled=quick)
+        if self.device.type == "cpu":
+            is_fast = on_cpu
+        else:
+            is_fast = torch.cuda.get_device_capability(self.device) >= BF16_CAPABILITY
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=is_fast)
 
     # The state between two requests
 
@@ -167,10 +170,10 @@ class DecoderLearner:
         return {
             "seed": self.seed,
             "step": self.step,
-            "alone": self.alone,
-            "warm_up": self.warm_up,
-            "closest": self.closest,
-            "farther": self.farther,
+            "alone": self.warm_up_done,
+            "warm_up": self.warm_up_steps,
+            "closest": self.best_ratio,
+            "farther": self.checks_since_best,
             "channels": self.discriminators.channels,
             "vocoder": self.vocoder.state_dict(),
             "average": self.average.state_dict(),
@@ -179,16 +182,15 @@ class DecoderLearner:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continues from a `state`, also of another device, where convolutions have another
-        layout."""
-        for name in ("seed", "step", "alone", "warm_up", "closest", "farther"):
-            setattr(self, name, state[name])
+        """Continues from a `state`, which may come from another device with another memory layout of
+        convolutions."""
+        self.seed, self.step = state["seed"], state["step"]
+        self.warm_up_done, self.warm_up_steps = state["alone"], state["warm_up"]
+        self.best_ratio, self.checks_since_best = state["closest"], state["farther"]
         if state["channels"] != self.discriminators.channels:
-            discriminators = _random(self.seed, state["channels"])
+            discriminators = _new_discriminators(self.seed, state["channels"])
             self.discriminators = discriminators.to(self.device).train()
-            self._discriminator_optimizer = type(self._discriminator_optimizer)(
-                self.discriminators.parameters(), lr=DISCRIMINATOR_RATE, betas=BETAS
-            )
+            self._discriminator_optimizer = _new_optimizer(self.discriminators, DISCRIMINATOR_RATE)
         for module, name in (
             (self.vocoder, "vocoder"),
             (self.average, "average"),
@@ -197,21 +199,14 @@ class DecoderLearner:
             with torch.no_grad():
                 for key, tensor in module.state_dict().items():
                     tensor.copy_(state[name][key].reshape(tensor.shape))
-        for optimizer, moments in zip(
-            (self._vocoder_optimizer, self._discriminator_optimizer), state["moments"], strict=True
-        ):
-            for weight, moment in zip(_weights(optimizer), moments, strict=True):
-                optimizer.state[weight] = {
-                    name: tensor.clone()
-                    if tensor.ndim == 0
-                    else torch.empty_like(weight).copy_(tensor.reshape(weight.shape))
-                    for name, tensor in moment.items()
-                }
+        vocoder_moments, discriminator_moments = state["moments"]
+        _load_moments(self._vocoder_optimizer, vocoder_moments)
+        _load_moments(self._discriminator_optimizer, discriminator_moments)
 
 
 def _convolves_quickly() -> bool:
-    """Whether this CPU convolves the discriminators' few channels faster in bfloat16. AVX-512 takes 0.6
-    of float32's time, AMX 1.2 times float32's."""
+    """Whether this CPU convolves the discriminators' few channels faster in bfloat16, which takes 0.6
+    times as long as float32 with AVX-512, but 1.2 times as long with AMX."""
     return torch.cpu._is_avx512_bf16_supported() and not torch.cpu._is_amx_tile_supported()
 
 
@@ -231,10 +226,14 @@ def vocode(vocoder: Vocoder, latents: Tensor, pitches: Tensor, speaker: Tensor) 
     return waveform.float(), pitch_error
 
 
-def _random(seed: int, channels: int) -> Discriminators:
+def _new_discriminators(seed: int, channels: int) -> Discriminators:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return Discriminators(channels)
+
+
+def _new_optimizer(module: nn.Module, rate: float) -> torch.optim.Optimizer:
+    return eager(torch.optim.AdamW)(module.parameters(), lr=rate, betas=BETAS)
 
 
 def _descend(optimizer: torch.optim.Optimizer, module: nn.Module, loss: Tensor) -> None:
@@ -251,3 +250,13 @@ def _weights(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 def _moments(optimizer: torch.optim.Optimizer) -> list[dict[str, Tensor]]:
     return [dict(optimizer.state[weight]) for weight in _weights(optimizer)]
+
+
+def _load_moments(optimizer: torch.optim.Optimizer, moments: Sequence[Mapping[str, Tensor]]) -> None:
+    for weight, moment in zip(_weights(optimizer), moments, strict=True):
+        optimizer.state[weight] = {
+            name: tensor.clone()
+            if tensor.ndim == 0
+            else torch.empty_like(weight).copy_(tensor.reshape(weight.shape))
+            for name, tensor in moment.items()
+        }

@@ -81,25 +81,25 @@ def learn(
         seed=request.seed,
         rate=model.config.training.decoder_rate or LEARNING_RATE,
     )
-    of_base = learner.distance(learner.average, held_out)
+    base_distance = learner.distance(learner.average, held_out)
     if request.state is not None:
         learner.restore(torch.load(request.state, map_location="cpu", weights_only=True))
     before = learner.step
-    compare = partial(learner.compare, held_out, of_base)
-    each = _descend(learner, learned_from, compare, request, started, progress)
+    check_progress = partial(learner.check_progress, held_out, base_distance)
+    step_seconds = _train(learner, learned_from, check_progress, request, started, progress)
     if request.state_out is not None:
         replace_file(request.state_out, partial(torch.save, learner.state()))
     distance = learner.distance(learner.average, held_out)
     octaves = move_pitch(learner.average, model, whose, spoken, request.seed)
     learned_decoder.write_tensors(request.out, published_names(learner.average, published))
     return DecoderLearned(
-        distance_before=round(of_base, 4),
+        distance_before=round(base_distance, 4),
         distance_after=round(distance, 4),
         clips=len(learned_from),
         steps=learner.step,
         new_steps=learner.step - before,
         seconds=time.perf_counter() - started,
-        step_seconds=each,
+        step_seconds=step_seconds,
         pitch_octaves=round(octaves, 4),
     )
 
@@ -110,37 +110,37 @@ def divide(clips: Sequence[SpokenClip]) -> tuple[list[SpokenClip], list[SpokenCl
     return list(clips[::every]), [clip for number, clip in enumerate(clips) if number % every]
 
 
-def _descend(
+def _train(
     learner: "DecoderLearner",
     clips: Sequence[SpokenClip],
-    compare: Callable[[], None],
+    check_progress: Callable[[], None],
     request: LearnDecoderRequest,
     started: float,
     progress: ReportProgress,
 ) -> float:
-    """Trains until the requested step, the end of the time limit, or until held-out clips stop to
-    come closer. Returns the seconds of a step as in `DecoderLearned.step_seconds`."""
+    """Trains until the requested step, the end of the time limit, or until held-out clips stop
+    improving. Returns the seconds of a step as in `DecoderLearned.step_seconds`."""
     first, limit = learner.step, request.budget_seconds
     last = math.inf if request.steps is None else max(request.steps, first + request.least_steps)
     if limit is not None:
-        learner.farther = 0  # a time limit is a request to continue
-    to_take = last - first + learner.warm_up - learner.alone
-    taken, began, each = 0, time.perf_counter(), 0.0
+        learner.checks_since_best = 0  # a time limit is a request to continue
+    total_steps = last - first + learner.warm_up_steps - learner.warm_up_done
+    steps_taken, began, step_seconds = 0, time.perf_counter(), 0.0
     while learner.step < last and not learner.finished:
         passed = time.perf_counter() - started
-        if limit is not None and passed + each >= limit:
+        if limit is not None and passed + step_seconds >= limit:
             break
-        if taken == 1:  # the first step prepares kernels; the others take equally long
+        if steps_taken == 1:  # the first step prepares kernels; the others take equally long
             began = time.perf_counter()
-        elif taken > 1:
-            each = (time.perf_counter() - began) / (taken - 1)
+        elif steps_taken > 1:
+            step_seconds = (time.perf_counter() - began) / (steps_taken - 1)
         before = learner.step
         learner.learn(clips)
-        taken += 1
+        steps_taken += 1
         if learner.step > before:
-            compare()
-        progress(min(1.0, max(taken / to_take, passed / limit if limit else 0.0)))
-    return each
+            check_progress()
+        progress(min(1.0, max(steps_taken / total_steps, passed / limit if limit else 0.0)))
+    return step_seconds
 
 
 def _laid_out(state: "Mapping[str, Tensor]", model: "Model") -> "Vocoder":

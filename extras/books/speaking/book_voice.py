@@ -24,36 +24,55 @@ from xtts.text.markup import of_request
 
 
 @dataclass(frozen=True)
-class Ask:
-    """A sentence to speak. key: of its take; speaker: as in `LoadedVoice.speaker`, "" for the
-    default."""
+class SentenceRequest:
+    """A sentence to speak.
+
+    Attributes:
+        key: The key of its take.
+        speaker: As in `LoadedVoice.speaker`; "" for the default.
+    """
 
     key: str
-    request: SynthesisRequest
+    synthesis: SynthesisRequest
     speaker: str = ""
 
 
 @dataclass(frozen=True)
-class Said:
+class SpokenSentence:
     """A spoken sentence: its waveform `[samples]`, float32, and the result of each piece."""
 
-    ask: Ask
+    request: SentenceRequest
     waveform: np.ndarray
     pieces: Sequence[SpokenPiece]
 
 
 @dataclass
+class _ActiveTake:
+    """A take in the batch. sounds: the chunks of its waveform, in a list for each part."""
+
+    request: SentenceRequest
+    number: int
+    sounds: list[list[np.ndarray]] = field(default_factory=lambda: [[]])
+
+
+@dataclass
 class BookVoice:
-    """Speaks sentences. at_once: the number of sentences at a time, counting each take; takes: of
-    each sentence, of which the best is kept; recogniser: checks their words; steps, rows: the
-    number of decode steps, and the sum of the sentences in them."""
+    """Speaks sentences.
+
+    Attributes:
+        at_once: The number of sentences at a time, counting each take.
+        takes: The number of takes of each sentence, of which the best is kept.
+        recogniser: The recogniser that checks the words of the takes.
+        num_steps: The number of decode steps.
+        num_rows: The sum of the sentences in the decode steps.
+    """
 
     voice: LoadedVoice
     at_once: int
     takes: int = field(default=1, kw_only=True)
     recogniser: str = field(default="auto", kw_only=True)
-    steps: int = field(default=0, init=False)
-    rows: int = field(default=0, init=False)
+    num_steps: int = field(default=0, init=False)
+    num_rows: int = field(default=0, init=False)
 
     @cached_property
     def _batcher(self) -> ContinuousBatcher:
@@ -65,21 +84,24 @@ class BookVoice:
         return TakeJudge(self.voice, self.recogniser)
 
     @property
-    def used(self) -> float:
+    def _speaks_one_by_one(self) -> bool:
+        return self.at_once == self.takes == 1
+
+    @property
+    def batch_usage(self) -> float:
         """The mean share of the batch that was in use; 1 if sentences are spoken one by one."""
-        return self.rows / (self.steps * self._batcher.count) if self.steps else 1.0
+        return self.num_rows / (self.num_steps * self._batcher.count) if self.num_steps else 1.0
 
     @cached_property
     def model_identity(self) -> dict[str, object]:
         """Everything that the sound depends on, except for text and speaker."""
-        alone = self.at_once == self.takes == 1
         return {
             **({"takes": [self.takes, *self._judge.identity]} if self.takes > 1 else {}),
             "weights": self.voice.weights,
             **({"graphs": graphs} if (graphs := self.voice.graphs) else {}),
             "precision": self.voice.model.kind,
             "device": str(getattr(self.voice.model, "device", "cpu")).split(":")[0],
-            "at_once": 1 if alone else self._batcher.count,
+            "at_once": 1 if self._speaks_one_by_one else self._batcher.count,
             "guarded": self.voice.guarded,
             "heads": [list(head) for head in self.voice.heads] if self.voice.guarded else [],
         }
@@ -105,92 +127,98 @@ class BookVoice:
     def _identities(self) -> dict[str, str]:
         return {}
 
-    def cast(self, ask: Ask) -> dict[str, Voice]:
+    def further_speakers(self, request: SentenceRequest) -> dict[str, Voice]:
         """The further speakers of a sentence, by their names in its pieces."""
-        named = {piece.voice for piece in ask.request.pieces or ()} - {""}
-        return {name: self.speaker(of_request(name, ask.speaker)) for name in named}
+        names = {piece.voice for piece in request.synthesis.pieces or ()} - {""}
+        return {name: self.speaker(of_request(name, request.speaker)) for name in names}
 
-    def say(self, next_ask: Callable[[], Ask | None]) -> Iterator[Said]:
-        """Speaks the sentences from `next_ask`, until it returns None and all are spoken.
+    def speak(self, next_request: Callable[[], SentenceRequest | None]) -> Iterator[SpokenSentence]:
+        """Speaks the sentences from `next_request`, until it returns None and all are spoken.
 
         Raises NotFinite, and TextError for an unknown speaker.
         """
-        if self.at_once == self.takes == 1:
-            while (ask := next_ask()) is not None:
-                yield self._alone(ask)
+        if self._speaks_one_by_one:
+            while (request := next_request()) is not None:
+                yield self._speak_alone(request)
             return
-        yield from self._together(next_ask)
+        yield from self._speak_together(next_request)
 
-    def _alone(self, ask: Ask) -> Said:
+    def _speak_alone(self, request: SentenceRequest) -> SpokenSentence:
         from xtts.inference import speech
 
-        guard = self.voice.guard(ask.request)
-        spoken = speech.synthesize(
-            self.voice.backend(), self.speaker(ask.speaker), ask.request, guard, self.cast(ask)
+        guard = self.voice.guard(request.synthesis)
+        waveform = speech.synthesize(
+            self.voice.backend(),
+            self.speaker(request.speaker),
+            request.synthesis,
+            guard,
+            self.further_speakers(request),
         )
-        return Said(ask, np.asarray(spoken), tuple(guard.pieces) if guard else ())
+        return SpokenSentence(request, np.asarray(waveform), tuple(guard.pieces) if guard else ())
 
-    def _together(self, next_ask: Callable[[], Ask | None]) -> Iterator[Said]:
+    def _speak_together(self, next_request: Callable[[], SentenceRequest | None]) -> Iterator[SpokenSentence]:
         batcher = self._batcher
-        waiting = deque[tuple[Ask, int]]()
-        active: dict[str, tuple[Ask, int, list[list[np.ndarray]]]] = {}
-        spoken: dict[str, dict[int, Take]] = {}
+        pending = deque[tuple[SentenceRequest, int]]()
+        active: dict[str, _ActiveTake] = {}
+        finished_takes: dict[str, dict[int, Take]] = {}
         while True:
-            while batcher.free and (waiting or (ask := next_ask()) is not None):
-                if not waiting:
-                    assert ask is not None
-                    waiting.extend((ask, number) for number in range(self.takes))
-                    spoken[ask.key] = {}
-                ask, number = waiting.popleft()
-                name, request = f"{ask.key} {number}", request_of(ask.request, number)
-                batcher.enter(name, self.speaker(ask.speaker), request, self.cast(ask))
-                active[name] = ask, number, [[]]
+            while batcher.free and (pending or (request := next_request()) is not None):
+                if not pending:
+                    assert request is not None
+                    pending.extend((request, number) for number in range(self.takes))
+                    finished_takes[request.key] = {}
+                request, number = pending.popleft()
+                name, synthesis = f"{request.key} {number}", request_of(request.synthesis, number)
+                batcher.enter(name, self.speaker(request.speaker), synthesis, self.further_speakers(request))
+                active[name] = _ActiveTake(request, number)
             if not active:
                 return
-            self.steps += 1
-            self.rows += len(active)
+            self.num_steps += 1
+            self.num_rows += len(active)
             for output in batcher.step():
-                ask, number, sounds = active[output.name]
-                sounds[-1] += map(np.asarray, output.chunks)
+                take = active[output.name]
+                take.sounds[-1] += map(np.asarray, output.chunks)
                 if output.error is not None:
                     raise output.error
                 if output.speech.paused:
-                    sounds.append([])
+                    take.sounds.append([])
                     batcher.go_on(output.name)
                 elif output.speech.done:
                     del active[output.name]
-                    parts = [np.concatenate(chunks) for chunks in sounds if chunks]
-                    spoken[ask.key][number] = Take(parts, output.speech.pieces)
-                    if len(spoken[ask.key]) == self.takes:
-                        yield self._best(ask, spoken.pop(ask.key))
+                    parts = [np.concatenate(chunks) for chunks in take.sounds if chunks]
+                    takes = finished_takes[take.request.key]
+                    takes[take.number] = Take(parts, output.speech.pieces)
+                    if len(takes) == self.takes:
+                        del finished_takes[take.request.key]
+                        yield self._best_take(take.request, takes)
 
-    def _best(self, ask: Ask, takes: Mapping[int, Take]) -> Said:
+    def _best_take(self, request: SentenceRequest, takes: Mapping[int, Take]) -> SpokenSentence:
         best = takes[0]
         if self.takes > 1:
             ordered = [takes[number] for number in range(self.takes)]
-            best = ordered[self._judge.choose(ask.request, ordered, ask.speaker).number]
-        return Said(ask, best.waveform, best.pieces)
+            best = ordered[self._judge.choose(request.synthesis, ordered, request.speaker).number]
+        return SpokenSentence(request, best.waveform, best.pieces)
 
 
-def _identity(whose: Voice, voice: LoadedVoice) -> str:
+def _identity(speaker: Voice, voice: LoadedVoice) -> str:
     digest = hashlib.sha256()
-    for part in (whose.latents, whose.speaker):
-        digest.update(_bytes(part))
-    vocoder: object = whose.vocoder or getattr(voice.model, "vocoder", None)
+    for part in (speaker.latents, speaker.speaker):
+        digest.update(_float32_bytes(part))
+    vocoder: object = speaker.vocoder or getattr(voice.model, "vocoder", None)
     if hasattr(vocoder, "state_dict"):
         _add_tensors(digest, vocoder.state_dict())
-    for layer in whose.adapter.matrices if whose.adapter is not None else ():
+    for layer in speaker.adapter.matrices if speaker.adapter is not None else ():
         for name in sorted(layer):
-            digest.update(name.encode() + b"".join(map(_bytes, layer[name])))
+            digest.update(name.encode() + b"".join(map(_float32_bytes, layer[name])))
     return digest.hexdigest()
 
 
 def _add_tensors(digest: "hashlib._Hash", tensors: Mapping[str, object]) -> None:
     for name in sorted(tensors):
         digest.update(name.encode())
-        digest.update(_bytes(tensors[name]))
+        digest.update(_float32_bytes(tensors[name]))
 
 
-def _bytes(part: object) -> bytes:
+def _float32_bytes(part: object) -> bytes:
     array = part.detach().float().cpu().numpy() if hasattr(part, "detach") else np.asarray(part)
     return bytes(np.ascontiguousarray(array, np.float32).tobytes())

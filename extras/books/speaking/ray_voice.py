@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from extras.books.speaking.book_voice import Ask, BookVoice, Said
+from extras.books.speaking.book_voice import BookVoice, SentenceRequest, SpokenSentence
 from extras.common.steps import Steps
 from machine.errors import SotaqueError
 from xtts.inference.loaded_voice import LoadedVoice
@@ -16,55 +16,68 @@ from xtts.inference.loaded_voice import LoadedVoice
 
 @dataclass
 class RayBookVoice(BookVoice):
-    """A `BookVoice` on Ray. workers: the steps that run tasks; opened: opens the voice in any
-    process."""
+    """A `BookVoice` on Ray.
+
+    Attributes:
+        workers: The steps that run tasks.
+        open_voice: Opens the voice in any process.
+    """
 
     workers: Steps
-    opened: Callable[[], LoadedVoice]
+    open_voice: Callable[[], LoadedVoice]
 
-    def say(self, next_ask: Callable[[], Ask | None]) -> Iterator[Said]:
-        """As `BookVoice.say`. Also raises SotaqueError if the workers fail to speak a sentence."""
-        speeches: deque[Callable[[], Said]] = deque()
+    def speak(self, next_request: Callable[[], SentenceRequest | None]) -> Iterator[SpokenSentence]:
+        """As `BookVoice.speak`. Also raises SotaqueError if the workers fail to speak a sentence."""
+        results: deque[Callable[[], SpokenSentence]] = deque()
         while True:
-            while len(speeches) <= self.workers.ahead and (ask := next_ask()) is not None:
-                identities = (self.model_identity, self.speaker_identity(ask.speaker))
-                speeches.append(
+            while len(results) <= self.workers.ahead and (request := next_request()) is not None:
+                identities = (self.model_identity, self.speaker_identity(request.speaker))
+                results.append(
                     self.workers.begin(
-                        say_one, self.opened, self.at_once, identities, ask, self.takes, self.recogniser
+                        speak_sentence,
+                        self.open_voice,
+                        self.at_once,
+                        identities,
+                        request,
+                        self.takes,
+                        self.recogniser,
                     )
                 )
-            if not speeches:
+            if not results:
                 return
-            yield speeches.popleft()()
+            yield results.popleft()()
 
 
 # The voice that this worker has opened, at most one, by the identity of its model.
-_held: dict[str, BookVoice] = {}
+_opened_voices: dict[str, BookVoice] = {}
 
 
-def say_one(
-    opened: Callable[[], LoadedVoice],
+def speak_sentence(
+    open_voice: Callable[[], LoadedVoice],
     at_once: int,
     identities: tuple[dict[str, object], str],
-    ask: Ask,
+    request: SentenceRequest,
     takes: int = 1,
     recogniser: str = "auto",
-) -> Said:
-    """Speaks a sentence in a worker. identities: the identities of the model and of the speaker; takes,
-    recogniser: as in `BookVoice`.
+) -> SpokenSentence:
+    """Speaks a sentence in a worker.
+
+    Args:
+        identities: The identities of the model and of the speaker.
+        takes, recogniser: As in `BookVoice`.
 
     Raises SotaqueError if the files of this machine differ.
     """
     name = repr(identities[0])
-    if name not in _held:
-        _held.clear()
-        _held[name] = BookVoice(opened(), at_once, takes=takes, recogniser=recogniser)
-    voice = _held[name]
-    if (voice.model_identity, voice.speaker_identity(ask.speaker)) != identities:
+    if name not in _opened_voices:
+        _opened_voices.clear()
+        _opened_voices[name] = BookVoice(open_voice(), at_once, takes=takes, recogniser=recogniser)
+    voice = _opened_voices[name]
+    if (voice.model_identity, voice.speaker_identity(request.speaker)) != identities:
         raise SotaqueError(
             "A Ray worker has other files of this voice than the machine that started the run. "
             "Copy the voice to the same path on every machine."
         )
-    asks = iter([ask])
-    (speech,) = voice.say(lambda: next(asks, None))
-    return speech
+    requests = iter([request])
+    (sentence,) = voice.speak(lambda: next(requests, None))
+    return sentence

@@ -10,8 +10,7 @@ from xtts.text.tokenizer import Piece, Tokenizer
 
 @dataclass(frozen=True)
 class ReadSentence:
-    """The pieces of a sentence; () if it cannot be read. left_out: the words that cannot be
-    read."""
+    """The pieces of a sentence, () if it cannot be read, and the words that cannot be read."""
 
     pieces: Sequence[Piece]
     left_out: Sequence[str] = ()
@@ -25,15 +24,15 @@ def read_sentence(tokenizer: Tokenizer, text: str, language: str) -> ReadSentenc
     except TextError:
         pass
     words = text.split()
-    lost = [word for word in words if not _readable(tokenizer, word, language)]
-    readable = " ".join(word for word in words if word not in set(lost))
+    unreadable = [word for word in words if not _is_readable(tokenizer, word, language)]
+    rest = " ".join(word for word in words if word not in set(unreadable))
     try:
-        return ReadSentence(tokenizer.split(readable, language, plain=True), tuple(lost))
+        return ReadSentence(tokenizer.split(rest, language, plain=True), tuple(unreadable))
     except TextError:
         return ReadSentence((), (text,))
 
 
-def _readable(tokenizer: Tokenizer, word: str, language: str) -> bool:
+def _is_readable(tokenizer: Tokenizer, word: str, language: str) -> bool:
     if "[" in word or "]" in word or not speakable(word):
         return True
     try:

@@ -19,20 +19,28 @@ from xtts.text.splitting import Limits, cut
 
 SENTENCE_SECONDS = 0.2
 HEADING_SECONDS = 1.2
-# Characters. A longer sentence is divided at its clauses; the model's pieces are shorter.
-LONGEST = 600
-# A sentence shorter than the first value is joined to its neighbour, up to the second.
-SHORTEST, LONGEST_JOINED = 25, 220
+# The characters of a sentence; a longer one is divided at its clauses. The model's pieces are shorter.
+LONGEST_SENTENCE = 600
+# A sentence with fewer characters is joined to its neighbour.
+SHORTEST_SENTENCE = 25
+# The characters of two joined sentences stay below this.
+LONGEST_JOINED = 220
 _TAG = re.compile(r"\[[^\[\]\n]{1,110}\]")
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence to speak. pause: seconds of silence after it; written: (number of the paragraph,
-    kind); text: with the tag of the current voice."""
+    """A sentence to speak.
+
+    Attributes:
+        text: The words, after the tag of the current voice.
+        pause_seconds: The silence after it.
+        paragraph: The number of its paragraph in the chapter, from 0.
+        kind: The kind of the paragraph.
+    """
 
     text: str
-    pause: float
+    pause_seconds: float
     paragraph: int
     kind: Kind = Kind.TEXT
 
@@ -48,12 +56,13 @@ def sentences_of(chapter: Chapter, language: str, *, footnotes: bool = False) ->
         if paragraph.kind is Kind.FOOTNOTE and not footnotes:
             continue
         text = with_brackets_as_words(paragraph.text)
-        parts = _join([sentence for sentence in divide(text, ends) if speakable(_TAG.sub(" ", sentence))])
-        heading = paragraph.kind is Kind.HEADING
-        for place, part in enumerate(parts):
-            last = place == len(parts) - 1
-            after = HEADING_SECONDS if heading else PARAGRAPH_SECONDS
-            yield Sentence(tag_of(voice) + part, after if last else SENTENCE_SECONDS, number, paragraph.kind)
+        parts = _join_short(
+            [sentence for sentence in divide(text, ends) if speakable(_TAG.sub(" ", sentence))]
+        )
+        paragraph_pause = HEADING_SECONDS if paragraph.kind is Kind.HEADING else PARAGRAPH_SECONDS
+        for index, part in enumerate(parts):
+            pause = paragraph_pause if index == len(parts) - 1 else SENTENCE_SECONDS
+            yield Sentence(tag_of(voice) + part, pause, number, paragraph.kind)
             voice = voice_at_end(part, voice)
         if not parts:
             voice = voice_at_end(text, voice)
@@ -62,28 +71,28 @@ def sentences_of(chapter: Chapter, language: str, *, footnotes: bool = False) ->
 def divide(text: str, ends: SentenceEnds | None = None) -> list[str]:
     """The sentences of a paragraph; joined by spaces, they equal its text."""
     ends = ends or sentence_ends("en")
-    tags = [tag.span() for tag in _TAG.finditer(text)] if "[" in text else []
+    tag_spans = [tag.span() for tag in _TAG.finditer(text)] if "[" in text else []
     parts, start = list[str](), 0
-    for place in (*ends.places(text), len(text)):
-        if not any(first < place < last for first, last in tags):
-            parts.append(text[start:place].strip())
-            start = place
-    limits = Limits(LONGEST, 10**9, sentences=ends)
+    for end in (*ends.places(text), len(text)):
+        if not any(tag_start < end < tag_end for tag_start, tag_end in tag_spans):
+            parts.append(text[start:end].strip())
+            start = end
+    limits = Limits(LONGEST_SENTENCE, 10**9, sentences=ends)
     return [
         piece.strip()
         for part in parts
         if part
-        for piece in (cut(part, limits) if len(part) > LONGEST else [part])
+        for piece in (cut(part, limits) if len(part) > LONGEST_SENTENCE else [part])
     ]
 
 
-def _join(parts: list[str]) -> list[str]:
+def _join_short(parts: list[str]) -> list[str]:
     """Joins a short sentence to the previous one, or the first one to the next."""
     joined: list[str] = []
     for part in parts:
-        short = bool(joined) and min(len(part), len(joined[-1])) < SHORTEST
-        first = len(joined) == 1 and len(joined[0]) < SHORTEST
-        if short and (len(part) < SHORTEST or first) and (len(joined[-1]) + len(part) < LONGEST_JOINED):
+        is_short = len(part) < SHORTEST_SENTENCE
+        follows_short_first = len(joined) == 1 and len(joined[0]) < SHORTEST_SENTENCE
+        if joined and (is_short or follows_short_first) and len(joined[-1]) + len(part) < LONGEST_JOINED:
             joined[-1] += " " + part
         else:
             joined.append(part)

@@ -1,7 +1,7 @@
 """The folder of takes: each spoken sentence is a WAV file, named by a hash of its inputs.
 
 A take exists when its JSON file does, which is written after the sound. A killed process loses only
-the sentences that it was speaking, and the next one speaks them again with the same result.
+the sentences that it was speaking, and the next process speaks them again with the same result.
 """
 
 import hashlib
@@ -20,10 +20,10 @@ from xtts.model.shapes import VOCODER_RATE
 SCHEMA = 1
 
 
-def key_of(made_from: Mapping[str, object]) -> str:
+def key_of(inputs: Mapping[str, object]) -> str:
     """The name of a take: the hash of everything that its sound depends on."""
-    plain = json.dumps(made_from, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(plain.encode()).hexdigest()[:40]
+    text = json.dumps(inputs, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,16 @@ class Take:
     Attributes:
         key: From `key_of`.
         text: The sentence.
-        samples: The number of samples at 24,000 Hz.
+        num_samples: The number of samples at 24,000 Hz.
         words: (word, start, end) with times in seconds; None if the times are unknown.
         faults: The endings of pieces that ended badly, with their reasons.
-        attempts: The most attempts at a piece.
+        attempts: The number of attempts at the piece that needed most.
         left_out: Words that this voice cannot read.
     """
 
     key: str
     text: str
-    samples: int
+    num_samples: int
     words: Sequence[tuple[str, float, float]] | None
     faults: Sequence[str] = ()
     attempts: int = 1
@@ -50,8 +50,8 @@ class Take:
 
     @property
     def seconds(self) -> float:
-        """Its length."""
-        return self.samples / VOCODER_RATE
+        """The length in seconds."""
+        return self.num_samples / VOCODER_RATE
 
 
 class TakeFolder:
@@ -60,7 +60,7 @@ class TakeFolder:
     def __init__(self, folder: Path, mark: Mark = UNNAMED) -> None:
         self.folder, self.mark = folder, mark
 
-    def sound(self, key: str) -> Path:
+    def sound_path(self, key: str) -> Path:
         """The path of a take's WAV file, which may not exist."""
         return self.folder / key[:2] / f"{key}.wav"
 
@@ -68,36 +68,38 @@ class TakeFolder:
         """A finished take; None if it does not exist or its sound is incomplete."""
         import soundfile
 
-        read = read_json(self.sound(key).with_suffix(".json"))
+        fields = read_json(self.sound_path(key).with_suffix(".json"))
         try:
-            if read.pop("schema") != SCHEMA:
+            if fields.pop("schema") != SCHEMA:
                 return None
-            take = Take(**read)
-            whole = soundfile.info(self.sound(key)).frames == take.samples
+            take = Take(num_samples=fields.pop("samples"), **fields)
+            is_complete = soundfile.info(self.sound_path(key)).frames == take.num_samples
         except (OSError, TypeError, KeyError, soundfile.LibsndfileError):
             return None
-        return take if whole and take.key == key else None
+        return take if is_complete and take.key == key else None
 
-    def keep(self, take: Take, waveform: np.ndarray) -> None:
+    def store(self, take: Take, waveform: np.ndarray) -> None:
         """Writes a take. Raises DiskFull, WriteError."""
-        path = self.sound(take.key)
+        path = self.sound_path(take.key)
         make_folder(path.parent)
         encoding.write_wav(path, waveform, VOCODER_RATE, self.mark)
-        write_json(path.with_suffix(".json"), {"schema": SCHEMA, **asdict(take)})
+        fields = asdict(take)
+        fields["samples"] = fields.pop("num_samples")
+        write_json(path.with_suffix(".json"), {"schema": SCHEMA, **fields})
 
-    def heard(self, key: str, recogniser: str) -> int | None:
+    def misheard_words(self, key: str, recogniser: str) -> int | None:
         """The number of words in a take that a recogniser misheard; None if it was not run."""
-        errors = read_json(self.sound(key).with_suffix(".heard.json")).get(recogniser)
-        return errors if isinstance(errors, int) else None
+        count = read_json(self.sound_path(key).with_suffix(".heard.json")).get(recogniser)
+        return count if isinstance(count, int) else None
 
-    def keep_heard(self, key: str, recogniser: str, errors: int) -> None:
+    def store_misheard_words(self, key: str, recogniser: str, count: int) -> None:
         """Stores the number of misheard words."""
-        path = self.sound(key).with_suffix(".heard.json")
-        write_json(path, {**read_json(path), recogniser: errors})
+        path = self.sound_path(key).with_suffix(".heard.json")
+        write_json(path, {**read_json(path), recogniser: count})
 
-    def samples(self, take: Take) -> np.ndarray:
+    def read_samples(self, take: Take) -> np.ndarray:
         """The sound of a take, `[samples]`."""
         import soundfile
 
-        sound, _ = soundfile.read(self.sound(take.key), dtype="int16")
-        return np.asarray(sound, np.int16)
+        samples, _ = soundfile.read(self.sound_path(take.key), dtype="int16")
+        return np.asarray(samples, np.int16)

@@ -2,12 +2,12 @@
 
 import re
 
-from xtts.text.markup import PAUSE, STYLE_MARK, VOICE, voice_after
+from xtts.text.markup import PAUSE_TAG, STYLE_MARK, VOICE_TAG, voice_after
 
 
 def voice_at_end(text: str, voice: str = "") -> str:
     """The voice at the end of a text that begins with `voice`."""
-    for tag in VOICE.finditer(text) if "[" in text else ():
+    for tag in VOICE_TAG.finditer(text) if "[" in text else ():
         voice = voice_after(tag, voice)
     return voice
 
@@ -26,9 +26,9 @@ def with_brackets_as_words(text: str) -> str:
         text = re.sub(r"<(?=[/A-Za-z!?])", " ", text)
     if "[" not in text and "]" not in text:
         return text
-    tags = sorted([*PAUSE.finditer(text), *VOICE.finditer(text)], key=lambda tag: tag.start())
-    parts, place = list[str](), 0
+    tags = sorted([*PAUSE_TAG.finditer(text), *VOICE_TAG.finditer(text)], key=lambda tag: tag.start())
+    parts, position = list[str](), 0
     for tag in tags:
-        parts += [text[place : tag.start()].replace("[", "(").replace("]", ")"), tag[0]]
-        place = tag.end()
-    return "".join([*parts, text[place:].replace("[", "(").replace("]", ")")])
+        parts += [text[position : tag.start()].replace("[", "(").replace("]", ")"), tag[0]]
+        position = tag.end()
+    return "".join([*parts, text[position:].replace("[", "(").replace("]", ")")])

@@ -123,15 +123,15 @@ class Books(NamedFolders[UploadedBook]):
 
     def add(self, name: str, arrived: Path) -> UploadedBook:
         """Adds a complete upload as a book. Raises APIError if there are too many."""
-        with shared_folder.changing(self.folder), self._claimed(Path(name).stem, MOST_BOOKS) as identity:
+        with shared_folder.changing(self.folder), self.claim(Path(name).stem, MOST_BOOKS) as identity:
             book = UploadedBook(self.folder / identity, identity, name, now())
             arrived.rename(book.source)
             book.write()
         return book
 
-    def remove_rest(self) -> None:
+    def remove_leftovers(self) -> None:
         """Removes the remains of interrupted deletions and uploads."""
-        super().remove_rest()
+        super().remove_leftovers()
         remove_arriving(self.folder)
 
     def check_room(self) -> None:

@@ -72,7 +72,7 @@ class BookQueue(WorkQueue[UploadedBook]):
             )
 
     def _repair(self) -> None:
-        self._store.remove_rest()
+        self._store.remove_leftovers()
 
     def _environment(self) -> Mapping[str, str]:
         # Without a cluster, which would continue while the child is paused.
@@ -98,7 +98,7 @@ class BookQueue(WorkQueue[UploadedBook]):
             *options(job.wanted),
         )
 
-    def _keep(self, book: UploadedBook, state: str) -> None:
+    def _store_results(self, book: UploadedBook, state: str) -> None:
         (book.spoken / "progress.json").unlink(missing_ok=True)
         write_job(book.folder, book.job, bytes=bytes_below(book.folder))
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from extras.common.named_folders import DiskSpace
+from extras.common.disk_space import DiskSpace
 from extras.common.work_queue import JobState
 
 MOST_FILE_NAME = 120

@@ -69,7 +69,7 @@ def _marks(chapters: Sequence[BoundChapter]) -> "list[Chapter]":
     marks: list[Chapter] = []
     at = 0
     for number, chapter in enumerate(chapters):
-        end = at + chapter.samples
+        end = at + chapter.num_samples
         marks.append(
             {
                 "id": number,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from extras.books.speaking.narration import Chosen
+from extras.books.speaking.narration import ChosenTake
 from extras.books.speaking.take_folder import TakeFolder
 from extras.books.writing.loudness import as_pcm, gain_of, limit
 from machine.storage.files import replace_file, replacing
@@ -19,7 +19,8 @@ from xtts.subtitles import render
 
 # ACX requires half a second to one of silence before a chapter, and one to five after it.
 BEFORE_SECONDS, AFTER_SECONDS = 0.75, 1.5
-# The bytes of a file name, which with the endings of final and temporary files has at most 255.
+# The limit of a title in a file name, in bytes. With the endings of final and temporary files, the
+# name stays within the 255 bytes that file systems allow.
 MOST_TITLE_BYTES = 160
 CAPTIONS = ("srt", "vtt", "json")
 
@@ -28,21 +29,18 @@ CAPTIONS = ("srt", "vtt", "json")
 class Span:
     """The times of a sentence in its chapter, in seconds."""
 
-    chosen: Chosen
+    chosen: ChosenTake
     start: float
     end: float
 
 
 class BoundChapter:
-    """A chapter whose sentences are all spoken.
+    """A chapter whose sentences are all spoken. Chapters are numbered from 1."""
 
-    number: from 1; title: of the chapter; sentences: in order.
-    """
-
-    def __init__(self, number: int, title: str, sentences: Sequence[Chosen], takes: TakeFolder) -> None:
+    def __init__(self, number: int, title: str, sentences: Sequence[ChosenTake], takes: TakeFolder) -> None:
         self.number, self.title, self.sentences = number, title, list(sentences)
         self._takes = takes
-        self._pauses = [round(chosen.sentence.pause * VOCODER_RATE) for chosen in self.sentences]
+        self._pauses = [round(chosen.sentence.pause_seconds * VOCODER_RATE) for chosen in self.sentences]
         if self._pauses:
             self._pauses[-1] = round(AFTER_SECONDS * VOCODER_RATE)
         self._before = round(BEFORE_SECONDS * VOCODER_RATE)
@@ -53,19 +51,19 @@ class BoundChapter:
         return self._takes.mark
 
     @property
-    def samples(self) -> int:
+    def num_samples(self) -> int:
         """The number of samples, including pauses."""
-        spoken = sum(chosen.take.samples for chosen in self.sentences)
+        spoken = sum(chosen.take.num_samples for chosen in self.sentences)
         return self._before + spoken + sum(self._pauses)
 
     @property
     def seconds(self) -> float:
-        """Its length."""
-        return self.samples / VOCODER_RATE
+        """The length in seconds."""
+        return self.num_samples / VOCODER_RATE
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the sound, by the voice's name, the takes and the pauses between them."""
+        """A hash of what the sound depends on: title, voice, takes and pauses."""
         parts = [
             f"{chosen.take.key} {pause}" for chosen, pause in zip(self.sentences, self._pauses, strict=True)
         ]
@@ -80,14 +78,15 @@ class BoundChapter:
             yield bytes(2 * pause)
 
     def _sounds(self) -> Iterator[np.ndarray]:
-        return (self._takes.samples(chosen.take) for chosen in self.sentences)
+        return (self._takes.read_samples(chosen.take) for chosen in self.sentences)
 
     def spans(self) -> Iterator[Span]:
         """The times of the sentences."""
-        at = self._before
+        position = self._before
         for chosen, pause in zip(self.sentences, self._pauses, strict=True):
-            yield Span(chosen, at / VOCODER_RATE, (at + chosen.take.samples) / VOCODER_RATE)
-            at += chosen.take.samples + pause
+            end = position + chosen.take.num_samples
+            yield Span(chosen, position / VOCODER_RATE, end / VOCODER_RATE)
+            position = end + pause
 
     def words(self) -> list[TimedWord]:
         """The words with their times; a sentence without word times is one entry."""
@@ -105,7 +104,7 @@ class BoundChapter:
         """Writes the sound as one of `xtts.encoding.MEDIA_TYPES`. Raises DiskFull, WriteError."""
         with replacing(path) as file:
             if form == "wav":
-                file.write(wav_header(2 * self.samples, mark=self.mark))
+                file.write(wav_header(2 * self.num_samples, mark=self.mark))
                 for part in self.pcm():
                     file.write(part)
                 return

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from heapq import nlargest
 from pathlib import Path
 
-from extras.books.speaking.narration import Chosen
+from extras.books.speaking.narration import ChosenTake
 from extras.books.speaking.take_folder import TakeFolder
 from machine.storage.files import replace_file
 
@@ -27,11 +27,11 @@ class Worst:
     """Collects the worst sentences of a book, without their word times."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[tuple[int, int, int], int, Chosen]] = []
+        self._kept: list[tuple[tuple[int, int, int], int, ChosenTake]] = []
         self.sentences = self.faulty = self.retaken = 0
         self.unread: list[tuple[int, str]] = []
 
-    def add(self, chapter: int, chosen: Chosen) -> None:
+    def add(self, chapter: int, chosen: ChosenTake) -> None:
         """Adds a spoken sentence."""
         self.sentences += 1
         self.faulty += bool(chosen.take.faults)
@@ -45,7 +45,7 @@ class Worst:
         if len(self.unread) < WORST:
             self.unread.append((chapter, text))
 
-    def worst(self) -> Iterable[tuple[int, Chosen]]:
+    def worst(self) -> Iterable[tuple[int, ChosenTake]]:
         """(chapter, sentence), the worst first."""
         for _, chapter, chosen in nlargest(WORST, self._kept, key=lambda entry: entry[0]):
             yield chapter, chosen
@@ -101,15 +101,15 @@ def _code(words: Iterable[str]) -> str:
     return f"<code>{html.escape(shlex.join(words))}</code>"
 
 
-def _player(takes: TakeFolder, chosen: Chosen, path: Path) -> str:
-    sound = takes.sound(chosen.take.key).relative_to(path.parent).as_posix()
+def _player(takes: TakeFolder, chosen: ChosenTake, path: Path) -> str:
+    sound = takes.sound_path(chosen.take.key).relative_to(path.parent).as_posix()
     return f'<audio controls preload="none" src="{html.escape(sound)}"></audio>'
 
 
-def _remark(chosen: Chosen) -> str:
+def _remark(chosen: ChosenTake) -> str:
     noticed = list(chosen.take.faults)
-    if chosen.errors:
-        noticed.append(f"{chosen.errors} words misheard")
+    if chosen.misheard_words:
+        noticed.append(f"{chosen.misheard_words} words misheard")
     if chosen.take.left_out:
         noticed.append("left out: " + " ".join(chosen.take.left_out))
     return "; ".join(noticed)

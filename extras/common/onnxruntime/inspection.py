@@ -12,7 +12,7 @@ from pathlib import Path
 
 from extras.common.answers import ask_once
 from extras.common.onnxruntime.providers import LIBRARIES, PROVIDERS, ProviderRequest
-from extras.common.readings import programs, system_files
+from extras.common.readings import libraries, system_files
 from extras.common.readings.snapshot import AMD, INTEL
 from machine.devices import selection
 from machine.process import module_command
@@ -78,7 +78,7 @@ class Trial:
 @cache
 def surroundings(root: Path = Path("/")) -> OnnxSurroundings:
     """Reads packages, files and devices, once per process."""
-    folder = programs.package_folder("onnxruntime") / "capi"
+    folder = libraries.package_folder("onnxruntime") / "capi"
     build = folder / "build_and_package_info.py"
     driver = system_files.driver_version(root)
     nodes = system_files.nodes(root)
@@ -90,10 +90,10 @@ def surroundings(root: Path = Path("/")) -> OnnxSurroundings:
         "intel": INTEL in cards,
     }
     return OnnxSurroundings(
-        packages=programs.onnx_packages(),
-        build=programs.build_word(build, "package_name"),
-        cuda=programs.build_word(build, "cuda_version"),
-        torch_cuda=programs.build_word(programs.package_folder("torch") / "version.py", "cuda"),
+        packages=libraries.onnx_packages(),
+        build=libraries.constant_in_source(build, "package_name"),
+        cuda=libraries.constant_in_source(build, "cuda_version"),
+        torch_cuda=libraries.constant_in_source(libraries.package_folder("torch") / "version.py", "cuda"),
         libraries=frozenset(path.name for path in folder.glob("libonnxruntime_providers_*")),
         gpus=frozenset(name for name, available in gpus.items() if available),
         driver=driver,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from extras.common.onnxruntime import inspection, placement
 from extras.common.onnxruntime.inspection import OnnxSurroundings, Trial
+from extras.common.onnxruntime.node_placement import load_libraries, node_counts, options_recording_placement
 from extras.common.onnxruntime.placement import Refusal, SessionStatus
 from extras.common.onnxruntime.providers import CPU, ProviderRequest, wish_of
-from extras.common.onnxruntime.trial_child import load_libraries, node_counts, recording
 from machine import commands
 from machine.errors import SotaqueError
 from machine.onnxruntime import import_quietly
@@ -151,7 +151,9 @@ def _open(
     options: OnnxSessionOptions | None,
     providers: Sequence[str | tuple[str, dict[str, str]]],
 ) -> "Session":
-    recorder = recording(onnxruntime, session_options(onnxruntime, options or OnnxSessionOptions()))
+    recorder = options_recording_placement(
+        onnxruntime, session_options(onnxruntime, options or OnnxSessionOptions())
+    )
     given = model if isinstance(model, bytes) else str(model)
     # ONNX Runtime's own fallback only prints and continues, so the reason would be lost.
     return onnxruntime.InferenceSession(given, recorder, providers, enable_fallback=0)

@@ -5,18 +5,15 @@ writes to file descriptors 1 and 2 from stderr: the reason for a silent fallback
 """
 
 import base64
-import contextlib
 import json
 import sys
 import warnings
-from types import ModuleType
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
+from extras.common.onnxruntime.node_placement import load_libraries, node_counts, options_recording_placement
 from machine.onnxruntime import import_quietly
 from machine.process import reserve_stdout, write_json_line
-
-if TYPE_CHECKING:
-    from extras.common.onnxruntime.types import Session, SessionOptions
 
 # y = Conv(x, kernel) @ matrix, opset 17; a test builds the same graph with onnx.helper.
 GRAPH = base64.b64decode(
@@ -25,80 +22,78 @@ GRAPH = base64.b64decode(
     "IAoGa2VybmVsEhYKFAgBEhAKAggECgIIBAoCCAMKAggDWhgKBm1hdHJpeBIOCgwIARIICgIICAoCCAhiGwoBeRIWChQI"
     "ARIQCgIIAQoCCAQKAggICgIICEIECgAQEQ=="
 )
-_CPU = "CPUExecutionProvider"
-_UNKNOWN = "is not in available provider names"
+_CPU_PROVIDER = "CPUExecutionProvider"
+# ONNX Runtime's warning about a provider that its build does not have.
+_UNKNOWN_PROVIDER_WARNING = "is not in available provider names"
+
+
+@dataclass
+class TrialAnswer:
+    """What the child found out; the parent makes an `inspection.Trial` of it.
+
+    Attributes:
+        known: Whether the build knows the provider.
+        active: The session's providers, in its order.
+        nodes: Provider -> number of nodes that it took.
+        distance: The largest difference to the CPU's result.
+        fault: The error that was raised.
+        log: Python's warnings.
+        version: Of ONNX Runtime.
+    """
+
+    known: bool = True
+    active: Sequence[str] = ()
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    distance: float | None = None
+    fault: str = ""
+    log: str = ""
+    version: str = ""
 
 
 def main() -> int:
     """Writes the answer, which holds the provider's errors too, and returns 0."""
     request, answers = json.load(sys.stdin), reserve_stdout()
-    write_json_line(answers, try_provider(request["provider"], request["options"]))
+    write_json_line(answers, asdict(try_provider(request["provider"], request["options"])))
     return 0
 
 
-def try_provider(provider: str, options: dict[str, str]) -> dict[str, object]:
-    """Tries a provider: {known, active, nodes, distance, fault, log, version}. log: Python's
-    warnings."""
-    result: dict[str, object] = {"known": True, "fault": "", "active": (), "nodes": {}}
+def try_provider(provider: str, options: dict[str, str]) -> TrialAnswer:
+    """Tries a provider. Never raises."""
+    answer = TrialAnswer()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            _try(provider, options, result)
+            _try_provider(provider, options, answer)
         except Exception as error:  # ONNX Runtime's own errors derive directly from Exception
-            result["fault"] = f"{type(error).__name__}: {error}"
+            answer.fault = f"{type(error).__name__}: {error}"
     texts = [str(warning.message) for warning in caught]
-    result["known"] = not any(_UNKNOWN in text and provider in text for text in texts)
-    result["log"] = "\n".join(text for text in texts if _UNKNOWN not in text)
-    return result
+    answer.known = not any(_UNKNOWN_PROVIDER_WARNING in text and provider in text for text in texts)
+    answer.log = "\n".join(text for text in texts if _UNKNOWN_PROVIDER_WARNING not in text)
+    return answer
 
 
-def _try(provider: str, options: dict[str, str], result: dict[str, object]) -> None:
+def _try_provider(provider: str, options: dict[str, str], answer: TrialAnswer) -> None:
+    """Fills the answer step by step; after an error it holds the values up to there."""
     import numpy
 
     onnxruntime = import_quietly()
 
-    result["version"] = onnxruntime.__version__
+    answer.version = onnxruntime.__version__
     load_libraries(onnxruntime, provider)
     session = onnxruntime.InferenceSession(
-        GRAPH, recording(onnxruntime), [(provider, options), _CPU], enable_fallback=0
+        GRAPH,
+        options_recording_placement(onnxruntime),
+        [(provider, options), _CPU_PROVIDER],
+        enable_fallback=0,
     )
-    result["active"] = session.get_providers()
-    result["nodes"] = {
-        name: sum(operators.values()) for name, operators in (node_counts(session) or {}).items()
-    }
+    answer.active = session.get_providers()
+    answer.nodes = {name: sum(counts.values()) for name, counts in (node_counts(session) or {}).items()}
     random = numpy.random.default_rng(0)
     shapes = {"x": (1, 4, 8, 8), "kernel": (4, 4, 3, 3), "matrix": (8, 8)}
     inputs = {name: random.standard_normal(shape).astype(numpy.float32) for name, shape in shapes.items()}
-    plain = onnxruntime.InferenceSession(GRAPH, providers=[_CPU])
-    pair = [opened.run(None, inputs)[0] for opened in (session, plain)]
-    result["distance"] = float(numpy.abs(pair[0] - pair[1]).max())
-
-
-def load_libraries(onnxruntime: ModuleType, provider: str) -> None:
-    """Loads CUDA's libraries from NVIDIA's wheels, as importing torch does. A missing library shows
-    when the session is opened."""
-    if provider == "CUDAExecutionProvider" and hasattr(onnxruntime, "preload_dlls"):
-        with contextlib.suppress(Exception), contextlib.redirect_stdout(None):
-            onnxruntime.preload_dlls()
-
-
-def recording(onnxruntime: ModuleType, options: "SessionOptions | None" = None) -> "SessionOptions":
-    """Session options that record the placement for `node_counts`."""
-    options = options or onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    return options
-
-
-def node_counts(session: "Session") -> dict[str, dict[str, int]] | None:
-    """Provider -> operator -> number of nodes; None if this ONNX Runtime does not report it."""
-    if not hasattr(session, "get_provider_graph_assignment_info"):
-        return None
-    counts: dict[str, dict[str, int]] = {}
-    for part in session.get_provider_graph_assignment_info():
-        operators = counts.setdefault(part.ep_name, {})
-        for node in part.get_nodes():
-            operators[node.op_type] = operators.get(node.op_type, 0) + 1
-    return counts
+    on_cpu = onnxruntime.InferenceSession(GRAPH, providers=[_CPU_PROVIDER])
+    result, expected = (opened.run(None, inputs)[0] for opened in (session, on_cpu))
+    answer.distance = float(numpy.abs(result - expected).max())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,10 @@ from machine.devices.selection import Environment
 NVIDIA, AMD, INTEL = "10de", "1002", "8086"
 
 
+class ReadingFailed(Exception):
+    """A reading failed; the text is the reason."""
+
+
 @dataclass(frozen=True)
 class MachineSettings:
     """The settings that concern the machine.

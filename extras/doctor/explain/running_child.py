@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from extras.common.onnxruntime.trial_child import load_libraries, node_counts, recording
+from extras.common.onnxruntime.node_placement import load_libraries, node_counts, options_recording_placement
 from extras.common.readings.nvml import GpuUsageReader
 from extras.doctor.explain.inputs import Filling, arrays
 from machine.onnxruntime import import_quietly
@@ -99,7 +99,7 @@ def _explain(request: Request, result: dict[str, object]) -> None:
     result["version"] = onnxruntime.__version__
     result["import_bytes"] = _memory("VmRSS")
     with tempfile.TemporaryDirectory(prefix="sotaque-explain-") as folder:
-        options = recording(onnxruntime)
+        options = options_recording_placement(onnxruntime)
         options.log_severity_level = 1  # logs each node that is forced onto the CPU
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.enable_profiling = bool(request["plans"])

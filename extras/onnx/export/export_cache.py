@@ -20,63 +20,73 @@ from machine.storage.files import make_folder
 
 log = logging.getLogger(__name__)
 
-# The number of cached exports: that of a run's epochs (KEEP_CHECKPOINTS), and the base. Each has
-# 0.7 GB at XTTS-v2's size.
-KEPT = 4
+# A run keeps 3 epochs by default (KEEP_CHECKPOINTS), and there is the base. An export of XTTS-v2
+# takes 0.7 GB.
+MAX_EXPORTS = 4
 _EXPORT_SECONDS = 1800.0
 
-Runs = Callable[[Sequence[str], float], ProcessResult]
+Runner = Callable[[Sequence[str], float], ProcessResult]
 
 
-def kept_export(
+def cached_export(
     exports: Path,
     source: Path,
     sha256: str,
     kind: str,
     checkpoint: Path | None = None,
-    run: Runs = run_with_timeout,
+    run: Runner = run_with_timeout,
     *,
     decoder: Path | None = None,
 ) -> Path:
     """The folder of an export of a model folder, created if it is missing or damaged.
 
-    checkpoint: replaces the GPT; decoder: a learned vocoder, None for the folder's; sha256: of the
-    exported weights; kind: fp32, int8 or int4. Raises OnnxError or WriteError.
+    Args:
+        exports: The folder of all exports.
+        source: The model folder.
+        sha256: The hash of the exported weights.
+        kind: fp32, int8 or int4.
+        checkpoint: Replaces the GPT.
+        run: Runs the child.
+        decoder: A learned vocoder; None for the folder's.
+
+    Raises OnnxError or WriteError.
     """
-    to = exports / f"{sha256[:16]}-{kind}"
+    folder = exports / f"{sha256[:16]}-{kind}"
     make_folder(exports)
     with locks.wait_for(exports / ".lock", lambda: log.info("Another process exports to ONNX.")):
-        if not _whole(to, kind):
-            shutil.rmtree(to, ignore_errors=True)
-            words = [str(source), str(to), "--kinds", kind]
-            for flag, path in (("--checkpoint", checkpoint), ("--decoder", decoder)):
-                words += [flag, str(path)] if path else []
-            _export_apart(words, run)
+        if not _is_usable(folder, kind):
+            shutil.rmtree(folder, ignore_errors=True)
+            _export_in_child(source, folder, kind, checkpoint, decoder, run)
         with contextlib.suppress(OSError):  # a read-only folder still works
-            os.utime(to)
+            os.utime(folder)
         _remove_others(exports)
-    return to
+    return folder
 
 
-def _export_apart(words: Sequence[str], run: Runs) -> None:
+def _export_in_child(
+    source: Path, folder: Path, kind: str, checkpoint: Path | None, decoder: Path | None, run: Runner
+) -> None:
     """Exports in a child process; if it fails, the last line of its stderr is the reason."""
-    done = run(module_command("extras.onnx.export.exporter_child", *words), _EXPORT_SECONDS)
-    if done.hung:
+    options = [str(source), str(folder), "--kinds", kind]
+    for flag, path in (("--checkpoint", checkpoint), ("--decoder", decoder)):
+        options += [flag, str(path)] if path else []
+    result = run(module_command("extras.onnx.export.exporter_child", *options), _EXPORT_SECONDS)
+    if result.hung:
         raise OnnxError(
-            f"{words[0]} was not exported as ONNX within {_EXPORT_SECONDS / 60:.0f} minutes. "
+            f"{source} was not exported as ONNX within {_EXPORT_SECONDS / 60:.0f} minutes. "
             f"Export it on another machine ({commands.program('train export --onnx')} …) and name "
             "the folder."
         )
-    if done.code != 0:
-        reason = done.last_error or f"exit {done.code}"
-        raise OnnxError(f"{words[0]} could not be exported as ONNX: {reason}")
+    if result.code != 0:
+        reason = result.last_error or f"exit {result.code}"
+        raise OnnxError(f"{source} could not be exported as ONNX: {reason}")
 
 
-def _whole(to: Path, kind: str) -> bool:
-    if not folders.is_one(to):
+def _is_usable(folder: Path, kind: str) -> bool:
+    if not folders.is_export(folder):
         return False
     try:
-        folders.verify(to, kind)
+        folders.verify(folder, kind)
     except OnnxError as error:
         log.warning("%s It will be exported again.", error)
         return False
@@ -87,8 +97,8 @@ def _remove_others(exports: Path) -> None:
     """Removes all but the most recently used exports, and the remains of killed ones. The caller
     holds the lock."""
     candidates = [path for path in exports.iterdir() if path.is_dir()]
-    whole = [path for path in candidates if folders.is_one(path) and not path.name.startswith(".")]
-    newest = sorted(whole, key=lambda path: path.stat().st_mtime, reverse=True)[:KEPT]
+    complete = [path for path in candidates if folders.is_export(path) and not path.name.startswith(".")]
+    newest = sorted(complete, key=lambda path: path.stat().st_mtime, reverse=True)[:MAX_EXPORTS]
     for path in candidates:
         if path not in newest:
             shutil.rmtree(path, ignore_errors=True)

@@ -24,7 +24,7 @@ from machine.storage.checksums import sha256_of
 from machine.storage.files import Written, replace_file, writing_to
 from machine.storage.folders import whole_folder
 from xtts.inference import latents_file, voice
-from xtts.model import loading as model
+from xtts.model import loading as model_loading
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.empty_weights import without_weights
 from xtts.model.gpt import GPT, from_coqui
@@ -49,29 +49,29 @@ def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = tuple(folders.GP
     Raises OnnxError if `to` has other content, ConfigError, and WriteError or DiskFull.
     """
     _refuse_others(to)
-    spoken = mapped_model(source.folder, source.state)
+    model = mapped_model(source.folder, source.state)
     if source.decoder is not None:
-        spoken.vocoder = load_vocoder(learned_decoder.read_tensors(source.decoder), spoken.config)
-    with whole_folder(to, _bytes(spoken, kinds)) as part, writing_to(to):
+        model.vocoder = load_vocoder(learned_decoder.read_tensors(source.decoder), model.config)
+    with whole_folder(to, _folder_bytes(model, kinds)) as part, writing_to(to):
         onnx_voice = OnnxVoice(
-            _files(part, spoken, source, kinds),
+            _write_files(part, model, source, kinds),
             tuple(kinds),
             OPSET,
             sha256_of(source.weights),
-            source.licence or spoken.config.licence,
+            source.licence or model.config.licence,
             datetime.now(UTC).isoformat(timespec="seconds"),
         )
         folders.write(part, onnx_voice)
     return onnx_voice
 
 
-def mapped_model(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.Model:
+def mapped_model(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model_loading.Model:
     """The model with its GPT memory-mapped, for reading only.
 
     Raises ConfigError if the files do not fit each other.
     """
     config = ModelConfig.read(folder)
-    state = model.read_tensors(folder / "model.pth")
+    state = model_loading.read_tensors(folder / "model.pth")
     with without_weights():
         gpt = GPT(config.gpt)
     tensors = from_coqui(state if learned is None else learned)
@@ -82,70 +82,72 @@ def mapped_model(folder: Path, learned: Mapping[str, Tensor] | None = None) -> m
         raise ConfigError(
             f"The weights do not fit {folder / 'config.json'}: {first}. Use files of one model."
         ) from error
-    return model.Model(
+    return model_loading.Model(
         config=config,
         device=torch.device("cpu"),
         tokenizer=Tokenizer(config, folder),
         gpt=gpt.eval().requires_grad_(False),
         vocoder=load_vocoder(state, config),
         speaker_encoder=load_speaker_encoder(state, config),
-        mel_stats=model.mel_stats(folder, state),
+        mel_stats=model_loading.mel_stats(folder, state),
     )
 
 
-def _files(part: Path, spoken: model.Model, source: VoiceFiles, kinds: Sequence[str]) -> dict[str, Written]:
+def _write_files(
+    part: Path, model: model_loading.Model, source: VoiceFiles, kinds: Sequence[str]
+) -> dict[str, Written]:
     files: dict[str, Written] = {}
     # One kind at a time, so that its quantised weights (0.4 GB) are freed before the next.
-    step = trace(graphs.step_graph(spoken.gpt), folded=False)
+    traced_step = trace(graphs.step_graph(model.gpt), folded=False)
     for kind in kinds:
-        files |= weights.write(*step, part / folders.GPT[kind], kind)
-    del step
-    others = {
-        folders.VOCODER: graphs.vocoder_graph(spoken.vocoder),
-        folders.CONDITIONING: graphs.conditioning_graph(spoken.gpt),
-        folders.SPEAKER: graphs.speaker_graph(spoken.speaker_encoder),
+        files |= weights.write(*traced_step, part / folders.GPT[kind], kind)
+    del traced_step
+    other_graphs = {
+        folders.VOCODER: graphs.vocoder_graph(model.vocoder),
+        folders.CONDITIONING: graphs.conditioning_graph(model.gpt),
+        folders.SPEAKER: graphs.speaker_graph(model.speaker_encoder),
     }
-    if isinstance(decoder := spoken.vocoder.waveform_decoder, SourceFilter):
-        others[folders.SOURCE] = graphs.source_graph(decoder)
-    for name, graph in others.items():
+    if isinstance(decoder := model.vocoder.waveform_decoder, SourceFilter):
+        other_graphs[folders.SOURCE] = graphs.source_graph(decoder)
+    for name, graph in other_graphs.items():
         files |= weights.write(*trace(graph, folded=True), part / name)
     for name in [name for name in files if name.endswith(".onnx")]:
         onnx.checker.check_model(str(part / name))
-    gpt = spoken.gpt
+    gpt = model.gpt
     parts = (gpt.text_embedding, gpt.text_pos_embedding.emb, gpt.mel_embedding, gpt.mel_pos_embedding.emb)
     tables = torch.cat([part.weight.detach() for part in parts])
-    for name, array in ((folders.EMBEDDINGS, tables), (folders.MEL_STATS, spoken.mel_stats)):
+    for name, array in ((folders.EMBEDDINGS, tables), (folders.MEL_STATS, model.mel_stats)):
         numbers = np.ascontiguousarray(array.numpy(), np.float32)
         files[name] = replace_file(part / name, partial(np.save, arr=numbers))
     # Adds the name of the normaliser, which may be missing in a base model.
     config = naming_normalizer(
         json.loads((source.folder / "config.json").read_text(encoding="utf-8")),
-        source.normalizer or spoken.config.normalizer,
+        source.normalizer or model.config.normalizer,
     )
     content = json.dumps(config, indent=4, ensure_ascii=False).encode()
     files["config.json"] = replace_file(part / "config.json", lambda file: file.write(content))
-    words = (source.folder / "vocab.json").read_bytes()
-    files["vocab.json"] = replace_file(part / "vocab.json", lambda file: file.write(words))
+    vocabulary = (source.folder / "vocab.json").read_bytes()
+    files["vocab.json"] = replace_file(part / "vocab.json", lambda file: file.write(vocabulary))
     if source.reference is not None:
-        files[folders.VOICE] = _latents(spoken, source.reference, part / folders.VOICE)
-    make = partial(_latents, spoken)
-    return files | speakers.write_all(source.speakers, part, ".safetensors", make)
+        files[folders.VOICE] = _write_latents(model, source.reference, part / folders.VOICE)
+    write_latents = partial(_write_latents, model)
+    return files | speakers.write_all(source.speakers, part, ".safetensors", write_latents)
 
 
-def _latents(spoken: model.Model, recording: Path, path: Path) -> Written:
-    sound = voice.read_reference(spoken.config, recording)
-    latents_file.write(path, voice.voice_from_reference(spoken, sound))
+def _write_latents(model: model_loading.Model, recording: Path, path: Path) -> Written:
+    waveform = voice.read_reference(model.config, recording)
+    latents_file.write(path, voice.voice_from_reference(model, waveform))
     return Written(sha256_of(path), path.stat().st_size)
 
 
-def _bytes(spoken: model.Model, kinds: Sequence[str]) -> int:
+def _folder_bytes(model: model_loading.Model, kinds: Sequence[str]) -> int:
     """The size of the folder in bytes: the transformer in each kind, the rest in float32."""
-    parts = (spoken.gpt, spoken.vocoder, spoken.speaker_encoder)
-    whole = sum(tensor.numel() for part in parts for tensor in part.state_dict().values())
-    transformer = sum(parameter.numel() for parameter in spoken.gpt.gpt.parameters())
+    parts = (model.gpt, model.vocoder, model.speaker_encoder)
+    num_weights = sum(tensor.numel() for part in parts for tensor in part.state_dict().values())
+    in_transformer = sum(parameter.numel() for parameter in model.gpt.gpt.parameters())
     # In int4, each group of 32 also has a 32-bit scale and a 4-bit zero point.
     bits = sum({"fp32": 32, "int8": 8, "int4": 6}[kind] for kind in kinds)
-    return transformer * bits // 8 + 4 * (whole - transformer)
+    return in_transformer * bits // 8 + 4 * (num_weights - in_transformer)
 
 
 def _refuse_others(to: Path) -> None:
@@ -154,10 +156,10 @@ def _refuse_others(to: Path) -> None:
         return
     if not to.is_dir():
         raise OnnxError(f"--to {to} is a file; name a folder.")
-    ours: set[str] = set()
+    exported: set[str] = set()
     with contextlib.suppress(OnnxError):
-        ours = {*(Path(name).parts[0] for name in folders.read(to).files), folders.NAME}
-    if others := sorted({path.name for path in to.iterdir()} - ours):
+        exported = {*(Path(name).parts[0] for name in folders.read(to).files), folders.NAME}
+    if others := sorted({path.name for path in to.iterdir()} - exported):
         raise OnnxError(
             f"--to {to} contains {others[0]}, which is not part of an ONNX export. Name a new or "
             "empty folder."

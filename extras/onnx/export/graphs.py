@@ -2,7 +2,7 @@
 
 The transformer is `xtts.model.gpt`'s, with a cache that takes the past as inputs and
 returns the new keys and values. Keys are transposed ([.., head_width, time]), so that a step can
-multiply with them directly. The past is neither copied nor returned; the caller stores it.
+multiply with them directly. The past is neither copied nor retransposed; the caller stores it.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from xtts.model.source_filter import SourceFilter
 from xtts.model.vocoder import SpeakerEncoder, Vocoder
 
 # Added to the scores of empty places. With -inf, a row with only empty places would become NaN.
-NOTHING = -1e30
+EMPTY_SCORE = -1e30
 
 
 @dataclass
@@ -24,8 +24,12 @@ class GraphCache(AttentionLayout):
     """A cache like `xtts.model.gpt.KeyValueCache`, for tracing: the past is an input, and the
     new keys and values are collected. The caller of the graph counts positions.
 
-    past_keys[i]: [batch, heads, head_width, places]; past_values[i]: [batch, heads, places,
-    head_width]; bias: [batch, places], 0 for a place in use, otherwise NOTHING.
+    Attributes:
+        past_keys: For each layer `[batch, heads, head_width, places]`.
+        past_values: For each layer `[batch, heads, places, head_width]`.
+        bias: `[batch, places]`, 0 for a place in use, otherwise EMPTY_SCORE.
+        time: The number of new positions.
+        queries, keys, values: The new ones, for each layer.
     """
 
     past_keys: list[Tensor]
@@ -39,18 +43,18 @@ class GraphCache(AttentionLayout):
 
     def __post_init__(self) -> None:
         # Computed once for all layers, to keep shape arithmetic out of the step.
-        ahead = torch.full((self.time, self.time), NOTHING).triu(1)
+        ahead = torch.full((self.time, self.time), EMPTY_SCORE).triu(1)
         before = self.bias[:, None].expand(-1, self.time, -1)
         self._bias = torch.cat((before, ahead.expand(self.bias.shape[0], -1, -1)), -1)[:, None]
         self._places = self.bias.shape[1]
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        turned = keys.transpose(2, 3)
-        self.keys.append(turned)
+        transposed = keys.transpose(2, 3)
+        self.keys.append(transposed)
         self.values.append(values)
         self.queries.append(queries[:, :, -1])
         queries = queries * self.head_width**-0.5
-        scores = torch.cat((queries @ self.past_keys[layer], queries @ turned), dim=-1)
+        scores = torch.cat((queries @ self.past_keys[layer], queries @ transposed), dim=-1)
         weights = (scores + self._bias).softmax(-1)
         seen = weights[..., : self._places] @ self.past_values[layer]
         return seen + weights[..., self._places :] @ values
@@ -93,7 +97,13 @@ class PartsGraph(nn.Module):
 
 @dataclass(frozen=True)
 class ExportGraph:
-    """A module and the arguments of its trace. axes: the dynamic axes of each tensor."""
+    """A module and the arguments of its trace.
+
+    Attributes:
+        given: The arguments.
+        inputs, outputs: The names of the graph's tensors.
+        axes: The names of the dynamic axes of each tensor.
+    """
 
     module: nn.Module
     given: tuple[Tensor, ...]
@@ -110,7 +120,7 @@ def step_graph(gpt: GPT) -> ExportGraph:
     keys = torch.zeros(batch, shape.heads, head_width, places)
     values = torch.zeros(batch, shape.heads, places, head_width)
     names = [f"past_{part}_{layer}" for layer in range(shape.layers) for part in ("keys", "values")]
-    turned = {0: "batch", 3: "places"}
+    transposed = {0: "batch", 3: "places"}
     axes: dict[str, Mapping[int, str]] = {
         "embedded": {0: "batch", 1: "time"},
         "bias": {0: "batch", 1: "places"},
@@ -120,7 +130,7 @@ def step_graph(gpt: GPT) -> ExportGraph:
         "values": {1: "batch", 3: "time"},
         "queries": {1: "batch"},
     }
-    axes |= {name: turned if "keys" in name else {0: "batch", 2: "places"} for name in names}
+    axes |= {name: transposed if "keys" in name else {0: "batch", 2: "places"} for name in names}
     return ExportGraph(
         StepGraph(gpt),
         (torch.zeros(batch, time, shape.width), torch.zeros(batch, places), *(keys, values) * shape.layers),

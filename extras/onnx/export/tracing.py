@@ -23,19 +23,26 @@ OPSET = 17
 
 
 def trace(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, Tensor]]:
-    """A graph without its initializers, and their values by name. folded: folds constants while
-    tracing, which copies the weights."""
+    """A graph without its initializers, and their values by name.
+
+    Args:
+        folded: Whether to fold constants while tracing, which copies the weights.
+    """
     # The exporter restores the module's mode, and a new wrapper would set its parts to training.
     graph.module.eval()
-    written = io.BytesIO()
-    given = {} if folded else graph.module.state_dict()
-    with warnings.catch_warnings(), torch.inference_mode(), _unread(graph.module, given):
+    stream = io.BytesIO()
+    module_weights = {} if folded else graph.module.state_dict()
+    with (
+        warnings.catch_warnings(),
+        torch.inference_mode(),
+        _without_reading_weights(graph.module, module_weights),
+    ):
         # The warnings say that this exporter is the older one and that tracing has limits.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             graph.module,
             graph.given,
-            cast("str", written),  # torch's annotation forgets files
+            cast("str", stream),  # torch's annotation forgets files
             dynamo=False,
             opset_version=OPSET,
             input_names=list(graph.inputs),
@@ -44,40 +51,40 @@ def trace(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, Te
             export_params=folded,
             do_constant_folding=folded,
         )
-    model = onnx.load_model_from_string(written.getvalue())
-    weights = _weights(model, given)
+    model = onnx.load_model_from_string(stream.getvalue())
+    weights = _take_initializers(model, module_weights)
     # Without stored parameters, the weights are inputs of the graph.
     inputs = [value for value in model.graph.input if value.name in graph.inputs]
     del model.graph.input[:]
     model.graph.input.extend(inputs)
     if not folded:
-        _turn_weights(model, weights)
+        _transpose_weights(model, weights)
         _shorten_shapes(model)
     needed = _drop_unused(model)
     return model, {name: value for name, value in weights.items() if name in needed}
 
 
 @contextmanager
-def _unread(module: nn.Module, given: Mapping[str, Tensor]) -> Iterator[None]:
+def _without_reading_weights(module: nn.Module, module_weights: Mapping[str, Tensor]) -> Iterator[None]:
     """Replaces the weights by tensors of one repeated number, because the trace does not depend on
     their values. The numbers differ, because the exporter merges equal tensors. At XTTS-v2's size
     this saves reading 1.5 GB."""
-    one_each = {
+    placeholders = {
         name: torch.tensor(number, dtype=tensor.dtype).expand(tensor.shape)
-        for number, (name, tensor) in enumerate(given.items())
+        for number, (name, tensor) in enumerate(module_weights.items())
     }
-    if given:
-        module.load_state_dict(one_each, assign=True)
+    if module_weights:
+        module.load_state_dict(placeholders, assign=True)
     try:
         yield
     finally:
-        if given:
-            module.load_state_dict(dict(given), assign=True)
+        if module_weights:
+            module.load_state_dict(dict(module_weights), assign=True)
 
 
-def _weights(model: ModelProto, given: dict[str, Tensor]) -> dict[str, Tensor]:
+def _take_initializers(model: ModelProto, module_weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """The values of the initializers; removes those in the graph."""
-    inside = {
+    in_graph = {
         initializer.name: torch.from_numpy(numpy_helper.to_array(initializer).copy())
         for initializer in model.graph.initializer
     }
@@ -85,12 +92,16 @@ def _weights(model: ModelProto, given: dict[str, Tensor]) -> dict[str, Tensor]:
     # The exporter merges equal tensors (such as zero biases). Here they are separated again.
     replace_nodes(
         model,
-        [node for node in model.graph.node if node.op_type != "Identity" or node.output[0] not in given],
+        [
+            node
+            for node in model.graph.node
+            if node.op_type != "Identity" or node.output[0] not in module_weights
+        ],
     )
-    return {**inside, **given}
+    return {**in_graph, **module_weights}
 
 
-def _turn_weights(model: ModelProto, weights: dict[str, Tensor]) -> None:
+def _transpose_weights(model: ModelProto, weights: dict[str, Tensor]) -> None:
     """Stores the weights of `x @ W.T` transposed. Transposing 1.5 GB at the start of a session
     would take twice that memory."""
     rest = []
@@ -110,14 +121,14 @@ def _shorten_shapes(model: ModelProto) -> None:
         if node.op_type != "Reshape" or producers[node.input[1]].op_type != "Concat":
             continue
         names = producers[node.input[1]].input
-        sizes = [_size(producers, name, axis) for axis, name in enumerate(names)]
+        sizes = [_shape_entry(producers, name, axis) for axis, name in enumerate(names)]
         if sizes.count(-1) <= 1:
             constant = numpy_helper.from_array(np.array(sizes, np.int64), f"{node.name}_sizes")
             node.input[1] = constant.name
             model.graph.initializer.append(constant)
 
 
-def _size(producers: dict[str, NodeProto], name: str, axis: int) -> int:
+def _shape_entry(producers: dict[str, NodeProto], name: str, axis: int) -> int:
     """One entry of a shape: a number; 0 for batch and time, which the transformer's reshapes never
     move; -1 for a size that follows from the others."""
     node = producers[name]

@@ -127,4 +127,4 @@ def _export(files: VoiceFiles, where: ComputeConfig) -> Path:
     kind = loading.gpt_kind(where.precision, width, low=where.low_memory)
     checkpoint = files.weights if files.state is not None else None
     exports = where.latents_folder.parent / "onnx"
-    return export_cache.kept_export(exports, files.folder, sha256, kind, checkpoint, decoder=files.decoder)
+    return export_cache.cached_export(exports, files.folder, sha256, kind, checkpoint, decoder=files.decoder)

@@ -14,27 +14,34 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from api.errors import APIError
 from api.shared_folder import now
 from extras.studio import dataset_schemas as schemas
-from extras.studio.datasets.dataset_store import UploadedDataset, changing
+from extras.studio.datasets.dataset_store import UploadedDataset, changing_dataset
 from machine.storage.checksums import FileStamp, stamp_of
 from machine.storage.files import read_json, replace_file, write_json
 
 MOST_CLIPS = 100
 _MOST_UNPLACED = 200
 _MOST_INDICES = 4
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_NAME = re.compile(r"[\w-]{1,100}")
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CLIP_NAME = re.compile(r"[\w-]{1,100}")
 # The maximum of reported unspoken sentences; with a wrong text, these could be a whole book.
 _MOST_UNHEARD = 500
 
 
 @dataclass(frozen=True)
 class IndexedClip:
-    """A clip. worst: how odd it is; text: from the cut; offset: of its line in `clips.jsonl`."""
+    """A clip.
+
+    Attributes:
+        key: Identifies it in a later cut: its recording, position and SHA-256.
+        worst: How odd it is.
+        text: The text of the cut.
+        offset: The position of its line in `clips.jsonl`, in bytes.
+    """
 
     name: str
     key: str
@@ -46,14 +53,28 @@ class IndexedClip:
 
 @dataclass(frozen=True)
 class Correction:
-    """A person's correction of a clip. text: None keeps the text of the cut; name, was: the clip
-    and its text when it was corrected, reported if no clip matches any more."""
+    """A person's correction of a clip.
+
+    Attributes:
+        text: The corrected text; None keeps that of the cut.
+        name: The name of the clip when it was corrected, reported if no clip matches any more.
+        was: Its text then.
+        at: The time of the correction.
+    """
 
     text: str | None
     dropped: bool
     name: str
     was: str
     at: str
+
+
+class _CorrectedClip(NamedTuple):
+    """A clip as training gets it."""
+
+    text: str
+    has_new_text: bool
+    is_dropped: bool
 
 
 def index(dataset: UploadedDataset) -> Mapping[str, IndexedClip]:
@@ -72,7 +93,7 @@ def _index(stamp: FileStamp) -> Mapping[str, IndexedClip]:
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 row = json.loads(line)
                 key = f"{row['recording']} {row['start']:.2f} {row['sha256']}"
-                if _NAME.fullmatch(name := row["name"]):
+                if _CLIP_NAME.fullmatch(name := row["name"]):
                     clips[name] = IndexedClip(
                         name, key, float(row["worst"]), str(row["text"]), float(row["seconds"]), offset
                     )
@@ -100,7 +121,7 @@ def find(dataset: UploadedDataset, name: str) -> IndexedClip:
     return clip
 
 
-def sound(dataset: UploadedDataset, name: str) -> Path:
+def sound_path(dataset: UploadedDataset, name: str) -> Path:
     """The audio file of a clip. Raises APIError (404)."""
     path = dataset.clips / "wavs" / f"{find(dataset, name).name}.wav"
     if not path.is_file():
@@ -113,11 +134,13 @@ def correct(
 ) -> schemas.ClipRow:
     """Changes `text` or `dropped` of a clip and updates metadata.csv; the clip as in `listing`.
 
-    sha256: of the audio that was played; it differs if the dataset was cut again.
+    Args:
+        changed: The new values.
+        sha256: The hash of the audio that was played; it differs if the dataset was cut again.
 
     Raises APIError: there is no such clip, it has changed, or the correction cannot be written.
     """
-    with changing(dataset):
+    with changing_dataset(dataset):
         clip = find(dataset, name)
         if sha256 is not None and clip.key.rpartition(" ")[2] != sha256:
             refusal = "The dataset was cut again, so this is another clip now. Load the clips again."
@@ -126,8 +149,8 @@ def correct(
         before = corrections.pop(clip.key, None)
         text = changed.get("text", before and before.text)
         if text is not None:
-            text = _field(text)
-            text = None if text == _field(clip.text) else text
+            text = _as_field(text)
+            text = None if text == _as_field(clip.text) else text
         dropped = changed.get("dropped", bool(before and before.dropped))
         if text is not None or dropped:
             corrections[clip.key] = Correction(text, dropped, name, clip.text, now())
@@ -141,31 +164,31 @@ def summary(dataset: UploadedDataset) -> dict[str, Any]:
     """These fields of `DatasetDetails`: the counts, a line for each recording, and corrections
     whose clip is missing."""
     clips, corrections = index(dataset), read_corrections(dataset)
-    counted = schemas.ClipCounts(
+    counts = schemas.ClipCounts(
         total=len(clips), kept=0, dropped=0, without_text=0, corrected=0, kept_seconds=0.0
     )
     for clip in clips.values():
-        text, corrected, dropped = _correction_of(clip, corrections.pop(clip.key, None))
-        counted.corrected += corrected
-        counted.dropped += dropped
-        counted.without_text += not dropped and not text
-        if text and not dropped:
-            counted.kept += 1
-            counted.kept_seconds += clip.seconds
-    counted.kept_seconds = round(counted.kept_seconds, 3)
+        corrected = _corrected(clip, corrections.pop(clip.key, None))
+        counts.corrected += corrected.has_new_text
+        counts.dropped += corrected.is_dropped
+        counts.without_text += not corrected.is_dropped and not corrected.text
+        if corrected.text and not corrected.is_dropped:
+            counts.kept += 1
+            counts.kept_seconds += clip.seconds
+    counts.kept_seconds = round(counts.kept_seconds, 3)
     unplaced = list(corrections.values())[:_MOST_UNPLACED]
-    return {"clips": counted, "unplaced": unplaced, **_account(dataset)}
+    return {"clips": counts, "unplaced": unplaced, **_account(dataset)}
 
 
 def write_metadata(dataset: UploadedDataset) -> None:
-    """Applies the corrections to metadata.csv. Call it inside `changing`. Raises APIError,
+    """Applies the corrections to metadata.csv. Call it inside `changing_dataset`. Raises APIError,
     WriteError and OSError."""
     corrections, rows = read_corrections(dataset), []
     for clip in index(dataset).values():
-        text, corrected, dropped = _correction_of(clip, corrections.get(clip.key))
-        text = text if corrected else _field(text)
+        corrected = _corrected(clip, corrections.get(clip.key))
+        text = corrected.text if corrected.has_new_text else _as_field(corrected.text)
         # Training refuses a whole transcript if one text is empty.
-        if text and not dropped:
+        if text and not corrected.is_dropped:
             rows.append(f"{clip.name}|{text}\n")
     path, content = dataset.clips / "metadata.csv", "".join(rows).encode()
     if not path.parent.is_dir():
@@ -180,16 +203,16 @@ def _row(dataset: UploadedDataset, clip: IndexedClip, correction: Correction | N
     with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
         file.seek(clip.offset)
         row = json.loads(file.readline())
-    text, corrected, dropped = _correction_of(clip, correction)
+    corrected = _corrected(clip, correction)
     return schemas.ClipRow(
         name=clip.name,
         recording=row.get("recording", ""),
         start=row.get("start", 0.0),
         seconds=clip.seconds,
-        text=text,
+        text=corrected.text,
         cut_text=clip.text,
-        corrected=corrected,
-        dropped=dropped,
+        corrected=corrected.has_new_text,
+        dropped=corrected.is_dropped,
         why=row.get("why", ""),
         levels=row.get("levels", []),
         sha256=row.get("sha256", ""),
@@ -197,12 +220,11 @@ def _row(dataset: UploadedDataset, clip: IndexedClip, correction: Correction | N
     )
 
 
-def _correction_of(clip: IndexedClip, correction: Correction | None) -> tuple[str, bool, bool]:
-    """The text of a clip, whether it was corrected, and whether the clip is dropped."""
+def _corrected(clip: IndexedClip, correction: Correction | None) -> _CorrectedClip:
     if correction is None:
-        return clip.text, False, False
+        return _CorrectedClip(clip.text, has_new_text=False, is_dropped=False)
     text = clip.text if correction.text is None else correction.text
-    return text, correction.text is not None, correction.dropped
+    return _CorrectedClip(text, correction.text is not None, correction.dropped)
 
 
 def read_corrections(dataset: UploadedDataset) -> dict[str, Correction]:
@@ -235,6 +257,6 @@ def _account(dataset: UploadedDataset) -> dict[str, Any]:
     return {"account": [], "unheard": [], "num_unheard": 0, "speech_by": ""}
 
 
-def _field(text: str) -> str:
+def _as_field(text: str) -> str:
     """A text as a field of metadata.csv: in one line, and without the separator `|`."""
-    return " ".join(_CONTROL.sub(" ", text.replace("|", ",")).split())
+    return " ".join(_CONTROL_CHARACTERS.sub(" ", text.replace("|", ",")).split())

@@ -13,7 +13,7 @@ from api.errors import APIError
 from api.shared_folder import now
 from extras.common.work_queue import WorkQueue, write_job
 from extras.studio.datasets import clips, recorded_takes, uploads
-from extras.studio.datasets.dataset_store import CutJob, Datasets, UploadedDataset, changing
+from extras.studio.datasets.dataset_store import CutJob, Datasets, UploadedDataset, changing_dataset
 from extras.studio.datasets.prompts import refuse_read_aloud
 from machine.process import module_command
 from machine.threads import ONE_THREAD
@@ -46,7 +46,7 @@ class CutQueue(WorkQueue[UploadedDataset]):
 
     def ask(self, dataset: UploadedDataset) -> CutJob:
         """Queues a cut. Blocks. Raises APIError if it is already queued or has no recording."""
-        with changing(dataset, uncut=True):
+        with changing_dataset(dataset, refuse_while_cut=True):
             refuse_read_aloud(dataset)
             if not uploads.recordings(dataset):
                 text = "There is nothing to cut yet: upload a recording."
@@ -56,12 +56,12 @@ class CutQueue(WorkQueue[UploadedDataset]):
             )
 
     def _repair(self) -> None:
-        self._store.remove_rest()
+        self._store.remove_leftovers()
         for dataset in self._store.all():
             # A kill may have left metadata.csv without the newest correction or take.
-            with contextlib.suppress(APIError), changing(dataset):
+            with contextlib.suppress(APIError), changing_dataset(dataset):
                 adopt(dataset)
-                uploads.remove_rest(dataset)
+                uploads.remove_leftovers(dataset)
                 recorded_takes.repair(dataset)
                 clips.write_metadata(dataset)
 
@@ -69,7 +69,7 @@ class CutQueue(WorkQueue[UploadedDataset]):
         return ONE_THREAD
 
     def _prepare(self, dataset: UploadedDataset) -> tuple[str, ...]:
-        with changing(dataset):
+        with changing_dataset(dataset):
             inputs = uploads.signature(dataset)
             if dataset.job.inputs != inputs:
                 # The unfinished cut is of other recordings; none of it may become a clip.
@@ -83,7 +83,7 @@ class CutQueue(WorkQueue[UploadedDataset]):
             options += ["--recogniser", str(Path(self._recogniser).resolve())]
         return module_command(self.module, "cut", *paths, *options)
 
-    def _keep(self, dataset: UploadedDataset, state: str) -> None:
+    def _store_results(self, dataset: UploadedDataset, state: str) -> None:
         if state == "done":
             adopt(dataset)
             clips.write_metadata(dataset)
@@ -92,7 +92,7 @@ class CutQueue(WorkQueue[UploadedDataset]):
 def adopt(dataset: UploadedDataset) -> None:
     """Replaces the previous cut with the finished one, if there is one. Blocks.
 
-    Call it inside `changing`, and again after a kill.
+    Call it inside `changing_dataset`, and again after a kill.
     """
     if not (dataset.cutting / "cut.json").is_file():
         return

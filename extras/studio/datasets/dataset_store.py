@@ -32,15 +32,19 @@ MOST_DATASETS = 200
 
 @dataclass(frozen=True)
 class CutJob(Job):
-    """The cut of a dataset. inputs: a hash of its recordings, text and language
-    (`extras.studio.datasets.uploads.signature`)."""
+    """The cut of a dataset.
+
+    Attributes:
+        inputs: A hash of its recordings, text and language
+            (`extras.studio.datasets.uploads.signature`).
+    """
 
     inputs: str = ""
 
 
 @dataclass(frozen=True)
 class UploadedDataset(WorkFolder):
-    """A folder of DATASETS_DIR. language: a code such as `pt` or `en-gb`."""
+    """An uploaded dataset: a folder in DATASETS_DIR. `language` is a code such as `pt` or `en-gb`."""
 
     word: ClassVar[str] = "dataset"
     language: str
@@ -69,7 +73,7 @@ class Datasets(NamedFolders[UploadedDataset]):
 
     def create(self, name: str, language: str) -> UploadedDataset:
         """An empty dataset. Raises APIError if there are too many, or it cannot be written."""
-        with shared_folder.changing(self.folder), self._claimed(name, MOST_DATASETS) as identity:
+        with shared_folder.changing(self.folder), self.claim(name, MOST_DATASETS) as identity:
             dataset = UploadedDataset(self.folder / identity, identity, name, now(), language)
             make_folder(dataset.folder / "recordings")
             dataset.write()
@@ -77,17 +81,17 @@ class Datasets(NamedFolders[UploadedDataset]):
 
 
 @contextmanager
-def changing(dataset: UploadedDataset, *, uncut: bool = False) -> Iterator[None]:
+def changing_dataset(dataset: UploadedDataset, *, refuse_while_cut: bool = False) -> Iterator[None]:
     """Allows one change of the datasets at a time, like `api.shared_folder.changing`.
 
     Args:
-        uncut: Refuses the change while the dataset is being cut or waits to be cut.
+        refuse_while_cut: Whether to refuse while the dataset is being cut or waits to be cut.
 
     Raises:
         APIError: The dataset was deleted, it is being cut, or the change cannot be saved.
     """
     with dataset.changing():
-        if uncut and dataset.job.is_queued:
+        if refuse_while_cut and dataset.job.is_queued:
             text = "The dataset is being cut or waits to be cut. Wait, or stop the cut."
             raise APIError(409, "being_cut", text, retry_after=5)
         yield

@@ -21,11 +21,12 @@ from xtts.text.splitting import Limits, cut
 
 SENTENCES = Path(__file__).parent / "sentences"
 MOST_PROMPTS = 1_000
-# About 9 s of slow reading; a clip has at most 11.6 s. A Chinese or Japanese character is a
-# syllable.
-MOST_CHARACTERS, MOST_IDEOGRAPHS = 130, 45
-_DENSE = ("zh", "ja", "ko")
-_ENDS = re.compile(r"(?<=[.!?…।؟])\s+|(?<=[.!?…।؟][\"'”’»)])\s+|(?<=[。！？])")
+# About 9 s of slow reading; a clip has at most 11.6 s.
+MOST_CHARACTERS = 130
+# The same in a language whose characters are syllables.
+MOST_IDEOGRAPHS = 45
+_SYLLABIC_LANGUAGES = ("zh", "ja", "ko")
+_SENTENCE_ENDS = re.compile(r"(?<=[.!?…।؟])\s+|(?<=[.!?…।؟][\"'”’»)])\s+|(?<=[。！？])")
 Source = Literal["built_in", "own"]
 
 
@@ -53,18 +54,18 @@ def built_in_sentences(language: str) -> tuple[str, ...]:
     return tuple(path.read_text(encoding="utf-8").splitlines())
 
 
-def of_text(text: str, language: str) -> tuple[str, ...]:
+def prompts_from(text: str, language: str) -> tuple[str, ...]:
     """The sentences of a user's text, in its order. Long sentences are cut at punctuation marks.
 
     Raises APIError (422) for a text without words or with too many sentences.
     """
-    most = MOST_IDEOGRAPHS if language.partition("-")[0] in _DENSE else MOST_CHARACTERS
-    limits = Limits(characters=most, tokens=most)
+    limit = MOST_IDEOGRAPHS if language.partition("-")[0] in _SYLLABIC_LANGUAGES else MOST_CHARACTERS
+    limits = Limits(characters=limit, tokens=limit)
     try:
         lines = [clean_text(line) for line in text.splitlines() if speakable(line)]
     except TextError as error:
         raise APIError(422, "not_a_text", str(error), param="text") from error
-    sentences = [part for line in lines for part in _ENDS.split(" ".join(line.split())) if part]
+    sentences = [part for line in lines for part in _SENTENCE_ENDS.split(" ".join(line.split())) if part]
     pieces = [piece.strip() for sentence in sentences for piece in cut(sentence, limits)]
     # A bar separates the columns of metadata.csv, which training reads.
     prompts = tuple(piece.replace("|", ",") for piece in pieces if speakable(piece))

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from api.errors import APIError
 from api.shared_folder import now
 from extras.studio.datasets import clips, uploads
-from extras.studio.datasets.dataset_store import Datasets, UploadedDataset, changing
+from extras.studio.datasets.dataset_store import Datasets, UploadedDataset, changing_dataset
 from extras.studio.datasets.prompts import Prompts, Source, is_read_aloud, read_prompts
 from extras.studio.take_schemas import CheckedTake
 from machine.storage.files import crash_point, make_folder, replace_file, write_json
@@ -28,8 +28,13 @@ State = Literal["kept", "skipped"]
 
 @dataclass(frozen=True)
 class Take:
-    """The take of a sentence, or the fact that it is skipped, with empty fields. name: of its clip;
-    findings: the kind and the sentence of each."""
+    """The take of a sentence, or the fact that it is skipped, with empty fields.
+
+    Attributes:
+        at: When it was kept or skipped.
+        name: The name of its clip.
+        findings: The kind and the sentence of each.
+    """
 
     state: State
     at: str
@@ -43,7 +48,7 @@ class Take:
 def make_prompts(dataset: UploadedDataset, source: Source, texts: tuple[str, ...]) -> Prompts:
     """Gives sentences to an empty dataset, which is then read aloud, or replaces them before the
     first take. Raises APIError."""
-    with changing(dataset):
+    with changing_dataset(dataset):
         if uploads.recordings(dataset) or (not is_read_aloud(dataset) and dataset.clips.exists()):
             text = "The dataset has recordings to cut. Create another one for sentences that are read aloud."
             raise APIError(409, "has_recordings", text)
@@ -63,7 +68,7 @@ def read_takes(dataset: UploadedDataset) -> dict[int, Take]:
     path = dataset.folder / "takes.json"
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["takes"]
-        return {int(number): _take(row) for number, row in rows.items()}
+        return {int(number): _take_from(row) for number, row in rows.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -72,7 +77,7 @@ def read_takes(dataset: UploadedDataset) -> dict[int, Take]:
         raise APIError(507, "not_kept", text) from error
 
 
-def _take(row: dict[str, Any]) -> Take:
+def _take_from(row: dict[str, Any]) -> Take:
     findings = tuple((str(kind), str(sentence)) for kind, sentence in row.pop("findings"))
     return Take(**row | {"findings": findings, "levels": tuple(row["levels"])})
 
@@ -92,63 +97,65 @@ def keep(datasets: Datasets, dataset: UploadedDataset, number: int, wav: bytes, 
     take = Take(
         "kept", now(), f"{number:04d}-{sha256[:8]}", sha256, check.seconds, findings, tuple(check.levels)
     )
-    with changing(dataset):
+    with changing_dataset(dataset):
         read_prompts(dataset).text(number)
         uploads.check_room(datasets, len(wav))
         takes = read_takes(dataset)
         make_folder(dataset.clips / "wavs")
-        sound = dataset.clips / "wavs" / f"{take.name}.wav"
-        replace_file(sound, lambda file: file.write(wav))
+        sound_path = dataset.clips / "wavs" / f"{take.name}.wav"
+        replace_file(sound_path, lambda file: file.write(wav))
         crash_point("take.sound")
-        _write(dataset, {**takes, number: take})
+        _write_takes(dataset, {**takes, number: take})
     return take
 
 
 def skip(dataset: UploadedDataset, number: int) -> Take:
     """Skips a sentence. Raises APIError (404, or 409 if it has a kept take)."""
-    with changing(dataset):
+    with changing_dataset(dataset):
         read_prompts(dataset).text(number)
         takes = read_takes(dataset)
         if number in takes and takes[number].state == "kept":
             text = f"Sentence {number} is already recorded. Delete its take to skip it."
             raise APIError(409, "has_take", text, param="number")
         take = Take("skipped", now())
-        _write(dataset, {**takes, number: take})
+        _write_takes(dataset, {**takes, number: take})
     return take
 
 
 def forget(dataset: UploadedDataset, number: int) -> None:
     """Deletes the take of a sentence, or its mark as skipped, so the sentence is open again. Raises
     APIError (404)."""
-    with changing(dataset):
+    with changing_dataset(dataset):
         read_prompts(dataset).text(number)
         takes = read_takes(dataset)
         if takes.pop(number, None) is None:
             text = f"Sentence {number} is neither recorded nor skipped."
             raise APIError(404, "no_take", text, param="number")
-        _write(dataset, takes)
+        _write_takes(dataset, takes)
 
 
 def repair(dataset: UploadedDataset) -> None:
-    """Updates the files for training from takes.json after a kill. Call it inside `changing`.
+    """Updates the files for training from takes.json after a kill. Call it inside `changing_dataset`.
     Raises like `keep`."""
     if is_read_aloud(dataset) and dataset.clips.is_dir():
-        _publish(dataset, read_takes(dataset))
+        _write_clips(dataset, read_takes(dataset))
 
 
-def _write(dataset: UploadedDataset, takes: Mapping[int, Take]) -> None:
+def _write_takes(dataset: UploadedDataset, takes: Mapping[int, Take]) -> None:
     value = {str(number): asdict(take) for number, take in sorted(takes.items())}
     write_json(dataset.folder / "takes.json", {"takes": value})
     crash_point("take.named")
-    _publish(dataset, takes)
+    _write_clips(dataset, takes)
 
 
-def _publish(dataset: UploadedDataset, takes: Mapping[int, Take]) -> None:
+def _write_clips(dataset: UploadedDataset, takes: Mapping[int, Take]) -> None:
     """Writes the list of clips like that of a cut, and deletes audio that no take uses."""
     if not dataset.clips.is_dir():
         return
-    texts, numbered = read_prompts(dataset), sorted(takes.items())
-    rows = [_row(number, texts.text(number), take) for number, take in numbered if take.name]
+    prompts = read_prompts(dataset)
+    rows = [
+        _clip_row(number, prompts.text(number), take) for number, take in sorted(takes.items()) if take.name
+    ]
     content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
     replace_file(dataset.clips / "clips.jsonl", lambda file: file.write(content))
     clips.write_metadata(dataset)
@@ -159,7 +166,7 @@ def _publish(dataset: UploadedDataset, takes: Mapping[int, Take]) -> None:
             path.unlink(missing_ok=True)
 
 
-def _row(number: int, text: str, take: Take) -> dict[str, object]:
+def _clip_row(number: int, text: str, take: Take) -> dict[str, object]:
     kinds = [kind.replace("_", " ") for kind, _ in take.findings]
     return {
         "name": take.name,

@@ -1,4 +1,4 @@
-"""Checks takes in a child process and remembers the newest ones: keeping a take sends it again."""
+"""TakeChecker checks takes in a child process and caches the newest: keeping a take sends it again."""
 
 import asyncio
 import hashlib
@@ -18,21 +18,24 @@ COMMAND = (sys.executable, "-m", "extras.studio.datasets.takes_child", str(_DECO
 
 
 class TakeChecker:
-    """Checks takes. places: limits how many recordings this service decodes at once."""
+    """Checks takes.
+
+    Args:
+        places: Limits how many recordings this service decodes at once.
+    """
 
     def __init__(self, places: asyncio.Semaphore) -> None:
         self._places = places
-        self._known = Recent[str, tuple[bytes, CheckedTake]](_MOST_REMEMBERED)
+        self._cache = Recent[str, tuple[bytes, CheckedTake]](_MOST_REMEMBERED)
 
     async def check(self, data: bytes, text: str, language: str) -> tuple[bytes, CheckedTake]:
         """The take as a WAV without the silence around it, and the findings.
 
         Raises APIError like `api.voices.recordings.decode` if it cannot be decoded.
         """
-        cache_text = f"{language}\0{text}\0".encode()
-        key = hashlib.sha256(cache_text + data).hexdigest()
-        if key not in self._known:
+        key = hashlib.sha256(f"{language}\0{text}\0".encode() + data).hexdigest()
+        if key not in self._cache:
             async with self._places:
-                wav, line = await recordings.in_child(data, (*COMMAND, language, text), WALL_SECONDS)
-            self._known[key] = wav, CheckedTake.model_validate(json.loads(line))
-        return self._known[key]
+                wav, findings = await recordings.in_child(data, (*COMMAND, language, text), WALL_SECONDS)
+            self._cache[key] = wav, CheckedTake.model_validate(json.loads(findings))
+        return self._cache[key]

@@ -21,16 +21,20 @@ Finding = tuple[str, str]
 MARGIN_SECONDS = 0.15
 # A take with one of these findings cannot be a clip.
 UNUSABLE = frozenset({"silent", "no_speech", "short", "long"})
-# A take is cut off if three frames in a row of its first or last 0.12 s are within EDGE_DB of the
-# loud frames and OVER_NOISE_DB above the quiet ones; the click of a key is shorter. These values
+# A take is cut off if its first or last EDGE_SECONDS have FRAMES_IN_A_ROW with speech. These values
 # and MOST_WRONG were chosen on other sentences than those of the published figures:
 # `tests/extras/studio/datasets/takes.py`.
-EDGE_SECONDS, FRAMES_IN_A_ROW = 0.12, 3
-EDGE_DB, OVER_NOISE_DB = -30.0, 10.0
+EDGE_SECONDS = 0.12
+# The click of a key is shorter.
+FRAMES_IN_A_ROW = 3
+# The level of speech, relative to the loud frames, ...
+EDGE_DB = -30.0
+# ... and to the quiet ones.
+OVER_NOISE_DB = 10.0
 # The maximum share of the sentence's words that may be recognised wrongly: the recogniser makes
 # mistakes too.
 MOST_WRONG = 0.7
-_COLUMNS = 120
+_PAGE_LEVELS = 120
 
 
 def check(
@@ -60,11 +64,13 @@ def check(
     levels = frame_levels(mono, rate)
     trimmed = _trim(mono, rate, levels)
     seconds = len(trimmed) / rate
-    findings = [*_length(seconds), *_sound(measured), *_edges(levels)]
+    findings = [*_length_findings(seconds), *_sound_findings(measured), *_edge_findings(levels)]
     heard = hear(resampled(trimmed, rate, RATE)) if hear and seconds <= LONGEST_CLIP_SECONDS else ""
     if hear and seconds <= LONGEST_CLIP_SECONDS:
-        findings += _words(text, heard, language)
-    return samples.wav_of(trimmed, rate), _findings_row(findings, seconds, _columns(trimmed, rate), heard)
+        findings += _word_findings(text, heard, language)
+    return samples.wav_of(trimmed, rate), _findings_row(
+        findings, seconds, _levels_for_page(trimmed, rate), heard
+    )
 
 
 def _findings_row(
@@ -86,7 +92,7 @@ def _trim(mono: Array, rate: int, levels: Array) -> Array:
     return mono[round(start * rate) : round(end * rate)]
 
 
-def _length(seconds: float) -> list[Finding]:
+def _length_findings(seconds: float) -> list[Finding]:
     if seconds > LONGEST_CLIP_SECONDS:
         most = f"a clip has at most {LONGEST_CLIP_SECONDS:g} s"
         advice = "Read it faster, or skip this sentence."
@@ -97,7 +103,7 @@ def _length(seconds: float) -> list[Finding]:
     return []
 
 
-def _sound(measured: Mapping[str, float]) -> list[Finding]:
+def _sound_findings(measured: Mapping[str, float]) -> list[Finding]:
     """Findings by the limits for recordings of voices."""
     findings = []
     level, noise = measured["level_db"], measured["snr_db"]
@@ -124,12 +130,12 @@ def _sound(measured: Mapping[str, float]) -> list[Finding]:
     return findings
 
 
-def _edges(levels: Array) -> list[Finding]:
+def _edge_findings(levels: Array) -> list[Finding]:
     count = round(EDGE_SECONDS / HOP_SECONDS)
     loud, quiet = np.percentile(levels, 95), np.percentile(levels, 5)
     active = levels > max(loud + EDGE_DB, quiet + OVER_NOISE_DB)
     findings = []
-    if _in_a_row(active[:count]):
+    if _has_long_run(active[:count]):
         findings.append(
             (
                 "cut_start",
@@ -137,19 +143,19 @@ def _edges(levels: Array) -> list[Finding]:
                 "starting the recording and reading.",
             )
         )
-    if _in_a_row(active[-count:]):
+    if _has_long_run(active[-count:]):
         findings.append(
             ("cut_end", "It ends in the middle of speech. Wait half a second before stopping the recording.")
         )
     return findings
 
 
-def _in_a_row(active: Array) -> bool:
+def _has_long_run(active: Array) -> bool:
     runs = np.convolve(active, np.ones(FRAMES_IN_A_ROW), "valid")
     return bool((runs >= FRAMES_IN_A_ROW).any())
 
 
-def _words(text: str, heard: str, language: str) -> list[Finding]:
+def _word_findings(text: str, heard: str, language: str) -> list[Finding]:
     expected, words = words_in(text, language), words_in(heard, language)
     errors = num_errors(expected, words)
     if not expected or errors / len(expected) <= MOST_WRONG:
@@ -171,7 +177,7 @@ def words_in(text: str, language: str) -> list[str]:
     return re.findall(r"[^\W\d_]+(?:['’][^\W\d_]+)*", read.lower())
 
 
-def _columns(samples: Array, rate: int) -> list[int]:
-    """The waveform for the page: at most `_COLUMNS` levels in dB."""
+def _levels_for_page(samples: Array, rate: int) -> list[int]:
+    """The waveform for the page: at most `_PAGE_LEVELS` levels in dB."""
     levels = frame_levels(samples, rate)
-    return [round(float(part.max())) for part in np.array_split(levels, min(_COLUMNS, len(levels)))]
+    return [round(float(part.max())) for part in np.array_split(levels, min(_PAGE_LEVELS, len(levels)))]

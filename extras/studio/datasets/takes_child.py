@@ -17,34 +17,34 @@ from xtts.evaluation.recogniser import pcm
 # Enough to decode a minute and recognise the words of twelve seconds.
 _CPU_SECONDS = 40
 # The language that is recognised without an additional model.
-_HEARD_LANGUAGE = "en"
+_RECOGNISED_LANGUAGE = "en"
 
 
 def main() -> int:
     """Reads a recording from stdin, checks it and writes the results."""
     most_seconds, language, text = float(sys.argv[1]), sys.argv[2], sys.argv[3]
     by_av = sys.argv[4:5]
-    opened: list[Callable[[np.ndarray], str] | None] = []
+    recognisers: list[Callable[[np.ndarray], str] | None] = []
 
     def prepare() -> None:
         import extras.studio.datasets.take_checks  # noqa: F401
 
         import_all(bool(by_av))
-        opened.append(_hearing(language))
+        recognisers.append(_open_recogniser(language))
 
     def make(data: bytes) -> tuple[bytes, dict[str, object]]:
         from api.voices.decoding import mono_of
         from extras.studio.datasets.take_checks import check
 
         mono, rate = mono_of(data, most_seconds, *by_av)
-        return check(mono, rate, text, language, opened[0])
+        return check(mono, rate, text, language, recognisers[0])
 
     return run_limited(prepare, make, _CPU_SECONDS)
 
 
-def _hearing(language: str) -> Callable[[np.ndarray], str] | None:
+def _open_recogniser(language: str) -> Callable[[np.ndarray], str] | None:
     """The recogniser of the language, or None if it is not installed."""
-    if language.partition("-")[0] != _HEARD_LANGUAGE:
+    if language.partition("-")[0] != _RECOGNISED_LANGUAGE:
         return None
     try:
         decoder = decoder_of_english()

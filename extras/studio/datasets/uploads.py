@@ -17,7 +17,7 @@ from api.arriving import bytes_below, remove_arriving, require_free
 from api.errors import APIError, excerpt
 from api.shared_folder import now, read, read_all
 from extras.common.named_folders import ID, free_id
-from extras.studio.datasets.dataset_store import Datasets, UploadedDataset, changing
+from extras.studio.datasets.dataset_store import Datasets, UploadedDataset, changing_dataset
 from extras.studio.datasets.prompts import refuse_read_aloud
 from machine.storage.files import decoded_text, replace_file, write_json
 from xtts.sound_endings import SOUND_ENDINGS, ending_of
@@ -29,7 +29,7 @@ MOST_RECORDINGS = 200
 
 @dataclass(frozen=True)
 class UploadedRecording:
-    """A recording of a dataset. name: of the uploaded file."""
+    """A recording of a dataset, with the name of the uploaded file."""
 
     folder: Path
     id: str
@@ -45,13 +45,13 @@ class UploadedRecording:
 
 def recordings(dataset: UploadedDataset) -> list[UploadedRecording]:
     """The recordings of a dataset, sorted by name; numbers by value, so 2 comes before 10."""
-    uploaded = read_all(dataset.folder / "recordings", lambda name: _read(dataset, name), ".json")
-    return sorted(uploaded, key=lambda recording: (_natural(Path(recording.name).stem), recording.name))
+    uploaded = read_all(dataset.folder / "recordings", lambda name: _read_recording(dataset, name), ".json")
+    return sorted(uploaded, key=lambda recording: (_natural_key(Path(recording.name).stem), recording.name))
 
 
 def find_recording(dataset: UploadedDataset, identity: str) -> UploadedRecording:
     """The recording of this id. Raises APIError (404), also for an invalid id."""
-    recording = _read(dataset, identity)
+    recording = _read_recording(dataset, identity)
     if recording is None:
         text = "The dataset has no recording with this id."
         raise APIError(404, "no_recording", text, param="recording")
@@ -78,14 +78,14 @@ def check_new(dataset: UploadedDataset, name: str) -> set[str]:
 def add(datasets: Datasets, dataset: UploadedDataset, name: str, path: Path) -> UploadedRecording:
     """Makes a recording of an uploaded file in the folder of recordings. Raises like `check_new`
     and `check_room`."""
-    with changing(dataset):
+    with changing_dataset(dataset):
         identity = free_id(Path(name).stem, "recording", check_new(dataset, name))
         check_room(datasets)
         recording = UploadedRecording(path.parent, identity, name, path.stat().st_size, now())
         path.rename(recording.path)
-        about = asdict(recording)
-        del about["folder"]
-        write_json(path.parent / f"{identity}.json", about)
+        fields = asdict(recording)
+        del fields["folder"]
+        write_json(path.parent / f"{identity}.json", fields)
     return recording
 
 
@@ -105,7 +105,7 @@ def used_bytes(datasets: Datasets) -> int:
     return sum(bytes_below(dataset.folder) for dataset in datasets.all())
 
 
-def remove_rest(dataset: UploadedDataset) -> None:
+def remove_leftovers(dataset: UploadedDataset) -> None:
     """Removes remains of killed uploads, and unfinished uploads of earlier versions."""
     remove_arriving(dataset.folder / "recordings")
     for part in (dataset.folder / "recordings").glob("*.part"):
@@ -115,7 +115,7 @@ def remove_rest(dataset: UploadedDataset) -> None:
 def remove_recording(dataset: UploadedDataset, identity: str) -> None:
     """Deletes a recording. Raises APIError."""
     find_recording(dataset, identity)
-    with changing(dataset, uncut=True):
+    with changing_dataset(dataset, refuse_while_cut=True):
         recording = find_recording(dataset, identity)
         (recording.folder / f"{recording.id}.json").unlink(missing_ok=True)
         recording.path.unlink(missing_ok=True)
@@ -141,7 +141,7 @@ def check_text(content: bytes) -> None:
 
 def put_text(dataset: UploadedDataset, kind: str | None = None, content: bytes = b"") -> None:
     """Replaces the text of the recordings; without a kind, only deletes it. Raises APIError."""
-    with changing(dataset, uncut=True):
+    with changing_dataset(dataset, refuse_while_cut=True):
         refuse_read_aloud(dataset)
         if kind is not None:
             replace_file(dataset.folder / f"text.{kind}", lambda file: file.write(content))
@@ -160,7 +160,7 @@ def signature(dataset: UploadedDataset) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _read(dataset: UploadedDataset, identity: str) -> UploadedRecording | None:
+def _read_recording(dataset: UploadedDataset, identity: str) -> UploadedRecording | None:
     folder = dataset.folder / "recordings"
     if not ID.fullmatch(identity):
         return None
@@ -169,7 +169,7 @@ def _read(dataset: UploadedDataset, identity: str) -> UploadedRecording | None:
     return recording if recording and recording.path.is_file() else None
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def _natural_key(name: str) -> list[tuple[int, str]]:
     """A sort key that puts "tape 2" before "tape 10"."""
     parts = re.findall(r"\d+|\D+", name.casefold())
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

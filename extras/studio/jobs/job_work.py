@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
-from extras.common.answers import error_words
+from extras.common.answers import failure_message
 from extras.studio.settings import StudioSettings
 from extras.studio.training_jobs import JobFolder, TrainingJob, check_base, dataset_folder, now, run_folder_of
 from machine.process import ChildProcess, module_command
@@ -215,7 +215,7 @@ def flags_of(job: TrainingJob, settings: TrainSettings) -> list[str]:
 def sentence_of(code: int, stderr: str) -> str:
     """Explains the end of a training to a person. Pure. code: its exit code, negative for a signal;
     stderr: the end of its stderr."""
-    words = error_words(code, stderr)
+    words = failure_message(code, stderr)
     if code in (2, 65, 70, 74, 75) and words:
         return words
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):

@@ -17,7 +17,7 @@ from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
 from api.schemas import PROBLEMS
 from api.state import AppState, Shared
-from extras.common.named_folders import DiskSpace
+from extras.common.disk_space import DiskSpace
 from extras.studio import dataset_schemas as schemas
 from extras.studio.datasets import clips, uploads
 from extras.studio.datasets.dataset_store import UploadedDataset
@@ -195,7 +195,7 @@ def correct_clip(dataset: str, clip: str, body: schemas.ClipRequest, state: Shar
 @router.get("/{dataset}/clips/{clip}.wav", response_class=FileResponse, responses=WAV_RESPONSES)
 def hear_clip(dataset: str, clip: str, state: Shared) -> FileResponse:
     """The audio of a clip; range requests are supported."""
-    path = clips.sound(state.part(Studio).datasets.find(dataset), clip)
+    path = clips.sound_path(state.part(Studio).datasets.find(dataset), clip)
     return RangedFile(path, media_type="audio/wav", headers=_FRESH)
 
 

@@ -56,7 +56,7 @@ async def put_prompts(dataset: str, body: schemas.PromptsRequest, state: Shared)
             raise APIError(422, "no_built_in_sentences", text, param="text")
         await asyncio.to_thread(recorded_takes.make_prompts, uploaded, "built_in", texts)
     else:
-        texts = await asyncio.to_thread(prompts.of_text, body.text, uploaded.language)
+        texts = await asyncio.to_thread(prompts.prompts_from, body.text, uploaded.language)
         await asyncio.to_thread(recorded_takes.make_prompts, uploaded, "own", texts)
     state.events.tell("dataset", {"id": uploaded.id})
     return await asyncio.to_thread(_sheet, uploaded)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from api.voices import adapters
 from api.voices.adapters import Adapters
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import asked, refusal
 from tests.api.paths import served
 from tests.xtts.voices.adapters import exported_adapter
 from xtts.voices.base_models import DEMO
+from xtts.voices.files.unpacking import ADAPTERS_FOLDER
 
 # The hash that the fake child reports for the packaged voice.
 SERVED_SHA256 = "0" * 64
@@ -32,7 +32,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, exports: Path) -> Path:
-    to = tmp_path / "voices" / adapters.FOLDER
+    to = tmp_path / "voices" / ADAPTERS_FOLDER
     to.parent.mkdir()
     return Path(shutil.copytree(exports, to))
 

@@ -396,7 +396,7 @@ def test_with_ray_it_has_the_bytes_of_one_process_also_if_a_worker_is_killed(tin
             if b"sample 5" in line:
                 break
         for child in psutil.Process(run.pid).children(recursive=True):
-            if "ray::say_one" in " ".join(child.cmdline()):
+            if "ray::speak_sentence" in " ".join(child.cmdline()):
                 child.kill()
                 break
         run.stdout.read()

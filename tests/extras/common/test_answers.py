@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from extras.common.answers import ask_once, error_words
+from extras.common.answers import ask_once, failure_message
 
 ECHO = (
     "import json, sys; from machine.process import reserve_stdout, write_json_line;"
@@ -53,4 +53,4 @@ def test_a_child_that_gives_no_answer_is_explained(script, reason):
     ],
 )
 def test_the_words_of_a_child_that_failed(code, stderr, words):
-    assert error_words(code, stderr) == words
+    assert failure_message(code, stderr) == words

@@ -10,7 +10,7 @@ from extras.common.steps import Steps
 from extras.cut import by_words
 from extras.cut.by_words import TextListener, heard_whole, wrong_order
 from extras.cut.cues import Cue
-from extras.cut.journal import HeardJournal
+from extras.cut.journal import RecognitionJournal
 from extras.cut.manuscript import Manuscript, manuscript_of
 from extras.cut.profile import SpokenChunk
 from extras.cut.recogniser import HeardWord
@@ -63,7 +63,7 @@ def test_what_is_heard_ahead_with_another_expectation_is_heard_again(tmp_path, m
 
     def listened(steps: Any, name: str) -> tuple[list[HeardWord], bytes]:
         text = manuscript_of([Cue(" ".join(words) + ".")], "en")
-        journal = HeardJournal(tmp_path / name, "a fingerprint")
+        journal = RecognitionJournal(tmp_path / name, "a fingerprint")
         listener = TextListener(text, journal, steps)
         tape = SourceRecording("tape", tmp_path / "tape.wav", 16_000, 16_000, FileStamp("", 0, 0))
         for place in range(NUM_WORDS // WORDS_A_CHUNK):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from extras.distil.comparison import may_replace
+from extras.distil.comparison import Comparison, rejection_reason
 from tests.train.evaluation.spoken import candidate, facts
 
 
@@ -22,20 +22,20 @@ def test_a_distilled_model_replaces_what_it_is_no_worse_than(wrong, told):
     heard = {"errors": None} if "lost" in wrong else {"errors": 0.05}
     large = candidate(facts(1, **{"voice": 0.7, **heard}))
     small = candidate(facts(2, **{"voice": 0.7, **heard, **wrong}))
-    reason = may_replace(small, large)
+    reason = rejection_reason(Comparison(large, small))
     assert reason is None if told is None else told in str(reason)
 
 
 def test_of_too_few_sentences_nobody_may_say_that_all_words_are_there():
     large, small = (candidate(facts(seed, voice=0.7, count=3)) for seed in (1, 2))
-    assert "Too few sentences" in str(may_replace(small, large))
+    assert "Too few sentences" in str(rejection_reason(Comparison(large, small)))
 
 
 def test_a_drift_that_the_large_model_has_too_is_no_reason():
     large, small = (candidate(facts(seed, voice=0.7, rate=1.15)) for seed in (1, 2))
-    assert may_replace(small, large) is None
+    assert rejection_reason(Comparison(large, small)) is None
     further = candidate(facts(3, voice=0.7, rate=1.3))
-    assert "(the large model: 1" in str(may_replace(further, large))
+    assert "(the large model: 1" in str(rejection_reason(Comparison(large, further)))
 
 
 @pytest.mark.parametrize(("natural", "allowed"), [(3.0, False), (3.4, True), (None, True)])
@@ -44,6 +44,6 @@ def test_a_student_that_sounds_less_natural_replaces_nobody(natural, allowed):
         candidate(facts(100 + seed, voice=0.7, errors=0.1, natural=figure), loss=3.0)
         for seed, figure in enumerate((3.4, natural))
     )
-    reason = may_replace(small, large)
+    reason = rejection_reason(Comparison(large, small))
     assert (reason is None) is allowed
     assert allowed or "below the large model's" in reason

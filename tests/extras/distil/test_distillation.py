@@ -10,6 +10,7 @@ import soundfile
 import torch
 
 from extras.distil import distillation, learning, lessons
+from extras.distil.comparison import Comparison
 from machine.devices.selection import Place
 from machine.errors import SotaqueError
 from machine.storage.checksums import sha256_of
@@ -25,7 +26,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
 from xtts.voices import bundle, formats, speakers
-from xtts.voices.evaluation_file import Candidate, read_evaluation, write_evaluation
+from xtts.voices.evaluation_file import read_evaluation, write_evaluation
 from xtts.voices.loading import load_voice
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceSpec
@@ -50,8 +51,8 @@ def distil(workshop: Workshop, to: Path, *more: str, name: str = "run") -> int:
 
 @pytest.mark.slow
 def test_a_student_that_may_be_served_is_a_voice(workshop, tmp_path, monkeypatch, caplog):
-    compared = list[tuple[Candidate, Candidate]]()
-    monkeypatch.setattr(distillation, "may_replace", lambda *both: compared.append(both))
+    compared = list[Comparison]()
+    monkeypatch.setattr(distillation, "rejection_reason", compared.append)
     to = tmp_path / "small"
     assert distil(workshop, to) == 0
     assert "keeps 1 of 2 layers" in caplog.text and str(to) in caplog.text
@@ -69,7 +70,8 @@ def test_a_student_that_may_be_served_is_a_voice(workshop, tmp_path, monkeypatch
     assert len(loaded.synthesize(SynthesisRequest("one two.", "en", max_codes=12))) > 1_000
     kept = workshop.folder / "run" / "distillation"
     (judged,) = json.loads((kept / "judged.json").read_text()).values()
-    ((student, teacher),) = compared
+    (comparison,) = compared
+    teacher, student = comparison.teacher, comparison.student
     for who, found in (("teacher", teacher), ("student", student)):
         sentences = judged[who]["sentences"]
         assert len(sentences) == len(found.sentences) > 10
@@ -84,7 +86,7 @@ def test_a_student_that_may_be_served_is_a_voice(workshop, tmp_path, monkeypatch
     # Kept work is not spoken or learned again, and a voice is not replaced without consent.
     assert distil(workshop, to) == 2
     monkeypatch.setattr(learning, "take_step", lambda *_: pytest.fail("learned again"))
-    monkeypatch.setattr(lessons, "_say", lambda *_: pytest.fail("said again"))
+    monkeypatch.setattr(lessons, "_speak", lambda *_: pytest.fail("said again"))
     assert distil(workshop, to, *ASKED, "--force") == 0
     again = read_tensors(to / "model.pth")
     assert all(torch.equal(small[name], again[name]) for name in small)
@@ -116,7 +118,7 @@ def test_what_appears_where_it_is_to_stand_meanwhile_stays(workshop, tmp_path, m
         to.mkdir()
         (to / "mine.txt").write_text("mine")
 
-    monkeypatch.setattr(distillation, "may_replace", answer)
+    monkeypatch.setattr(distillation, "rejection_reason", answer)
     assert distil(workshop, to) == 2
     assert "mine.txt" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["small"]
@@ -126,7 +128,7 @@ def test_what_appears_where_it_is_to_stand_meanwhile_stays(workshop, tmp_path, m
 @pytest.mark.slow
 @needs("onnx")
 def test_its_voice_becomes_one_of_onnx_models(workshop, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(distillation, "may_replace", lambda small, large: None)
+    monkeypatch.setattr(distillation, "rejection_reason", lambda comparison: None)
     small, to = tmp_path / "small", tmp_path / "onnx"
     assert distil(workshop, small) == 0
     assert main(["export", "--checkpoint", str(small), "--to", str(to), "--onnx", "fp32"]) == 0
@@ -141,20 +143,20 @@ def test_its_voice_becomes_one_of_onnx_models(workshop, tmp_path, monkeypatch, c
 def test_every_speaker_is_taught_and_judged_from_their_own_recording(workshop, tmp_path, monkeypatch):
     """The first speaker's is the recording that the voice opens with."""
     heard, compared = list[tuple[str, Path]](), list[str]()
-    real = distillation.judge
+    real = distillation.compare
 
     def judged(teacher, student, plan):
         compared.append(plan.reference.path.name)
         return real(teacher, student, plan)
 
-    def spoken(teacher, narrators, *others):
-        heard.extend((narrator.name, narrator.recording) for narrator in narrators)
-        return lessons_spoken(teacher, narrators, *others)
+    def spoken(source, *others):
+        heard.extend((narrator.name, narrator.recording_path) for narrator in source.narrators)
+        return lessons_spoken(source, *others)
 
     lessons_spoken = lessons.speak_lessons
-    monkeypatch.setattr(distillation, "judge", judged)
+    monkeypatch.setattr(distillation, "compare", judged)
     monkeypatch.setattr(lessons, "speak_lessons", spoken)
-    monkeypatch.setattr(distillation, "may_replace", lambda small, large: None)
+    monkeypatch.setattr(distillation, "rejection_reason", lambda comparison: None)
     several = Workshop(workshop.base, tmp_path)
     several.dataset = make_dataset(tmp_path / "two", clips=12, seconds=1.5)
     rows = (several.dataset / "metadata.csv").read_text().splitlines()
@@ -176,14 +178,14 @@ def test_every_speaker_is_taught_and_judged_from_their_own_recording(workshop, t
     assert list(speakers.read(tmp_path / "small")) == [first, second]
     # One bad speaker is enough to refuse.
     answers = iter([None, "It sounds less like the person than the large model."])
-    monkeypatch.setattr(distillation, "may_replace", lambda small, large: next(answers))
+    monkeypatch.setattr(distillation, "rejection_reason", lambda comparison: next(answers))
     assert distil(several, tmp_path / "other") == 1
     assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.slow
 def test_a_base_that_is_best_is_distilled_as_its_run_reads(workshop, tmp_path, monkeypatch):
-    monkeypatch.setattr(distillation, "may_replace", lambda small, large: None)
+    monkeypatch.setattr(distillation, "rejection_reason", lambda comparison: None)
     run, to = RunFolder(workshop.folder / "run"), tmp_path / "small"
     evaluation = read_evaluation(run.evaluation_file)
     of_base = replace(evaluation.verdict, kind="base", epoch=0, share=0.0, checkpoint_sha256="")
@@ -208,7 +210,7 @@ def test_the_lessons_are_spoken_by_the_best_epoch_whatever_came_after(monkeypatc
     voice = SimpleNamespace(state=state, weights=Path("best.pt"), reference=Path("best.wav"))
     context = SimpleNamespace(device=Place("cpu", ""))
     work = distillation.Distillation(TrainSettings(), context, voice, Path())
-    assert work.reading == Path(reads)
+    assert work.checkpoint == Path(reads)
 
 
 def test_an_adapter_is_no_voice_for_onnx_models(tmp_path, capsys, base_folder):
@@ -233,7 +235,7 @@ def test_a_sentence_that_nobody_can_say_is_named_before_anything_is_said(worksho
 
 @pytest.mark.slow
 def test_what_a_killed_one_has_left_goes(workshop, tmp_path, monkeypatch):
-    monkeypatch.setattr(distillation, "may_replace", lambda small, large: "No.")
+    monkeypatch.setattr(distillation, "rejection_reason", lambda comparison: "No.")
     left = workshop.folder / "run" / "distillation" / ".student.pt.1.sotaque-part"
     left.parent.mkdir(exist_ok=True)
     left.write_text("half")
@@ -249,7 +251,7 @@ def test_what_a_killed_one_has_left_goes(workshop, tmp_path, monkeypatch):
 def test_one_that_may_not_be_served_is_not_exported_and_the_reason_is_told(
     workshop, tmp_path, monkeypatch, caplog
 ):
-    monkeypatch.setattr(distillation, "may_replace", lambda small, large: "It is hard to understand.")
+    monkeypatch.setattr(distillation, "rejection_reason", lambda comparison: "It is hard to understand.")
     assert distil(workshop, tmp_path / "small") == 1
     assert "not exported. It is hard to understand." in caplog.text
     assert not (tmp_path / "small").exists() and list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ import torch
 
 from demo_voice.new_gpt import new_gpt
 from extras.distil import learning
-from extras.distil.learning import Taught, agreement, learn, taught_by
+from extras.distil.learning import TaughtLessons, agreement, learn, with_targets
 from extras.distil.lessons import Lesson
 from extras.distil.student import new_student
 from tests.extras.distil.test_student import SHAPE
@@ -28,8 +28,8 @@ def lessons(count: int = 12) -> list[Lesson]:
             torch.randint(1, 30, (3 + number % 4,), generator=draw),
             torch.randint(0, 16, (5 + number % 7,), generator=draw),
             narrator=number % 2,
-            spoken=number % 3 > 0,
-            held_out=number % 4 == 0,
+            by_teacher=number % 3 > 0,
+            is_held_out=number % 4 == 0,
         )
         for number in range(count)
     ]
@@ -45,17 +45,17 @@ def teacher() -> GPT:
 
 
 @pytest.fixture
-def taught(teacher: GPT) -> Taught:
-    return taught_by(teacher, lessons(), VOICES)
+def taught(teacher: GPT) -> TaughtLessons:
+    return with_targets(teacher, lessons(), VOICES)
 
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "POSITIONS", 200)
+    monkeypatch.setattr(learning, "BATCH_POSITIONS", 200)
     monkeypatch.setattr(learning, "WARMUP_STEPS", 2)
 
 
-def taught_student(teacher: GPT, taught: Taught, path: Path, epochs: int, key: str = "k") -> GPT:
+def taught_student(teacher: GPT, taught: TaughtLessons, path: Path, epochs: int, key: str = "k") -> GPT:
     student = new_student(teacher, (0, 2))
     learn(student, taught, epochs=epochs, seed=0, path=path, key=key, autocast=contextlib.nullcontext())
     return student
@@ -69,7 +69,7 @@ def test_the_teachers_latents_are_those_that_it_speaks_with(teacher):
         decode(teacher, VOICES[1:], [(ids, said)])
     codes = torch.tensor(list(said.codes))
     assert len(codes) > 3
-    heard = taught_by(teacher, [Lesson(ids, codes, 1, True, False)], VOICES)
+    heard = with_targets(teacher, [Lesson(ids, codes, 1, True, False)], VOICES)
     spoken = torch.stack(list(said.latents))[: len(codes)]
     torch.testing.assert_close(heard.latents[0][: len(spoken)], spoken, atol=1e-4, rtol=1e-4)
     assert len(heard.latents[0]) == len(codes) + 1
@@ -83,16 +83,17 @@ def test_who_is_the_teacher_agrees_with_it(teacher, taught):
 
 
 def test_without_a_held_out_lesson_nothing_is_said(teacher):
-    learned = [lesson for lesson in lessons() if not lesson.held_out]
-    assert agreement(teacher, taught_by(teacher, learned, VOICES)) is None
+    learned = [lesson for lesson in lessons() if not lesson.is_held_out]
+    assert agreement(teacher, with_targets(teacher, learned, VOICES)) is None
 
 
 def test_a_student_comes_nearer_on_what_it_learned(teacher, taught, tmp_path):
     """Judged on the lessons learned: random codes of a few lessons say nothing about others."""
     every = [
-        Lesson(lesson.ids, lesson.codes, lesson.narrator, lesson.spoken, True) for lesson in taught.lessons
+        Lesson(lesson.ids, lesson.codes, lesson.narrator, lesson.by_teacher, True)
+        for lesson in taught.lessons
     ]
-    judged = Taught(every, taught.latents, taught.voices, taught.head, taught.variance)
+    judged = TaughtLessons(every, taught.latents, taught.voices, taught.head, taught.variance)
     before = agreement(new_student(teacher, (0, 2)), judged)
     after = agreement(taught_student(teacher, taught, tmp_path / "a.pt", 25), judged)
     assert before is not None and after is not None
@@ -174,8 +175,8 @@ def test_only_what_the_teacher_said_is_learned_by_its_codes(teacher):
         [Lesson(lesson.ids, lesson.codes, lesson.narrator, kind, False) for lesson in lessons(3)]
         for kind in (True, False)
     )
-    both = [taught_by(teacher, some, VOICES) for some in (spoken, clip)]
+    both = [with_targets(teacher, some, VOICES) for some in (spoken, clip)]
     losses = [float(learning._loss(teacher, teaching, [0, 1, 2])) for teaching in both]
-    _, surprise, _, _ = learning._terms(teacher, both[0], [0, 1, 2])
+    surprise = learning._code_terms(teacher, both[0], [0, 1, 2]).cross_entropy
     assert losses[1] == pytest.approx(0, abs=1e-5)
-    assert losses[0] == pytest.approx(learning.OWN_WEIGHT * float(surprise.mean()), rel=1e-4)
+    assert losses[0] == pytest.approx(learning.CROSS_ENTROPY_WEIGHT * float(surprise.mean()), rel=1e-4)

@@ -10,7 +10,15 @@ import pytest
 import torch
 
 from extras.distil import lessons
-from extras.distil.lessons import Narrator, Teacher, of_clips, speak_lessons, texts
+from extras.distil.lessons import (
+    Lesson,
+    LessonSource,
+    Narrator,
+    Teacher,
+    draw_lessons,
+    endless_texts,
+    speak_lessons,
+)
 from tests.datasets import make_dataset
 from tests.models import ending_base
 from tests.xtts.workers.test_tasks import checkpoint
@@ -35,20 +43,16 @@ def scene(tmp_path_factory):
     )
     data = build_context(settings).data
     tuned = TunedModel(base, ComputeConfig(precision="fp32"))
-    teacher = Teacher(tuned, checkpoint(folder / "run", base), None, "a")
+    teacher = Teacher(tuned, checkpoint(folder / "run", base), is_base=True, sha256="a")
     narrators = [
         Narrator("", data.clips[1].path, data.train, data.train),
         Narrator("ben", data.clips[0].path, data.train[:3], data.train[:3]),
     ]
-    return teacher, narrators, data.clips
+    return LessonSource(teacher, narrators, data.clips, [], (), seed=0)
 
 
 def said(scene, folder: Path, minutes: float = 0.6, **changes):
-    teacher, narrators, clips = scene
-    given = {"own": [], "judging": (), "seed": 0} | changes
-    return speak_lessons(
-        teacher, narrators, clips, given["own"], given["judging"], minutes, folder, given["seed"]
-    )
+    return speak_lessons(replace(scene, **changes), minutes, folder)
 
 
 def kept(folder: Path) -> Path:
@@ -58,13 +62,13 @@ def kept(folder: Path) -> Path:
 
 def test_each_text_is_said_once_before_halves_of_two_are():
     sentences = ["one two three four", "five six", "seven"]
-    some = list(itertools.islice(texts(sentences, "en", random.Random(0)), 80))
+    some = list(itertools.islice(endless_texts(sentences, "en", random.Random(0)), 80))
     assert sorted(some[:3]) == sorted(sentences)
     # A single word has no halves.
     halves = {"one two ", "five ", "seven "}, {"three four", "six", "seven"}
     assert set(some[3:]) == {first + second for first, second in itertools.product(*halves)}
     mixed = ["你好世界", "早上好", "我用 iPhone"]
-    chinese = list(itertools.islice(texts(mixed, "zh-cn", random.Random(0)), 60))
+    chinese = list(itertools.islice(endless_texts(mixed, "zh-cn", random.Random(0)), 60))
     assert {"你好好", "早上iPhone"} <= set(chinese[3:])
 
 
@@ -73,9 +77,9 @@ def test_as_much_is_said_as_is_asked_for_by_every_narrator(scene, tmp_path):
     codes = sum(len(lesson.codes) for lesson in found)
     assert 0.3 * 0.6 < codes / lessons.CODES_PER_MINUTE < 1.5 * 0.6
     assert {lesson.narrator for lesson in found} == {0, 1}
-    assert all(lesson.spoken for lesson in found)
-    assert {lesson.narrator for lesson in found if lesson.held_out} == {0, 1}
-    assert sum(lesson.held_out for lesson in found) < len(found) / 2
+    assert all(lesson.by_teacher for lesson in found)
+    assert {lesson.narrator for lesson in found if lesson.is_held_out} == {0, 1}
+    assert sum(lesson.is_held_out for lesson in found) < len(found) / 2
     rates = sorted(len(lesson.codes) / len(lesson.ids) for lesson in found)
     assert rates[-1] / rates[0] <= 4  # neither truncated nor babbling
 
@@ -87,13 +91,13 @@ def test_a_torn_line_is_said_again_and_the_rest_is_kept(scene, tmp_path, monkeyp
     path = kept(tmp_path)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:6]) + lines[6][:20])
-    counted, say = list[int](), lessons._say
+    counted, say = list[int](), lessons._speak
 
     def counting(teacher, narrators, portion):
         counted.append(len(portion))
         return say(teacher, narrators, portion)
 
-    monkeypatch.setattr(lessons, "_say", counting)
+    monkeypatch.setattr(lessons, "_speak", counting)
     again = said(scene, tmp_path)
     # Five lessons were kept, and the new ones equal the lost ones. Portions begin elsewhere now, so
     # the last one ends elsewhere, too.
@@ -107,7 +111,7 @@ def test_a_torn_line_is_said_again_and_the_rest_is_kept(scene, tmp_path, monkeyp
     assert counted == []
 
 
-@pytest.mark.parametrize("changes", [{"own": ["one two three."]}, {"seed": 1}])
+@pytest.mark.parametrize("changes", [{"user_texts": ["one two three."]}, {"seed": 1}])
 def test_other_texts_or_another_seed_are_another_file(scene, tmp_path, changes):
     said(scene, tmp_path, 0.1)
     path = kept(tmp_path)
@@ -116,39 +120,38 @@ def test_other_texts_or_another_seed_are_another_file(scene, tmp_path, changes):
     assert len(list(tmp_path.glob("speech-*.jsonl"))) == 2 and path.read_bytes() == before
 
 
-def asked(scene, clips, count: int, **changes):
+def asked(scene, count: int, **changes):
     """The first requests for the first narrator."""
-    given = {"own": [], "judging": (), "seed": 0} | changes
-    requests = lessons._requests(clips, scene[1][0], *given.values(), 0)
+    requests = lessons._endless_requests(replace(scene, **changes), 0)
     return list(itertools.islice(requests, count))
 
 
 def test_no_two_pieces_of_a_run_have_one_seed(scene):
     """Of any narrator, any text and any piece; nor has a piece the seed of a request."""
-    clips = scene[2]
-    narrators = [lessons._requests(clips, scene[1][0], [], (), 0, number) for number in (0, 1, 100)]
+    alike = replace(scene, narrators=scene.narrators[:1] * 101)
+    narrators = [lessons._endless_requests(alike, number) for number in (0, 1, 100)]
     requests = [request for each in narrators for request in itertools.islice(each, 300)]
     seeds = [lessons.seed_of(request.seed, piece) for request in requests for piece in range(3)]
     seeds += [request.seed for request in requests]
     assert len(set(seeds)) == len(seeds)
-    assert asked(scene, clips, 3)[2].seed == requests[2].seed == lessons.seed_of(0, 0, 2)
+    assert asked(scene, 3)[2].seed == requests[2].seed == lessons.seed_of(0, 0, 2)
 
 
 def test_what_judges_is_not_said_where_there_is_anything_else(scene):
-    clips = scene[2]
+    clips = scene.clips
     judging = {clip.text for clip in clips[2:]}
-    some = asked(scene, clips, 30, judging=judging)
+    some = asked(scene, 30, judging_texts=judging)
     assert not {request.text for request in some} & judging
     every = {clip.text for clip in clips}
-    assert {request.text for request in asked(scene, clips, len(every), judging=every)} & every
+    assert {request.text for request in asked(scene, len(every), judging_texts=every)} & every
 
 
 def test_each_language_of_the_clips_is_said_in_itself(scene):
-    learned = scene[1][0].learned
-    clips = list(scene[2])
+    learned = scene.narrators[0].training_indices
+    clips = list(scene.clips)
     for index in learned[:4]:
         clips[index] = replace(clips[index], language="pt", text=f"bom dia {index}")
-    some = asked(scene, clips, 300)
+    some = asked(scene, 300, clips=clips)
     spoken_in = {
         request.language: {other.text for other in some if other.language == request.language}
         for request in some
@@ -159,35 +162,35 @@ def test_each_language_of_the_clips_is_said_in_itself(scene):
     share = sum(request.language == "pt" for request in some) / len(some)
     assert share == pytest.approx(4 / len(learned), abs=0.1)
     # The user's texts are in the most frequent language of the clips.
-    some = asked(scene, clips, 300, own=["one two", "three four"])
+    some = asked(scene, 300, clips=clips, user_texts=["one two", "three four"])
     assert all(("bom" in request.text) == (request.language == "pt") for request in some)
     assert {"one two", "three four"} <= {request.text for request in some}
     # A narrator without clips in that language says their transcripts.
-    other = replace(scene[1][0], learned=learned[:4])
-    requests = lessons._requests(clips, other, ["one two"], (), 0, 0)
-    assert {request.language for request in itertools.islice(requests, 9)} == {"pt"}
+    other = replace(scene.narrators[0], training_indices=learned[:4])
+    some = asked(scene, 9, clips=clips, narrators=[other], user_texts=["one two"])
+    assert {request.language for request in some} == {"pt"}
 
 
 def test_a_text_that_nobody_can_say_is_passed_over(scene, tmp_path):
     """For example the ends of « Non ! » and « Oui ! » together."""
-    found = said(scene, tmp_path, 0.2, own=["non !", "oui !", "one two three."])
+    found = said(scene, tmp_path, 0.2, user_texts=["non !", "oui !", "one two three."])
     assert found and all(len(lesson.ids) for lesson in found)
 
 
-def test_clips_are_drawn_up_to_the_minutes_and_validation_judges(scene):
-    clips = scene[2]
-    given = [(clip, torch.arange(200), 1) for clip in clips]
-    few = of_clips(given, clips[:2], 600 / lessons.CODES_PER_MINUTE, seed=0)
-    assert len(few) == 3 and not any(lesson.spoken for lesson in few)
-    every = of_clips(given, clips[:2], 100.0, seed=0)
-    assert len(every) == len(clips) and sum(lesson.held_out for lesson in every) == 2
-    assert {lesson.narrator for lesson in every} == {1}
+def test_clips_are_drawn_up_to_the_minutes(scene):
+    given = [
+        Lesson(torch.tensor(clip.tokens), torch.arange(200), 1, by_teacher=False, is_held_out=False)
+        for clip in scene.clips
+    ]
+    assert len(draw_lessons(given, 600 / lessons.CODES_PER_MINUTE, seed=0)) == 3
+    every = draw_lessons(given, 100.0, seed=0)
+    assert sorted(map(id, every)) == sorted(map(id, given))
 
 
 def test_a_teacher_that_ends_nothing_is_told_and_not_listened_to_for_ever(scene, tmp_path, monkeypatch):
     monkeypatch.setattr(lessons, "_PORTION", 4)
     monkeypatch.setattr(
-        lessons, "_say", lambda _, __, portion: [{"narrator": 0, "pieces": []} for _ in portion]
+        lessons, "_speak", lambda _, __, portion: [{"narrator": 0, "pieces": []} for _ in portion]
     )
     with pytest.raises(RunError, match="none of 4 texts"):
         said(scene, tmp_path)

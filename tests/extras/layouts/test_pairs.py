@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from extras.layouts import pairs
 from tests.extras.layouts import tool_layouts
 from tests.train.dataset.test_metadata import refusal, rows
 from train.dataset.metadata import read_transcript
@@ -62,6 +63,14 @@ def test_one_long_recording_with_its_text_is_to_be_cut(tmp_path):
     message = refusal(path)
     assert "is a recording" in message
     assert message.endswith(f".venv/bin/python -m train cut {path} --to {tmp_path}/tape-clips")
+
+
+def test_only_the_headers_that_were_read_are_called_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(pairs, "_MOST_LOOKED_AT", 2)
+    for number in range(3):
+        path = recording(tmp_path / f"{number}.wav", 20)
+        path.with_suffix(".txt").write_text("Very much text.")
+    assert "3 recordings with text, the first 2 of them longer than" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from api.settings import ApiSettings
 from machine.errors import SotaqueError
 from machine.settings import dotenv
 from machine.settings.loading import SettingsError, values_of, whole
-from machine.settings.names import COMMON, ELSEWHERE, NAMES, likely_names
+from machine.settings.names import BY_COMMON_NAME, BY_TRAINER_NAME, CORE_SETTINGS, likely_names
 from machine.settings.types import fields, means
 from train.settings import TrainSettings, load
 
@@ -179,7 +179,7 @@ def test_a_slip_or_another_trainers_word_is_a_fault_with_our_name(tmp_path, ours
 
 def test_another_programs_name_is_a_note_and_a_common_word_is_one_with_our_name(tmp_path):
     """Another program that shares the .env may use the name, so it is not a fault."""
-    for name, ours in [("data_dir", "DATASET_DIR"), *COMMON.items()]:
+    for name, ours in [("data_dir", "DATASET_DIR"), *BY_COMMON_NAME.items()]:
         _, report = load((), {}, env(tmp_path, f"\n{name}=x\n" + "=y\n".join([*OTHERS, ""])))
         first, rest = report.notes
         assert "line 2" in first and f"{name} is not a setting" in first and f" {ours}" in first
@@ -187,9 +187,10 @@ def test_another_programs_name_is_a_note_and_a_common_word_is_one_with_our_name(
 
 
 def test_every_foreign_name_leads_to_a_setting_and_none_of_ours_is_taken_for_a_slip():
-    assert set(ELSEWHERE.values()) | set(COMMON.values()) <= NAMES
-    assert not ELSEWHERE.keys() & COMMON.keys() and not (ELSEWHERE.keys() | COMMON.keys()) & NAMES
-    assert all(likely_names(name, NAMES) == [name] for name in NAMES)
+    assert set(BY_TRAINER_NAME.values()) | set(BY_COMMON_NAME.values()) <= CORE_SETTINGS
+    assert not BY_TRAINER_NAME.keys() & BY_COMMON_NAME.keys()
+    assert not (BY_TRAINER_NAME.keys() | BY_COMMON_NAME.keys()) & CORE_SETTINGS
+    assert all(likely_names(name, CORE_SETTINGS) == [name] for name in CORE_SETTINGS)
 
 
 def test_near_misses_in_the_environment_are_not_judged(tmp_path):

@@ -75,7 +75,7 @@ def train(found: Logs, first: int, last: int) -> None:
     for step in range(first, last + 1):
         epoch, number = divmod(step - 1, STEPS_PER_EPOCH)
         one = a_step(result(step), 0.5, epoch=epoch + 1, number=number + 1, step=step)
-        found.step(one, result(step), 2.0)
+        found.log_step(one, result(step), 2.0)
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ def curves(folder: Path) -> EventAccumulator:
 def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path):
     with logs(tmp_path) as found:
         train(found, 1, 4)
-        found.epoch(1, 4, {"text_loss": 2.5, "audio_loss": 1.25})
+        found.log_epoch(1, 4, {"text_loss": 2.5, "audio_loss": 1.25})
     *steps, validation = records(tmp_path)
     assert [record["step"] for record in steps] == [1, 2, 3, 4]
     assert steps[1] == {
@@ -126,7 +126,7 @@ def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path):
 def test_what_a_run_does_between_steps_is_in_the_file_and_on_no_curve(tmp_path):
     with logs(tmp_path) as found:
         train(found, 1, 4)
-        found.phase(1, 4, "judging")
+        found.log_phase(1, 4, "judging")
         train(found, 5, 5)
     rows = records(tmp_path)
     assert rows[4] == {"kind": "phase", "epoch": 1, "step": 4, "phase": "judging"}
@@ -136,7 +136,7 @@ def test_what_a_run_does_between_steps_is_in_the_file_and_on_no_curve(tmp_path):
 
 def test_a_step_has_the_figures_of_an_extra(tmp_path):
     with logs(tmp_path, step_figures=lambda rows, seconds: {"mfu": seconds / 10}) as found:
-        found.step(a_step(result(1), 0.5), result(1), 2.0)
+        found.log_step(a_step(result(1), 0.5), result(1), 2.0)
     (record,) = records(tmp_path)
     assert record["mfu"] == pytest.approx(0.2)
 
@@ -155,7 +155,7 @@ def test_the_console_tells_first_last_and_what_is_left(tmp_path, caplog):
 def test_a_skipped_step_names_its_clips_and_writes_no_nan(tmp_path, caplog):
     with logs(tmp_path) as found:
         skipped = result(1, math.nan)
-        found.step(a_step(skipped, names=["clip_7", "clip_9"]), skipped, 1.0)
+        found.log_step(a_step(skipped, names=["clip_7", "clip_9"]), skipped, 1.0)
     assert "clip_7, clip_9" in caplog.text
     record = records(tmp_path)[0]
     assert record["loss"] is None and record["skipped_clips"] == ["clip_7", "clip_9"]
@@ -244,8 +244,8 @@ def test_a_sample_is_heard_and_seen(tmp_path):
     for what in ("output", "reference"):
         encoding.write_wav(run.samples / f"epoch_3_{what}.wav", 0.5 * tone(24_000))
     with logs(tmp_path) as found:
-        found.sample(3, sidecar(3, "cpu_subprocess", 0.75))
-        found.sample(4, sidecar(4, "skipped"))
+        found.log_sample(3, sidecar(3, "cpu_subprocess", 0.75))
+        found.log_sample(4, sidecar(4, "skipped"))
     shown = curves(tmp_path)
     for what in ("output", "reference"):
         (heard,) = shown.Audio(f"sample/{what}")
@@ -261,7 +261,7 @@ def test_the_base_is_the_first_point_of_a_curve_whichever_epoch_is_judged_first(
     told, verdict = verdict_of(base(), candidate(facts(2, lost=0.3), epoch=2))
     found = Evaluation("", "en", {}, "set", {}, {}, {}, list(told.values()), verdict)
     with logs(tmp_path) as shown:
-        shown.evaluation(found, found.candidates[1])
+        shown.log_evaluation(found, found.candidates[1])
     assert [point.step for point in curves(tmp_path).Scalars("evaluation/voice")] == [0, 2]
 
 
@@ -296,7 +296,7 @@ def test_tensorboard_plays_every_sample_and_shows_every_picture(tmp_path):
         for epoch in range(1, epochs + 1):
             for what in ("output", "reference"):
                 encoding.write_wav(run.samples / f"epoch_{epoch}_{what}.wav", 0.5 * tone(2_400))
-            found.sample(epoch, sidecar(epoch, "cpu_subprocess"))
+            found.log_sample(epoch, sidecar(epoch, "cpu_subprocess"))
     server = TensorBoard(tmp_path / "runs", free_port(16_106, "127.0.0.1"))
     with contextlib.closing(server):
         assert answers(server)
@@ -423,7 +423,7 @@ def some_metrics(log_every: int) -> tuple[DeferredMetrics, list[int], Told]:
     def step(one: TrainedStep, result: StepResult, took: float) -> None:
         told.append((one.step, result.loss, took))
 
-    learner, logs = SimpleNamespace(read_deferred=read), SimpleNamespace(step=step)
+    learner, logs = SimpleNamespace(read_deferred=read), SimpleNamespace(log_step=step)
     return DeferredMetrics(learner, logs, log_every), looks, told
 
 
@@ -461,7 +461,7 @@ def test_what_happens_between_two_intervals_is_no_steps_time(monkeypatch):
 
 def test_all_settings_are_kept_with_the_curves(tmp_path):
     with logs(tmp_path) as found:
-        found.settings({"SEED": "5", "DEVICE": "auto"})
+        found.log_settings({"SEED": "5", "DEVICE": "auto"})
     shown = EventAccumulator(str(tmp_path / "runs")).Reload()
     (kept,) = shown.Tensors("settings/text_summary")
     assert b"| SEED | 5 |" in kept.tensor_proto.string_val[0]

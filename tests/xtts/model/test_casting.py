@@ -1,6 +1,7 @@
 """Casting weights together equals autocast: the same numbers, forwards and backwards."""
 
 import dataclasses
+from contextlib import nullcontext
 from unittest import mock
 
 import pytest
@@ -13,8 +14,8 @@ from tests.operations import OperationCounter, small_shape
 from tests.train.test_step import RECIPE
 from train.optim.trainable import TrainableParts
 from train.step import Learner, forward_backward
-from xtts.model import varlen
-from xtts.model.varlen import cast_together
+from xtts.model import casting
+from xtts.model.casting import cast_together
 
 # Text tokens, codes and frames of each clip.
 CLIPS = noise_batch(small_shape(2), ((30, 65, 260), (70, 150, 400)), 20.0)
@@ -24,8 +25,8 @@ def gradients(learner: Learner, together: bool) -> tuple[list[float], dict[str, 
     """Losses and gradients of a step, computed as on a GPU."""
     learner.optimizer.zero_grad()
     with (
-        mock.patch.object(varlen, "attends_per_clip", lambda _: False),
-        mock.patch.object(varlen, "counts_launches", lambda _: together),
+        mock.patch.object(casting, "launches_matter", lambda _: True),
+        nullcontext() if together else mock.patch.object(casting, "cast_together", lambda _: nullcontext()),
     ):
         losses, _ = forward_backward(learner, CLIPS)
     by_name = {
@@ -65,7 +66,7 @@ def test_two_launches_cast_what_took_one_for_each():
     counts = []
     for together in (False, True):
         with (
-            mock.patch.object(varlen, "counts_launches", lambda _, fused=together: fused),
+            mock.patch.object(casting, "launches_matter", lambda _, fused=together: fused),
             torch.autocast("cpu", dtype=torch.bfloat16),
             OperationCounter() as counter,
             cast_together(layers),
@@ -81,7 +82,7 @@ def test_the_weights_are_back_whatever_happens():
     layer = nn.Linear(3, 3)
     weight = layer.weight
     with (
-        mock.patch.object(varlen, "counts_launches", lambda _: True),
+        mock.patch.object(casting, "launches_matter", lambda _: True),
         torch.autocast("cpu", dtype=torch.bfloat16),
         pytest.raises(ZeroDivisionError),
         cast_together([layer, nn.LayerNorm(3)]),
@@ -98,5 +99,5 @@ def test_without_autocast_and_on_a_cpu_nothing_is_copied():
         assert layer.weight is weight
     with torch.autocast("cpu", dtype=torch.bfloat16), cast_together([layer]):
         assert layer.weight is weight
-    with mock.patch.object(varlen, "counts_launches", lambda _: True), cast_together([layer]):
+    with mock.patch.object(casting, "launches_matter", lambda _: True), cast_together([layer]):
         assert layer.weight is weight

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from xtts.model import training, varlen
+from xtts.model import casting, training
 from xtts.model.conditioning import MEL_BANDS, ConditioningEncoder, PerceiverResampler
 from xtts.model.shapes import NUM_LATENTS
 from xtts.model.training import packed_conditioning_latents
@@ -63,7 +63,7 @@ def test_gradients_of_packed_references_are_those_of_each_alone(parts, monkeypat
     weights = [packed, *(weight for part in parts for weight in part.parameters())]
     gradients = []
     for per_clip in (True, False):
-        monkeypatch.setattr(varlen, "attends_per_clip", lambda _, answer=per_clip: answer)
+        monkeypatch.setattr(casting, "launches_matter", lambda _, answer=not per_clip: answer)
         latents = packed_conditioning_latents(*parts, packed, VarlenLayout.of(FRAMES))
         gradients.append(torch.autograd.grad((latents * drawn).sum(), weights))
     for packed_gradient, other in zip(*gradients, strict=True):

@@ -5,7 +5,7 @@ import torch
 
 from demo_voice.new_gpt import new_gpt
 from tests.peers.coqui import SMALL
-from xtts.model import training, varlen
+from xtts.model import casting, training, varlen
 from xtts.model.gpt import GPT
 from xtts.model.training import PackedBatch, pack
 from xtts.model.varlen import VarlenLayout
@@ -46,7 +46,7 @@ SIZES = [(5, 30, 120), (20, 12, 300), (1, 1, 1), (11, 60, 77)]
 @pytest.mark.parametrize("where", ["one by one", "in a grid"])
 @pytest.mark.parametrize("sizes", [SIZES, SIZES[:1], [SIZES[1]] * 3])
 def test_clips_learn_the_same_together_as_alone(monkeypatch, sizes, where):
-    monkeypatch.setattr(varlen, "attends_per_clip", lambda _: where == "one by one")
+    monkeypatch.setattr(casting, "launches_matter", lambda _: where != "one by one")
     gpt = a_model()
     alone = [rows_of(sizes, slice(number, number + 1)) for number in range(len(sizes))]
     losses, gradients = learned(gpt, alone)
@@ -81,7 +81,7 @@ def test_products_written_out_say_what_the_kernel_says():
 
 def test_a_grid_gives_back_the_gradients_of_clips_by_themselves(monkeypatch):
     """The padding has no gradients, so it adds nothing to their sums."""
-    monkeypatch.setattr(varlen, "attends_per_clip", lambda _: False)
+    monkeypatch.setattr(casting, "launches_matter", lambda _: True)
     clips = VarlenLayout.of((3, 5, 2))
     packed = torch.randn(1, 10, 3 * 8, dtype=torch.float64, requires_grad=True)
     towards = torch.randn(1, 10, 8, dtype=torch.float64)

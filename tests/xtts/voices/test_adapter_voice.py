@@ -78,12 +78,12 @@ def test_in_the_base_s_batch_each_is_what_it_is_alone(base, anna, tmp_path):
 
 def test_a_learned_decoder_comes_along(base, tmp_path):
     folder = exported_adapter(tmp_path / "anna", base, seed=1)
-    path = folder / bundle.DECODER
+    path = folder / bundle.DECODER_FILE
     shifted_decoder(path, base, tmp_path / "checkpoint_epoch_1.pt", 1.5, sha256="c" * 64)
     learned_decoder.manifest_beside(path).unlink()
     told = bundle.read(folder)
     written = Written(sha256_of(path), path.stat().st_size)
-    bundle.write(folder, replace(told, files={**told.files, bundle.DECODER: written}))
+    bundle.write(folder, replace(told, files={**told.files, bundle.DECODER_FILE: written}))
     voice, standing = load_voice(VoiceSpec(str(folder))), load_voice(VoiceSpec(str(base)))
     learned = learned_decoder.read_tensors(path)
     for vocoder in (voice.own_voice.vocoder, standing.voice_of(folder, None).vocoder):

@@ -58,6 +58,12 @@ def test_a_bundle_that_does_not_name_a_needed_file_is_not_whole(voice, missing):
         bundle.verify(voice)
 
 
+def test_a_voice_of_a_kind_that_came_later_needs_a_newer_version(voice):
+    bundle.write(voice, replace(bundle.read(voice), kind="tomorrow"))
+    with pytest.raises(BundleError, match=r"kind tomorrow; .* Update Sotaque\.$"):
+        bundle.verify(voice)
+
+
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"files": 3}', None])
 def test_a_garbled_or_newer_bundle_is_a_sentence(voice, content):
     path = voice / "bundle.json"

@@ -110,14 +110,14 @@ def test_random_discriminators_learn_alone_first(monkeypatch):
     generator, discriminators = weights(learner.vocoder), weights(learner.discriminators)
     for _ in range(2):
         learner.learn(CLIPS)
-    assert (learner.alone, learner.step) == (2, 0)
+    assert (learner.warm_up_done, learner.step) == (2, 0)
     assert equal(weights(learner.vocoder), generator) and equal(weights(learner.average), generator)
     assert not equal(weights(learner.discriminators), discriminators)
     learner.learn(CLIPS)
-    assert (learner.alone, learner.step) == (2, 1) and not equal(weights(learner.vocoder), generator)
+    assert (learner.warm_up_done, learner.step) == (2, 1) and not equal(weights(learner.vocoder), generator)
     brought = a_learner("oscillator")
     brought.learn(CLIPS)
-    assert (brought.alone, brought.step) == (0, 1)
+    assert (brought.warm_up_done, brought.step) == (0, 1)
 
 
 @pytest.mark.usefixtures("faster")
@@ -151,7 +151,7 @@ def test_a_state_continues_to_the_bit(shape, tmp_path: Path, monkeypatch):
         second.learn(CLIPS)
     for name in ("vocoder", "average", "discriminators"):
         assert equal(weights(getattr(straight, name)), weights(getattr(second, name))), name
-    assert (second.step, second.alone) == (straight.step, straight.alone) == (4, 1)
+    assert (second.step, second.warm_up_done) == (straight.step, straight.warm_up_done) == (4, 1)
     # A state of the published layout, as on a GPU, holds the same weights.
     state = copy.deepcopy(first.state())
     for name in ("vocoder", "average"):
@@ -170,9 +170,9 @@ def test_training_ends_when_held_out_clips_no_longer_come_closer(monkeypatch):
     lengths = []
     for step in range(1, 5 * CHECK_EVERY + 1):
         learner.step = step
-        learner.compare(CLIPS, 1.0)
+        learner.check_progress(CLIPS, 1.0)
         if step % CHECK_EVERY == 0:
-            lengths.append((learner.farther, learner.finished))
+            lengths.append((learner.checks_since_best, learner.finished))
     assert lengths == [(0, False), (0, False), (1, False), (2, True), (3, True)] and PATIENCE == 2
 
 

@@ -232,9 +232,9 @@ def test_a_time_limit_ends_it_and_without_time_it_takes_no_step(
 
 def test_training_ends_early_when_held_out_clips_stop_to_come_closer(speaker, tmp_path, monkeypatch):
     def no_closer(learner: DecoderLearner, *_: object) -> None:
-        learner.farther = 9 if learner.step == 2 else 0
+        learner.checks_since_best = 9 if learner.step == 2 else 0
 
-    monkeypatch.setattr(DecoderLearner, "compare", no_closer)
+    monkeypatch.setattr(DecoderLearner, "check_progress", no_closer)
     out, state = tmp_path / "decoder.safetensors", tmp_path / "state.pt"
     learned = speaker.ask(request(out, steps=9, state_out=state))
     assert learned.steps == 2

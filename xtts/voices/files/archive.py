@@ -16,25 +16,28 @@ from pathlib import Path
 
 from machine.storage.checksums import sha256_of
 from machine.storage.files import Written, replacing
-from xtts.voices.files import manifest as form
+from xtts.voices.files import manifest as manifests
 from xtts.voices.files.manifest import Manifest
 
 # ZIP's first moment, so that the same voice is the same file.
-_MOMENT = (1980, 1, 1, 0, 0, 0)
-_PIECE_BYTES = 1 << 20
+_FIXED_TIME = (1980, 1, 1, 0, 0, 0)
+_CHUNK_BYTES = 1 << 20
 
 
 def write(path: Path, manifest: Manifest, members: Mapping[str, Path | bytes]) -> Manifest:
     """Writes a voice file atomically; returns its manifest, with the members.
 
-    members: name -> content or file. Raises DiskFull, WriteError.
+    Args:
+        members: Name -> content or file.
+
+    Raises DiskFull, WriteError.
     """
     written = {name: _digest(member) for name, member in members.items()}
     manifest = replace(manifest, members=written)
     # The version of the format is the first key of the first member.
     text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False) + "\n"
     with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
-        _add(archive, form.NAME, text.encode())
+        _add(archive, manifests.MANIFEST_FILE, text.encode())
         for name, member in members.items():
             _add(archive, name, member)
     return manifest
@@ -47,11 +50,11 @@ def _digest(member: Path | bytes) -> Written:
 
 
 def _add(archive: zipfile.ZipFile, name: str, member: Path | bytes) -> None:
-    about = zipfile.ZipInfo(name, _MOMENT)
-    about.external_attr = (stat.S_IFREG | 0o644) << 16
+    entry = zipfile.ZipInfo(name, _FIXED_TIME)
+    entry.external_attr = (stat.S_IFREG | 0o644) << 16
     if isinstance(member, bytes):
-        archive.writestr(about, member)
+        archive.writestr(entry, member)
         return
-    about.file_size = member.stat().st_size
-    with member.open("rb") as source, archive.open(about, "w") as to:
-        shutil.copyfileobj(source, to, _PIECE_BYTES)
+    entry.file_size = member.stat().st_size
+    with member.open("rb") as source, archive.open(entry, "w") as to:
+        shutil.copyfileobj(source, to, _CHUNK_BYTES)

@@ -20,12 +20,12 @@ from pydantic import TypeAdapter, ValidationError
 from machine.storage.files import Written
 from machine.text import first_line
 from xtts.voices import speakers
-from xtts.voices.files import manifest as form
+from xtts.voices.files import manifest as manifests
 from xtts.voices.files import tensors
 from xtts.voices.files.manifest import Consent, Manifest, VoiceFileError, excerpt
 
-_STEP = 1 << 20
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, ValueError)
+_CHUNK_BYTES = 1 << 20
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, ValueError)
 _MOST_SECONDS = 600.0
 _MOST_DIRECTORY_BYTES = 1 << 20
 
@@ -40,9 +40,9 @@ class CheckedVoice:
 
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
         self.path, self._zip = path, archive
-        content = self._content(form.NAME, form.MOST_MANIFEST_BYTES)
+        content = self._content(manifests.MANIFEST_FILE, manifests.MOST_MANIFEST_BYTES)
         self.digest = hashlib.sha256(content).hexdigest()
-        self.manifest: Manifest = form.parse(content, path)
+        self.manifest: Manifest = manifests.parse(content, path)
         self.metadata: dict[str, str] = {}
         self._check_names()
 
@@ -56,22 +56,22 @@ class CheckedVoice:
 
     def consent(self) -> Consent | None:
         """The stated consent; None without one."""
-        if form.CONSENT not in self.manifest.members:
+        if manifests.CONSENT_FILE not in self.manifest.members:
             return None
-        return form.consent_in(self.read(form.CONSENT), self.path)
+        return manifests.consent_in(self.read(manifests.CONSENT_FILE), self.path)
 
     def check(self) -> None:
         """Reads every member. Raises VoiceFileError for the first that is not as it should be."""
         for name, expected in self.manifest.members.items():
             self._check_hash(name, expected)
-        with self.open(form.TENSORS) as file:
-            size = self.manifest.members[form.TENSORS].bytes
+        with self.open(manifests.TENSORS_FILE) as file:
+            size = self.manifest.members[manifests.TENSORS_FILE].bytes
             try:
                 header = tensors.header_of(file, size)
                 self.metadata = header.metadata
                 tensors.check_kind(header, self.manifest.kind)
             except ValueError as error:
-                raise VoiceFileError(f"{self.path}: {form.TENSORS}: {error}") from error
+                raise VoiceFileError(f"{self.path}: {manifests.TENSORS_FILE}: {error}") from error
         for name in self.manifest.members:
             if name.endswith(".wav"):
                 self._check_sound(name)
@@ -80,20 +80,20 @@ class CheckedVoice:
         self.consent()
         self._check_speakers()
 
-    def _content(self, name: str, most: int) -> bytes:
+    def _content(self, name: str, limit: int) -> bytes:
         try:
             with self._zip.open(name) as file:
-                content = file.read(most + 1)
+                content = file.read(limit + 1)
         except KeyError:
             raise VoiceFileError(f"{self.path} lacks {name}, so it is not a voice file.") from None
-        except _BROKEN as error:
+        except _UNREADABLE as error:
             raise self._damaged(name, error) from error
-        if len(content) > most:
-            raise VoiceFileError(f"{self.path}: {name} has more than {most:,} bytes.")
+        if len(content) > limit:
+            raise VoiceFileError(f"{self.path}: {name} has more than {limit:,} bytes.")
         return content
 
     def _check_names(self) -> None:
-        present = {member.filename for member in self._zip.infolist()} - {form.NAME}
+        present = {member.filename for member in self._zip.infolist()} - {manifests.MANIFEST_FILE}
         if missing := self.manifest.members.keys() - present:
             raise VoiceFileError(f"{self.path} lacks {min(missing)}, which its manifest names.")
         if more := present - self.manifest.members.keys():
@@ -105,10 +105,10 @@ class CheckedVoice:
         digest, count = hashlib.sha256(), 0
         try:
             with self.open(name) as file:
-                while step := file.read(_STEP):
-                    digest.update(step)
-                    count += len(step)
-        except _BROKEN as error:
+                while chunk := file.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+                    count += len(chunk)
+        except _UNREADABLE as error:
             raise self._damaged(name, error) from error
         if count != expected.bytes:
             raise VoiceFileError(
@@ -127,12 +127,12 @@ class CheckedVoice:
         try:
             if content[:4] != b"RIFF":
                 raise ValueError("it does not begin with RIFF")
-            about = soundfile.info(io.BytesIO(content))
+            sound = soundfile.info(io.BytesIO(content))
         except (soundfile.SoundFileError, ValueError) as error:
             raise VoiceFileError(f"{self.path}: {name} is not a WAV file ({error}).") from error
-        if about.format not in ("WAV", "WAVEX") or not 0 < about.duration <= _MOST_SECONDS:
+        if sound.format not in ("WAV", "WAVEX") or not 0 < sound.duration <= _MOST_SECONDS:
             raise VoiceFileError(
-                f"{self.path}: {name} has {about.duration:,.0f} s of {about.format}; a WAV of at "
+                f"{self.path}: {name} has {sound.duration:,.0f} s of {sound.format}; a WAV of at "
                 f"most {_MOST_SECONDS:g} s is allowed."
             )
 
@@ -150,9 +150,9 @@ class CheckedVoice:
         name = f"{speakers.FOLDER}/{speakers.FILE}"
         if name not in self.manifest.members:
             return
-        kind = TypeAdapter(dict[str, list[speakers.Speaker]])
+        form = TypeAdapter(dict[str, list[speakers.Speaker]])
         try:
-            listed = kind.validate_json(self.read(name)).get("speakers", [])
+            listed = form.validate_json(self.read(name)).get("speakers", [])
         except ValidationError as error:
             raise self._damaged(name, error) from error
         for speaker in listed:
@@ -166,11 +166,13 @@ class CheckedVoice:
 
 
 @contextmanager
-def open_voice(path: Path, *, whole: bool = True) -> Iterator[CheckedVoice]:
+def open_voice(path: Path, *, read_members: bool = True) -> Iterator[CheckedVoice]:
     """The voice in a file, checked before the block begins.
 
-    whole: whether every member is read; False checks only the directory and the manifest. Raises
-    VoiceFileError.
+    Args:
+        read_members: Whether every member is read; False checks only the directory and the manifest.
+
+    Raises VoiceFileError.
     """
     try:
         size = path.stat().st_size
@@ -178,7 +180,7 @@ def open_voice(path: Path, *, whole: bool = True) -> Iterator[CheckedVoice]:
         archive = zipfile.ZipFile(path)
     except FileNotFoundError:
         raise VoiceFileError(f"{path} does not exist.") from None
-    except _BROKEN as error:
+    except _UNREADABLE as error:
         raise VoiceFileError(
             f"{path} is not a voice file, or its end is missing ({first_line(error)}). Copy or "
             "download it again."
@@ -186,7 +188,7 @@ def open_voice(path: Path, *, whole: bool = True) -> Iterator[CheckedVoice]:
     with archive:
         _check_directory(path, archive.infolist(), size)
         voice = CheckedVoice(path, archive)
-        if whole:
+        if read_members:
             voice.check()
         yield voice
 
@@ -204,10 +206,10 @@ def _check_directory(path: Path, members: list[zipfile.ZipInfo], size: int) -> N
     names = [member.filename for member in members]
     total = sum(member.file_size for member in members)
     fault = None
-    if len(members) > form.MOST_MEMBERS:
-        fault = f"it has {len(members):,} members; at most {form.MOST_MEMBERS} are allowed"
-    elif not members or names[0] != form.NAME or members[0].header_offset != 0:
-        fault = f"its first member is not {form.NAME}"
+    if len(members) > manifests.MOST_MEMBERS:
+        fault = f"it has {len(members):,} members; at most {manifests.MOST_MEMBERS} are allowed"
+    elif not members or names[0] != manifests.MANIFEST_FILE or members[0].header_offset != 0:
+        fault = f"its first member is not {manifests.MANIFEST_FILE}"
     elif twice := [name for name in names if names.count(name) > 1]:
         fault = f"it has the member {excerpt(twice[0])} twice"
     elif faults := list(filter(None, map(_fault_of, members))):
@@ -221,7 +223,7 @@ def _check_directory(path: Path, members: list[zipfile.ZipInfo], size: int) -> N
 def _fault_of(member: zipfile.ZipInfo) -> str | None:
     """Why a voice file does not have such a member; None if it may."""
     name = excerpt(member.filename)
-    if not form.is_member(member.filename):
+    if not manifests.is_member(member.filename):
         return f"it has the member {name}, which no voice has"
     if member.flag_bits & 1:
         return f"its member {name} is encrypted"

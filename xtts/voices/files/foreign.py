@@ -20,10 +20,12 @@ from xtts.voices.files import checking
 from xtts.voices.files.manifest import VoiceFileError, excerpt
 
 _RECORDING = re.compile(r"(samples/[^/\\]+|ref_audio)\.wav", re.IGNORECASE)
-_MANIFEST, _SAMPLES = "manifest.json", 10
+_MANIFEST_FILE = "manifest.json"
+# The number of recordings that are read.
+_MOST_RECORDINGS = 10
 _MOST_MANIFEST_BYTES, _MOST_WAV_BYTES = 1 << 20, 64 << 20
 _MOST_SECONDS = 600.0
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError)
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError)
 
 
 class ForeignVoice(NamedTuple):
@@ -39,30 +41,30 @@ def foreign_voice(path: Path) -> ForeignVoice | None:
     try:
         checking.refuse_large_directory(path)
         archive = zipfile.ZipFile(path)
-    except _BROKEN:
+    except _UNREADABLE:
         return None
     with archive:
         names = [member.filename for member in archive.infolist()]
         recordings = [name for name in names if _RECORDING.fullmatch(name)]
-        if names.count(_MANIFEST) != 1 or not recordings:
+        if names.count(_MANIFEST_FILE) != 1 or not recordings:
             return None
-        name = _name_in(_read(archive, _MANIFEST, _MOST_MANIFEST_BYTES), path)
-        sounds = [_read(archive, recording, _MOST_WAV_BYTES) for recording in recordings[:_SAMPLES]]
-    seconds, wav = max((_seconds(sound, path), sound) for sound in sounds)
+        name = _name_in(_read(archive, _MANIFEST_FILE, _MOST_MANIFEST_BYTES), path)
+        contents = [_read(archive, recording, _MOST_WAV_BYTES) for recording in recordings[:_MOST_RECORDINGS]]
+    seconds, wav = max((_seconds(content, path), content) for content in contents)
     if not 0 < seconds <= _MOST_SECONDS:
         raise VoiceFileError(f"{path} has a recording of {seconds:,.0f} s, which is too long.")
     return ForeignVoice(name, wav)
 
 
-def _read(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+def _read(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
     try:
         with archive.open(name) as file:
-            content = file.read(most + 1)
-    except _BROKEN as error:
+            content = file.read(limit + 1)
+    except _UNREADABLE as error:
         text = f"{archive.filename}: {excerpt(name)} is damaged ({first_line(error)})."
         raise VoiceFileError(text) from error
-    if len(content) > most:
-        text = f"{archive.filename}: {excerpt(name)} unpacks to more than {most:,} bytes."
+    if len(content) > limit:
+        text = f"{archive.filename}: {excerpt(name)} unpacks to more than {limit:,} bytes."
         raise VoiceFileError(text)
     return content
 
@@ -71,11 +73,11 @@ def _name_in(content: bytes, path: Path) -> str:
     try:
         manifest = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise VoiceFileError(f"{path}: {_MANIFEST} is damaged ({first_line(error)}).") from error
+        raise VoiceFileError(f"{path}: {_MANIFEST_FILE} is damaged ({first_line(error)}).") from error
     profile = manifest.get("profile") if isinstance(manifest, dict) else None
-    for place in (profile, manifest):
-        if isinstance(place, dict) and isinstance(place.get("name"), str) and place["name"].strip():
-            return str(place["name"])
+    for fields in (profile, manifest):
+        if isinstance(fields, dict) and isinstance(fields.get("name"), str) and fields["name"].strip():
+            return str(fields["name"])
     return path.name.partition(".")[0]
 
 
@@ -83,9 +85,9 @@ def _seconds(wav: bytes, path: Path) -> float:
     import soundfile
 
     try:
-        about = soundfile.info(io.BytesIO(wav))
+        sound = soundfile.info(io.BytesIO(wav))
     except soundfile.SoundFileError as error:
         raise VoiceFileError(f"{path}: a recording is not a WAV file ({error}).") from error
-    if wav[:4] != b"RIFF" or about.format not in ("WAV", "WAVEX"):
-        raise VoiceFileError(f"{path}: a recording is not a WAV file, but {about.format}.")
-    return float(about.duration)
+    if wav[:4] != b"RIFF" or sound.format not in ("WAV", "WAVEX"):
+        raise VoiceFileError(f"{path}: a recording is not a WAV file, but {sound.format}.")
+    return float(sound.duration)

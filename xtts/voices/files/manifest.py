@@ -23,14 +23,18 @@ from xtts.voices.base_models import BundleError
 
 FORMAT = 1
 SUFFIX = ".sotaque"
-NAME, TENSORS, CARD, CONSENT = "manifest.json", "voice.safetensors", "README.md", "consent.json"
-REFERENCE, PREVIEW = "reference.wav", "preview.wav"
+MANIFEST_FILE = "manifest.json"
+TENSORS_FILE = "voice.safetensors"
+CARD_FILE = "README.md"
+CONSENT_FILE = "consent.json"
+REFERENCE_FILE = "reference.wav"
+PREVIEW_FILE = "preview.wav"
 Kind = Literal["latents", "adapter", "weights"]
 # An SPDX identifier that a model's config.json may name. Every other licence is a LicenseRef.
-_SPDX = frozenset(
+_SPDX_IDENTIFIERS = frozenset(
     {"Apache-2.0", "BSD-3-Clause", "CC-BY-4.0", "CC-BY-NC-4.0", "CC-BY-SA-4.0", "CC0-1.0", "MIT"}
 )
-_CPML_REF = "LicenseRef-CPML-1.0.0"
+_CPML_LICENSE_REF = "LicenseRef-CPML-1.0.0"
 
 Short = Annotated[str, StringConstraints(max_length=200)]
 Long = Annotated[str, StringConstraints(max_length=2_000)]
@@ -40,10 +44,10 @@ Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 _MB = 1 << 20
 # The largest size of each member. Weights of XTTS-v2 in float32 take 1.9 GB.
 _MOST_BYTES = {
-    CARD: _MB,
-    CONSENT: _MB,
-    REFERENCE: 64 * _MB,
-    PREVIEW: 64 * _MB,
+    CARD_FILE: _MB,
+    CONSENT_FILE: _MB,
+    REFERENCE_FILE: 64 * _MB,
+    PREVIEW_FILE: 64 * _MB,
     PRONUNCIATIONS: _MB,
     "config.json": _MB,
     "vocab.json": 16 * _MB,
@@ -54,14 +58,14 @@ _MOST_TENSOR_BYTES: Mapping[Kind, int] = {
     "weights": 8_192 * _MB,
 }
 MOST_MANIFEST_BYTES, MOST_MEMBERS = _MB, 256
-_SPEAKERS = re.compile(
+_SPEAKER_MEMBER = re.compile(
     rf"{speakers.FOLDER}/({re.escape(speakers.FILE)}|[1-9]\d?\.wav"
     rf"|[1-9]\d?_decoder\.safetensors|{re.escape(speakers.BASE_DECODER)})"
 )
-_NEEDED: Mapping[Kind, frozenset[str]] = {
-    "latents": frozenset({TENSORS, CARD}),
-    "adapter": frozenset({TENSORS, CARD}),
-    "weights": frozenset({TENSORS, CARD, "config.json", "vocab.json"}),
+_NEEDED_MEMBERS: Mapping[Kind, frozenset[str]] = {
+    "latents": frozenset({TENSORS_FILE, CARD_FILE}),
+    "adapter": frozenset({TENSORS_FILE, CARD_FILE}),
+    "weights": frozenset({TENSORS_FILE, CARD_FILE, "config.json", "vocab.json"}),
 }
 
 
@@ -160,8 +164,8 @@ def spdx_of(licence: str) -> str:
     """The SPDX identifier of a licence in config.json, or a LicenseRef for any other."""
     name = short_name(licence).strip()
     if name == CPML:
-        return _CPML_REF
-    return name if name in _SPDX else f"LicenseRef-{_idstring(name)}"
+        return _CPML_LICENSE_REF
+    return name if name in _SPDX_IDENTIFIERS else f"LicenseRef-{_idstring(name)}"
 
 
 def _idstring(name: str) -> str:
@@ -176,9 +180,9 @@ def parse(content: bytes, path: Path) -> Manifest:
     try:
         decoded = from_json(content)
     except ValueError as error:
-        raise VoiceFileError(f"{path}: {NAME} is damaged ({first_line(error)}).") from error
+        raise VoiceFileError(f"{path}: {MANIFEST_FILE} is damaged ({first_line(error)}).") from error
     if not isinstance(decoded, dict) or next(iter(decoded), "") != "format":
-        raise VoiceFileError(f"{path}: {NAME} does not begin with the version of the format.")
+        raise VoiceFileError(f"{path}: {MANIFEST_FILE} does not begin with the version of the format.")
     if decoded["format"] != FORMAT or isinstance(decoded["format"], bool):
         raise VoiceFileError(
             f"{path} has the format {str(decoded['format'])[:40]!r}; this version reads {FORMAT}. "
@@ -189,7 +193,7 @@ def parse(content: bytes, path: Path) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part)[:40] for part in first["loc"])
-        raise VoiceFileError(f"{path}: {NAME} is damaged: {where} {first['msg']}.") from error
+        raise VoiceFileError(f"{path}: {MANIFEST_FILE} is damaged: {where} {first['msg']}.") from error
     _check_members(manifest, path)
     return manifest
 
@@ -199,28 +203,30 @@ def consent_in(content: bytes, path: Path) -> Consent:
     try:
         return TypeAdapter(Consent).validate_json(content)
     except ValidationError as error:
-        raise VoiceFileError(f"{path}: {CONSENT} is damaged ({first_line(error)}).") from error
+        raise VoiceFileError(f"{path}: {CONSENT_FILE} is damaged ({first_line(error)}).") from error
 
 
 def _check_members(manifest: Manifest, path: Path) -> None:
     """Raises VoiceFileError for a member that a voice of this kind does not have, that is too
     large, or that is missing."""
     for name, written in manifest.members.items():
-        most = most_bytes(name, manifest.kind)
-        if most is None:
+        limit = most_bytes(name, manifest.kind)
+        if limit is None:
             raise VoiceFileError(f"{path} has the member {excerpt(name)}, which no voice has.")
-        if not 0 <= written.bytes <= most:
-            raise VoiceFileError(f"{path}: {name} has {written.bytes:,} bytes; at most {most:,} are allowed.")
-    if missing := _NEEDED[manifest.kind] - manifest.members.keys():
+        if not 0 <= written.bytes <= limit:
+            raise VoiceFileError(
+                f"{path}: {name} has {written.bytes:,} bytes; at most {limit:,} are allowed."
+            )
+    if missing := _NEEDED_MEMBERS[manifest.kind] - manifest.members.keys():
         raise VoiceFileError(f"{path} lacks {min(missing)}, which this voice needs.")
 
 
 def most_bytes(name: str, kind: Kind) -> int | None:
     """The largest allowed size of a member; None for one that a voice of this kind does not
     have."""
-    if name == TENSORS:
+    if name == TENSORS_FILE:
         return _MOST_TENSOR_BYTES[kind]
-    if kind == "weights" and _SPEAKERS.fullmatch(name):
+    if kind == "weights" and _SPEAKER_MEMBER.fullmatch(name):
         return 512 * _MB
     if kind != "weights" and name in ("config.json", "vocab.json"):
         return None
@@ -229,7 +235,7 @@ def most_bytes(name: str, kind: Kind) -> int | None:
 
 def is_member(name: str) -> bool:
     """Whether a voice of any kind has a member of this name."""
-    return name == NAME or any(most_bytes(name, kind) is not None for kind in _NEEDED)
+    return name == MANIFEST_FILE or any(most_bytes(name, kind) is not None for kind in _NEEDED_MEMBERS)
 
 
 def excerpt(name: str) -> str:

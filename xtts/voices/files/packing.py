@@ -21,7 +21,7 @@ from xtts.model.config import ModelConfig
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import adapter_file, bundle, learned_decoder, speakers
 from xtts.voices.files import archive, model_card, tensors
-from xtts.voices.files import manifest as form
+from xtts.voices.files import manifest as manifests
 from xtts.voices.files.manifest import Base, Consent, Kind, Manifest, Preview
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceFiles
@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 
     from xtts.inference.speech import Voice
 
-_KINDS: Mapping[str, Kind] = {"voice": "weights", bundle.ADAPTER: "adapter", bundle.LATENTS: "latents"}
+_KIND_OF_BUNDLE: Mapping[str, Kind] = {
+    bundle.VOICE: "weights",
+    bundle.ADAPTER: "adapter",
+    bundle.LATENTS: "latents",
+}
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,10 @@ class Packing:
 
 
 def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifest:
-    """Writes the voice file `to`. files: of the exported voice in `folder`, as `find_voice` returns
-    them.
+    """Writes the voice file `to`.
+
+    Args:
+        files: Those of the exported voice in `folder`, as `find_voice` returns them.
 
     Raises SotaqueError for a voice without a recording, and the errors of `load_voice` and of
     speaking.
@@ -81,13 +87,13 @@ def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifes
     licence = header.licence
     manifest = Manifest(
         format=1,
-        kind=_KINDS[header.kind],
+        kind=_KIND_OF_BUNDLE[header.kind],
         name=packing.name,
         created=header.made_at,
         made_by=commands.version(),
-        base=Base(form.short_base(header.base["name"]), header.base["sha256"]),
+        base=Base(manifests.short_base(header.base["name"]), header.base["sha256"]),
         languages=tuple(config.languages),
-        licence=form.spdx_of(licence),
+        licence=manifests.spdx_of(licence),
         licence_text=licence,
         data_sha256=header.data_sha256,
         epoch=header.epoch,
@@ -95,26 +101,26 @@ def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifes
         preview=preview,
     )
     members: dict[str, Path | bytes] = {
-        form.CARD: model_card.card(manifest, packing.consent).encode(),
-        form.PREVIEW: encoding.whole("wav", encoding.pcm16(waveform), Mark(packing.name)),
+        manifests.CARD_FILE: model_card.card(manifest, packing.consent).encode(),
+        manifests.PREVIEW_FILE: encoding.whole("wav", encoding.pcm16(waveform), Mark(packing.name)),
     }
     if packing.consent is not None:
-        members[form.CONSENT] = _consent_bytes(packing.consent)
+        members[manifests.CONSENT_FILE] = _consent_bytes(packing.consent)
     members |= _kept_files(folder, manifest.kind, packing.with_reference)
     make_folder(to.parent)
-    with tempfile.NamedTemporaryFile(dir=to.parent, prefix=".", suffix=".sotaque-part") as whole:
-        _write_tensors(Path(whole.name), folder, manifest, voice)
-        members[form.TENSORS] = Path(whole.name)
+    with tempfile.NamedTemporaryFile(dir=to.parent, prefix=".", suffix=".sotaque-part") as tensors_file:
+        _write_tensors(Path(tensors_file.name), folder, manifest, voice)
+        members[manifests.TENSORS_FILE] = Path(tensors_file.name)
         return archive.write(to, manifest, members)
 
 
 def _with_earlier(packing: Packing, folder: Path) -> Packing:
     """With the consent and the figures of the file from which the voice was imported, if any."""
     consent, evaluation = packing.consent, packing.evaluation
-    if consent is None and (folder / form.CONSENT).is_file():
-        consent = form.consent_in((folder / form.CONSENT).read_bytes(), folder)
-    if not evaluation and (folder / form.NAME).is_file():
-        evaluation = form.parse((folder / form.NAME).read_bytes(), folder).evaluation
+    if consent is None and (folder / manifests.CONSENT_FILE).is_file():
+        consent = manifests.consent_in((folder / manifests.CONSENT_FILE).read_bytes(), folder)
+    if not evaluation and (folder / manifests.MANIFEST_FILE).is_file():
+        evaluation = manifests.parse((folder / manifests.MANIFEST_FILE).read_bytes(), folder).evaluation
     return replace(packing, consent=consent, evaluation=evaluation)
 
 
@@ -128,14 +134,14 @@ def _kept_files(folder: Path, kind: Kind, with_reference: bool) -> dict[str, Pat
     pickle, stay behind."""
     names = [PRONUNCIATIONS]
     if with_reference:
-        names.append(form.REFERENCE)
+        names.append(manifests.REFERENCE_FILE)
     if kind == "weights":
         recordings = sorted((folder / speakers.FOLDER).glob("*")) if with_reference else []
         names += ["config.json", "vocab.json", *(f"{speakers.FOLDER}/{file.name}" for file in recordings)]
     return {
         name: folder / name
         for name in names
-        if (folder / name).is_file() and form.most_bytes(name, kind) is not None
+        if (folder / name).is_file() and manifests.most_bytes(name, kind) is not None
     }
 
 
@@ -151,8 +157,8 @@ def _write_tensors(path: Path, folder: Path, manifest: Manifest, voice: "Voice")
         header, saved = adapter_file.read(folder / adapter_file.NAME)
         base = {"name": manifest.base.name, "sha256": manifest.base.sha256}
         metadata[adapter_file.KEY] = adapter_file.text_of(header, base)
-    if manifest.kind != "weights" and (folder / bundle.DECODER).is_file():
-        saved |= learned_decoder.read_tensors(folder / bundle.DECODER)
-    latents = {tensors.LATENTS: voice.latents, tensors.SPEAKER: voice.speaker}
+    if manifest.kind != "weights" and (folder / bundle.DECODER_FILE).is_file():
+        saved |= learned_decoder.read_tensors(folder / bundle.DECODER_FILE)
+    latents = {tensors.LATENTS_TENSOR: voice.latents, tensors.SPEAKER_TENSOR: voice.speaker}
     saved |= {name: tensor.detach().float().cpu().contiguous() for name, tensor in latents.items()}
     save_file(saved, path, metadata=metadata)

@@ -15,11 +15,11 @@ from pydantic import TypeAdapter, ValidationError
 from machine.text import first_line
 from xtts.model.shapes import NUM_LATENTS
 
-LATENTS, SPEAKER = "latents", "speaker"
+LATENTS_TENSOR, SPEAKER_TENSOR = "latents", "speaker"
 # As `xtts.model.vocoder.WAVEFORM_DECODER`, whose module imports torch.
-DECODER = "hifigan_decoder.waveform_decoder."
-_WEIGHTS = ("gpt.", "hifigan_decoder.")
-_LORA = (".lora_A.weight", ".lora_B.weight")
+DECODER_PREFIX = "hifigan_decoder.waveform_decoder."
+_WEIGHTS_PREFIXES = ("gpt.", "hifigan_decoder.")
+_LORA_SUFFIXES = (".lora_A.weight", ".lora_B.weight")
 _MOST_HEADER_BYTES = 16 << 20
 _BITS = {
     "BOOL": 8,
@@ -36,11 +36,13 @@ _BITS = {
     "U64": 64,
     "F64": 64,
 }
-_METADATA = "__metadata__"
+_METADATA_KEY = "__metadata__"
 
 
 @dataclass(frozen=True)
-class _Tensor:
+class Tensor:
+    """A tensor as the header describes it. data_offsets: its first byte, and after the last."""
+
     dtype: str
     shape: tuple[int, ...]
     data_offsets: tuple[int, int]
@@ -48,9 +50,9 @@ class _Tensor:
 
 @dataclass(frozen=True)
 class TensorsHeader:
-    """tensors: name -> (type, shape)."""
+    """The tensors by name, and the strings beside them."""
 
-    tensors: Mapping[str, tuple[str, tuple[int, ...]]]
+    tensors: Mapping[str, Tensor]
     metadata: dict[str, str]
 
 
@@ -63,8 +65,8 @@ def header_of(file: IO[bytes], size: int) -> TensorsHeader:
     content = file.read(length)
     try:
         entries = TypeAdapter(dict[str, dict[str, object]]).validate_json(content)
-        metadata = TypeAdapter(dict[str, str]).validate_python(entries.pop(_METADATA, {}))
-        rows = TypeAdapter(dict[str, _Tensor]).validate_python(entries)
+        metadata = TypeAdapter(dict[str, str]).validate_python(entries.pop(_METADATA_KEY, {}))
+        rows = TypeAdapter(dict[str, Tensor]).validate_python(entries)
     except ValidationError as error:
         raise ValueError(f"Its header is damaged ({first_line(error)}).") from error
     end = 0
@@ -78,20 +80,20 @@ def header_of(file: IO[bytes], size: int) -> TensorsHeader:
         end = after
     if 8 + length + end != size:
         raise ValueError(f"Its tensors end at byte {8 + length + end:,} of {size:,}.")
-    return TensorsHeader({name: (tensor.dtype, tensor.shape) for name, tensor in rows.items()}, metadata)
+    return TensorsHeader(rows, metadata)
 
 
 def check_kind(header: TensorsHeader, kind: Literal["latents", "adapter", "weights"]) -> None:
     """Raises ValueError unless the tensors are those of a voice of this kind: the latents of the
     speaker, and an adapter or a model beside them."""
-    latents, speaker = header.tensors.get(LATENTS), header.tensors.get(SPEAKER)
-    if latents is None or latents[0] != "F32" or latents[1][:2] != (1, NUM_LATENTS):
+    latents, speaker = header.tensors.get(LATENTS_TENSOR), header.tensors.get(SPEAKER_TENSOR)
+    if latents is None or latents.dtype != "F32" or latents.shape[:2] != (1, NUM_LATENTS):
         raise ValueError(f"It lacks the latents of the speaker, F32 [1, {NUM_LATENTS}, width].")
-    if speaker is None or speaker[0] != "F32" or speaker[1][::2] != (1, 1):
+    if speaker is None or speaker.dtype != "F32" or speaker.shape[::2] != (1, 1):
         raise ValueError("It lacks the speaker's embedding, F32 [1, width, 1].")
-    others = header.tensors.keys() - {LATENTS, SPEAKER}
+    others = header.tensors.keys() - {LATENTS_TENSOR, SPEAKER_TENSOR}
     for name in sorted(others):
-        if header.tensors[name][0] == "BF16" and kind != "weights":
+        if header.tensors[name].dtype == "BF16" and kind != "weights":
             raise ValueError(f"The tensor {name[:60]!a} is BF16; F32 or F16 is needed.")
         if not _belongs(name, kind):
             raise ValueError(f"The tensor {name[:60]!a} belongs to no voice of this kind.")
@@ -103,10 +105,10 @@ def check_kind(header: TensorsHeader, kind: Literal["latents", "adapter", "weigh
 
 def _belongs(name: str, kind: str) -> bool:
     if kind == "weights":
-        return name.startswith(_WEIGHTS) or name == "mel_stats"
-    return name.startswith(DECODER) or (kind == "adapter" and is_adapter(name))
+        return name.startswith(_WEIGHTS_PREFIXES) or name == "mel_stats"
+    return name.startswith(DECODER_PREFIX) or (kind == "adapter" and is_adapter(name))
 
 
 def is_adapter(name: str) -> bool:
     """Whether a tensor is one of an adapter's, by its name."""
-    return name.startswith("gpt.") and name.endswith(_LORA)
+    return name.startswith("gpt.") and name.endswith(_LORA_SUFFIXES)

@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,21 +34,31 @@ from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import adapter_file, bundle
 from xtts.voices.base_models import DEMO, BundleError, base_of, require_consent
 from xtts.voices.files import checking, foreign, tensors
-from xtts.voices.files import manifest as form
+from xtts.voices.files import manifest as manifests
 from xtts.voices.files.checking import CheckedVoice
 from xtts.voices.files.manifest import Consent, Kind, VoiceFileError
 
 Array = NDArray[np.generic]
 
-FOLDER = "imported"
-_ADAPTERS = "adapters"
+IMPORTED_FOLDER = "imported"
+ADAPTERS_FOLDER = "adapters"
+_BUNDLE_KINDS: Mapping[Kind, str] = {
+    "latents": bundle.LATENTS,
+    "adapter": bundle.ADAPTER,
+    "weights": bundle.VOICE,
+}
 # A longer folder name exceeds what file systems take when it is not ASCII.
 _MOST_NAME = 60
 
 
 @dataclass(frozen=True)
 class ImportedVoice:
-    """name: of the voice and its folder; consent: as the file states it, unverified."""
+    """A voice as it was imported.
+
+    Attributes:
+        name: The name of the voice and of its folder.
+        consent: The consent as the file states it, unverified.
+    """
 
     name: str
     folder: Path
@@ -73,34 +83,34 @@ def import_voice(
 
     Args:
         name: The voice's name; "" takes that of the manifest. A taken one gets a number.
-        taken: Further names that no voice may get.
         replaces: Whether to replace an imported voice of that name instead.
         base: The folder of the voice's base, if it has moved; for a recording, another base.
+        taken: Further names that no voice may get.
 
     Raises:
         VoiceFileError: The file is damaged, hostile or of another version.
         BundleError, FilesError: The base model is missing, or another one.
         DiskFull, WriteError: The folder cannot be written.
     """
-    if (other := foreign.foreign_voice(path)) is not None:
-        chosen = _base_for(base, Path(xtts_v2), tos_agreed=tos_agreed)
-        with _new_folder(voices_dir, name or other.name, replaces, taken) as to:
-            licence = _write_recording(other.wav, to, *chosen)
-        return ImportedVoice(to.name, to, "latents", form.spdx_of(licence))
+    if (recording := foreign.foreign_voice(path)) is not None:
+        base_name, base_folder = _base_for_recording(base, Path(xtts_v2), tos_agreed=tos_agreed)
+        with _new_folder(voices_dir, name or recording.name, replaces, taken) as to:
+            licence = _write_recording(recording.wav, to, base_name, base_folder)
+        return ImportedVoice(to.name, to, "latents", manifests.spdx_of(licence))
     with checking.open_voice(path) as voice:
         manifest = voice.manifest
-        located: Path | None = None
+        found_base: Path | None = None
         if manifest.kind != "weights":
-            located = base_of(path, manifest.provenance, base, xtts_v2, tos_agreed=tos_agreed)
+            found_base = base_of(path, manifest.provenance, base, xtts_v2, tos_agreed=tos_agreed)
         with _new_folder(voices_dir, name or manifest.name, replaces, taken) as to:
-            _unpack(voice, to, str(located.resolve()) if base and located else "")
+            _unpack(voice, to, str(found_base.resolve()) if base and found_base else "")
         return ImportedVoice(to.name, to, manifest.kind, manifest.licence, voice.consent())
 
 
 def cached_folder(path: Path) -> Path:
     """The unpacked folder of a voice file, in the user's cache folder. Raises VoiceFileError,
     DiskFull, WriteError."""
-    with checking.open_voice(path, whole=False) as voice:
+    with checking.open_voice(path, read_members=False) as voice:
         # The last folder has the voice's name, which the mark of its speech repeats.
         to = cache_folder(os.environ) / "voices" / voice.digest / folder_name(voice.manifest.name)
         if not (to / "bundle.json").is_file():
@@ -115,23 +125,23 @@ def cached_folder(path: Path) -> Path:
 @contextmanager
 def _new_folder(voices_dir: Path, name: str, replaces: bool, others: Iterable[str]) -> Iterator[Path]:
     """The folder for an imported voice, which nobody else takes during the block."""
-    folder, imported = folder_name(name), voices_dir / FOLDER
+    folder, imported = folder_name(name), voices_dir / IMPORTED_FOLDER
     if folder.lower().endswith(".wav"):  # requests leave this ending out
         folder = folder[:-4].rstrip(" .") or "voice"
     make_folder(voices_dir)
     make_folder(imported)
     # Not the lock of VOICES_DIR: weights take minutes, and uploads and deletions wait for it.
     with locks.wait_for(imported / ".lock"):
-        for left in imported.glob(".*.sotaque-part"):  # of killed imports: this one has the lock
-            if not left.name.endswith(".old.sotaque-part"):
-                shutil.rmtree(left, ignore_errors=True)
+        for leftover in imported.glob(".*.sotaque-part"):  # of killed imports: this one has the lock
+            if not leftover.name.endswith(".old.sotaque-part"):
+                shutil.rmtree(leftover, ignore_errors=True)
         taken = {plain_name(other) for other in (*_taken_names(voices_dir), *others)}
         if not (replaces and (imported / folder).is_dir()):
-            folder = _free(folder, taken)
+            folder = _free_name(folder, taken)
         yield imported / folder
 
 
-def _base_for(base: str | Path | None, xtts_v2: Path, *, tos_agreed: bool) -> tuple[str, Path]:
+def _base_for_recording(base: str | Path | None, xtts_v2: Path, *, tos_agreed: bool) -> tuple[str, Path]:
     """The name and folder of the base for a recording: the requested one, else XTTS-v2 if it is
     here and its licence was agreed to, else the demo model. Raises BundleError."""
     if base is not None:
@@ -149,11 +159,11 @@ def _write_recording(wav: bytes, to: Path, base_name: str, base: Path) -> str:
     """Writes the folder of a voice that is a recording alone; returns the licence of its base."""
     licence = ModelConfig.read(base).licence
     with whole_folder(to, len(wav)) as part:
-        files = {form.REFERENCE: replace_file(part / form.REFERENCE, lambda file: file.write(wav))}
+        written = replace_file(part / manifests.REFERENCE_FILE, lambda file: file.write(wav))
         bundle.write(
             part,
             bundle.Bundle(
-                files=files,
+                files={manifests.REFERENCE_FILE: written},
                 base={"name": base_name, "sha256": sha256_of(base / "model.pth")},
                 data_sha256="",
                 epoch=0,
@@ -178,7 +188,7 @@ def folder_name(name: str) -> str:
 
 def _taken_names(voices_dir: Path) -> Iterable[str]:
     """The names of imported voices, of adapters and of uploaded voices."""
-    for folder in (voices_dir / FOLDER, voices_dir / _ADAPTERS):
+    for folder in (voices_dir / IMPORTED_FOLDER, voices_dir / ADAPTERS_FOLDER):
         if folder.is_dir():
             yield from (entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     for path in voices_dir.glob("*.json"):
@@ -186,7 +196,7 @@ def _taken_names(voices_dir: Path) -> Iterable[str]:
         yield str(read_json(path).get("name", ""))
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _free_name(name: str, taken: set[str]) -> str:
     numbered = (f"{name}-{number}" for number in itertools.count(2))
     return next(
         candidate for candidate in itertools.chain((name,), numbered) if plain_name(candidate) not in taken
@@ -194,31 +204,28 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _unpack(voice: CheckedVoice, to: Path, base: str) -> None:
-    """Writes the folder of a checked voice. base: replaces the base's name."""
+    """Writes the folder of a checked voice. A `base` replaces the base's name."""
     manifest = voice.manifest
     # The tensors are written twice: as they are in the file, then as the model reads them.
     num_bytes = 2 * sum(member.bytes for member in manifest.members.values())
     with whole_folder(to, num_bytes) as part:
-        files = {name: _copy(voice, name, part / name) for name in manifest.members if name != form.TENSORS}
+        copied_names = [name for name in manifest.members if name != manifests.TENSORS_FILE]
+        files = {name: _copy(voice, name, part / name) for name in copied_names}
         files |= _write_tensors(voice, part)
-        if manifest.kind == "weights":
-            _check_config(voice, part)
+        config = _read_config(voice, part) if manifest.kind == "weights" else None
         files.pop(PRONUNCIATIONS, None)  # its owner may change it
-        kinds = {"latents": bundle.LATENTS, "adapter": bundle.ADAPTER, "weights": "voice"}
-        about = bundle.Bundle(
+        contents = bundle.Bundle(
             files=files,
             base={"name": base or manifest.base.name, "sha256": manifest.base.sha256},
             data_sha256=manifest.data_sha256,
             epoch=manifest.epoch,
             licence=manifest.licence_text,
             made_at=manifest.created,
-            speaks_in_coqui=False,
-            kind=kinds[manifest.kind],
+            speaks_in_coqui=config is not None and config.speaks_in_coqui,
+            kind=_BUNDLE_KINDS[manifest.kind],
         )
-        if manifest.kind == "weights":
-            about = replace(about, speaks_in_coqui=ModelConfig.read(part).speaks_in_coqui)
-        bundle.write(part, about)
-        _copy(voice, form.NAME, part / form.NAME)
+        bundle.write(part, contents)
+        _copy(voice, manifests.MANIFEST_FILE, part / manifests.MANIFEST_FILE)
 
 
 def _copy(voice: CheckedVoice, name: str, path: Path) -> Written:
@@ -229,26 +236,26 @@ def _copy(voice: CheckedVoice, name: str, path: Path) -> Written:
 
 def _write_tensors(voice: CheckedVoice, part: Path) -> dict[str, Written]:
     """Writes the latents, and the adapter and decoder or the model, each as the loader reads it."""
-    whole = part / form.TENSORS
-    _copy(voice, form.TENSORS, whole)
-    latent_names = {tensors.LATENTS, tensors.SPEAKER}
-    with safe_open(whole, framework="np") as file:
+    tensors_file = part / manifests.TENSORS_FILE
+    _copy(voice, manifests.TENSORS_FILE, tensors_file)
+    latent_names = {tensors.LATENTS_TENSOR, tensors.SPEAKER_TENSOR}
+    with safe_open(tensors_file, framework="np") as file:
         names = set(file.keys()) - latent_names
         latents = {name: file.get_tensor(name) for name in latent_names}
         if not all(np.isfinite(array).all() for array in latents.values()):
             raise VoiceFileError(f"{voice.path}: the latents hold non-finite values.")
-        files = {bundle.OWN_LATENTS: _save(part / bundle.OWN_LATENTS, latents)}
+        files = {bundle.LATENTS_FILE: _save(part / bundle.LATENTS_FILE, latents)}
         if voice.manifest.kind != "weights":
-            learned = {name: file.get_tensor(name) for name in names if tensors.is_adapter(name)}
-            decoder = {name: file.get_tensor(name) for name in names - learned.keys()}
-            if learned:
+            adapter = {name: file.get_tensor(name) for name in names if tensors.is_adapter(name)}
+            decoder = {name: file.get_tensor(name) for name in names - adapter.keys()}
+            if adapter:
                 header = {adapter_file.KEY: _adapter_header(voice)}
-                files[adapter_file.NAME] = _save(part / adapter_file.NAME, learned, header)
+                files[adapter_file.NAME] = _save(part / adapter_file.NAME, adapter, header)
             if decoder:
-                files[bundle.DECODER] = _save(part / bundle.DECODER, decoder)
+                files[bundle.DECODER_FILE] = _save(part / bundle.DECODER_FILE, decoder)
     if voice.manifest.kind == "weights":
-        files["model.pth"] = _write_model(whole, names, part / "model.pth")
-    whole.unlink()
+        files["model.pth"] = _write_model(tensors_file, names, part / "model.pth")
+    tensors_file.unlink()
     return files
 
 
@@ -257,11 +264,11 @@ def _save(path: Path, content: Mapping[str, Array], metadata: dict[str, str] | N
     return replace_file(path, lambda file: file.write(data))
 
 
-def _write_model(whole: Path, names: set[str], to: Path) -> Written:
+def _write_model(tensors_file: Path, names: set[str], to: Path) -> Written:
     """Writes the weights as Coqui's `model.pth`."""
     import torch
 
-    with safe_open(whole, framework="pt") as file:
+    with safe_open(tensors_file, framework="pt") as file:
         state = {name: file.get_tensor(name) for name in sorted(names)}
     return replace_file(to, lambda file: torch.save({"model": state}, file))
 
@@ -280,10 +287,10 @@ def _adapter_header(voice: CheckedVoice) -> str:
     return text
 
 
-def _check_config(voice: CheckedVoice, part: Path) -> None:
+def _read_config(voice: CheckedVoice, part: Path) -> ModelConfig:
     """Raises VoiceFileError if config.json or vocab.json cannot be used."""
     try:
-        ModelConfig.read(part)
+        return ModelConfig.read(part)
     except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
         reason = str(error).replace(f"{part}/", "")
         raise VoiceFileError(f"{voice.path}: the model's files cannot be used: {reason}") from error

@@ -11,7 +11,7 @@ import pytest
 
 from extras.books.book import Book, Chapter, Paragraph
 from extras.books.speaking.book_voice import BookVoice
-from extras.books.speaking.narration import Chosen, Listener, Narration, Settings
+from extras.books.speaking.narration import ChosenTake, Listener, Narration, NarrationSettings
 from extras.books.speaking.take_folder import TakeFolder
 from extras.books.writing.worst_sentences import Worst
 from machine.storage.files import Written, replace_file
@@ -56,15 +56,15 @@ class Ears(Listener):
     def __init__(self, *errors: int) -> None:
         self.name, self._errors = "ears", list(errors)
 
-    def errors(self, text: str, waveform: Any) -> int:
+    def count_misheard_words(self, text: str, waveform: Any) -> int:
         return self._errors.pop(0)
 
 
 def told(voice: LoadedVoice, folder: Path, text: str, ears: Ears | None = None, **how: Any):
     """Narrates a book with one sentence; returns the narration and the chosen takes."""
     book = Book("B", "A", "en", [Chapter("One", [Paragraph(text)])])
-    narration = Narration(book, BookVoice(voice, 2), TakeFolder(folder), Settings("en", **how), ears)
-    settled: list[Chosen | None] = []
+    narration = Narration(book, BookVoice(voice, 2), TakeFolder(folder), NarrationSettings("en", **how), ears)
+    settled: list[ChosenTake | None] = []
     lines = [(1, sentence) for sentence in narration.sentences(1)]
     narration.speak(iter(lines), lambda _chapter, _sentence, chosen: settled.append(chosen))
     return narration, settled
@@ -77,13 +77,13 @@ def count(folder: Path) -> int:
 def test_chapters_are_counted_without_those_that_are_not_read_aloud(cast, tmp_path):
     contents = Chapter("Contents", [Paragraph("One, page 3.")], left_out="contents")
     book = Book("B", "A", "en", [contents, Chapter("One", [Paragraph(TEXT)])])
-    narration = Narration(book, BookVoice(cast, 2), TakeFolder(tmp_path), Settings("en"))
+    narration = Narration(book, BookVoice(cast, 2), TakeFolder(tmp_path), NarrationSettings("en"))
     assert [sentence.text for sentence in narration.sentences(1)] == [TEXT]
 
 
 def test_a_misheard_sentence_is_said_again_until_it_is_heard(cast, tmp_path):
     _, (kept,) = told(cast, tmp_path, TEXT, Ears(6, 5, 0), retakes=3)
-    assert count(tmp_path) == 3 and kept.errors == 0
+    assert count(tmp_path) == 3 and kept.misheard_words == 0
     # Nothing is spoken or recognised again.
     _, (again,) = told(cast, tmp_path, TEXT, Ears(), retakes=3)
     assert count(tmp_path) == 3 and again.take.key == kept.take.key
@@ -91,7 +91,7 @@ def test_a_misheard_sentence_is_said_again_until_it_is_heard(cast, tmp_path):
 
 def test_of_bad_takes_the_best_is_kept(cast, tmp_path):
     _, (kept,) = told(cast, tmp_path, TEXT, Ears(6, 4, 5), retakes=2)
-    assert count(tmp_path) == 3 and kept.errors == 4
+    assert count(tmp_path) == 3 and kept.misheard_words == 4
     _, (first,) = told(cast, tmp_path, TEXT)
     assert first.take.key != kept.take.key and count(tmp_path) == 3
 
@@ -101,7 +101,7 @@ def test_a_voice_in_the_text_and_of_a_chapter(cast, tmp_path):
     _, (ben,) = told(cast, tmp_path, TEXT, speakers={1: "ben"})
     _, (named,) = told(cast, tmp_path, f"[voice:ben]{TEXT}")
     assert count(tmp_path) == 3
-    sounds = [TakeFolder(tmp_path).sound(chosen.take.key).read_bytes() for chosen in (plain, ben, named)]
+    sounds = [TakeFolder(tmp_path).sound_path(chosen.take.key).read_bytes() for chosen in (plain, ben, named)]
     assert sounds[0] != sounds[1] == sounds[2]
 
 
@@ -132,7 +132,7 @@ def test_neighbours_do_not_change_a_sentence(cast, tmp_path):
 
 def test_a_take_that_is_not_whole_is_spoken_again(cast, tmp_path):
     _, (kept,) = told(cast, tmp_path, TEXT)
-    sound = TakeFolder(tmp_path).sound(kept.take.key)
+    sound = TakeFolder(tmp_path).sound_path(kept.take.key)
     whole = sound.read_bytes()
     sound.write_bytes(whole[:-100])
     told(cast, tmp_path, TEXT)
@@ -161,9 +161,9 @@ def test_another_vocoder_of_the_same_weights_speaks_again(onnx_folder, tmp_path)
 def test_the_report_has_the_worst_first(cast, tmp_path):
     narration, (kept,) = told(cast, tmp_path / "sentences", TEXT, Ears(6), retakes=0)
     worst = Worst()
-    worst.add(1, Chosen(kept.sentence, kept.take, 2))
-    worst.add(2, Chosen(kept.sentence, kept.take, 6))
-    worst.add(3, Chosen(kept.sentence, kept.take, 0))
+    worst.add(1, ChosenTake(kept.sentence, kept.take, 2))
+    worst.add(2, ChosenTake(kept.sentence, kept.take, 6))
+    worst.add(3, ChosenTake(kept.sentence, kept.take, 0))
     assert [chapter for chapter, _ in worst.worst()] == [2, 1]
     worst.write(tmp_path / "report.html", "A <b>", narration.takes, ["read", "my book.epub"])
     page = (tmp_path / "report.html").read_text()
@@ -179,7 +179,7 @@ def spoken_takes(voice: LoadedVoice, folder: Path, at_once: int, **how: Any) -> 
     text = f"{TEXT} The sea was calm and the air was warm."
     book = Book("B", "A", "en", [Chapter("One", [Paragraph(text)])])
     said = BookVoice(voice, at_once, recogniser="off", **how)
-    narration = Narration(book, said, TakeFolder(folder), Settings("en"))
+    narration = Narration(book, said, TakeFolder(folder), NarrationSettings("en"))
     lines = [(1, sentence) for sentence in narration.sentences(1)]
     narration.speak(iter(lines), lambda _chapter, _sentence, chosen: None)
     return {path.stem: path.read_bytes() for path in folder.rglob("*.wav")}

@@ -12,7 +12,7 @@ import pytest
 from extras.books.book import Book, Chapter, Paragraph
 from extras.books.speaking import ray_voice
 from extras.books.speaking.book_voice import BookVoice
-from extras.books.speaking.narration import Narration, Settings
+from extras.books.speaking.narration import Narration, NarrationSettings
 from extras.books.speaking.ray_voice import RayBookVoice
 from extras.books.speaking.take_folder import TakeFolder
 from extras.common.steps import Steps
@@ -46,7 +46,7 @@ def opened(folder: str) -> LoadedVoice:
 
 def spoken(voice: BookVoice, folder: Path) -> dict[str, bytes]:
     book = Book("B", "A", "en", [Chapter("One", [Paragraph(f"{TEXT} {TEXT}")])])
-    narration = Narration(book, voice, TakeFolder(folder), Settings("en"))
+    narration = Narration(book, voice, TakeFolder(folder), NarrationSettings("en"))
     found: list[Any] = []
     lines = [(1, sentence) for sentence in narration.sentences(1)]
     narration.speak(iter(lines), lambda _chapter, _sentence, chosen: found.append(chosen))
@@ -68,7 +68,7 @@ def test_a_sentence_has_the_same_bytes_whoever_says_it(folder, tmp_path, at_once
 
 
 def test_a_worker_with_another_voice_does_not_speak(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_voice, "_held", {})  # other tests use this process as a worker, too
+    monkeypatch.setattr(ray_voice, "_opened_voices", {})  # other tests use this process as a worker, too
     other = str(tiny_voice(tmp_path / "other", seed=5))
     voice = RayBookVoice(opened(folder), 1, Apart(), partial(opened, other))
     with pytest.raises(SotaqueError, match="other files of this voice"):

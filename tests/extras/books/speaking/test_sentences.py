@@ -3,7 +3,7 @@
 import pytest
 
 from extras.books.book import Chapter, Kind, Paragraph
-from extras.books.speaking.sentences import LONGEST, divide, sentences_of
+from extras.books.speaking.sentences import LONGEST_SENTENCE, divide, sentences_of
 
 
 def texts(*paragraphs: str | Paragraph, **options) -> list[str]:
@@ -29,9 +29,9 @@ def test_sentences_end_where_a_reader_breathes(text, parts):
 
 def test_a_very_long_sentence_is_divided_at_its_clauses():
     text = "it went on and on, " * 500
-    assert max(map(len, divide(text))) <= LONGEST
+    assert max(map(len, divide(text))) <= LONGEST_SENTENCE
     assert " ".join(divide(text)) == text.strip()
-    assert max(map(len, divide("a" * 100_000))) <= LONGEST
+    assert max(map(len, divide("a" * 100_000))) <= LONGEST_SENTENCE
 
 
 def test_a_short_sentence_joins_its_neighbour():
@@ -46,7 +46,7 @@ def test_pauses_follow_the_kind():
         Paragraph("One is here now, my dear friend. Two is here now, my dear friend."),
         Paragraph("x", Kind.FOOTNOTE),
     ]
-    pauses = [sentence.pause for sentence in sentences_of(Chapter("", held), "en")]
+    pauses = [sentence.pause_seconds for sentence in sentences_of(Chapter("", held), "en")]
     assert pauses == [1.2, 0.2, 0.6]
     assert texts(held[0], held[2], footnotes=True) == ["Chapter One", "x"]
 

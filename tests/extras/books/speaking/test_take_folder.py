@@ -7,13 +7,13 @@ KEY = "a" * 40
 
 def test_each_recogniser_keeps_what_it_heard(tmp_path):
     takes = TakeFolder(tmp_path)
-    takes.sound(KEY).parent.mkdir()
-    takes.keep_heard(KEY, "pocketsphinx", 3)
-    takes.keep_heard(KEY, "whisper", 0)
-    assert [takes.heard(KEY, recogniser) for recogniser in ("pocketsphinx", "whisper", "other")] == [
+    takes.sound_path(KEY).parent.mkdir()
+    takes.store_misheard_words(KEY, "pocketsphinx", 3)
+    takes.store_misheard_words(KEY, "whisper", 0)
+    assert [takes.misheard_words(KEY, recogniser) for recogniser in ("pocketsphinx", "whisper", "other")] == [
         3,
         0,
         None,
     ]
-    takes.keep_heard(KEY, "pocketsphinx", 2)
-    assert [takes.heard(KEY, recogniser) for recogniser in ("pocketsphinx", "whisper")] == [2, 0]
+    takes.store_misheard_words(KEY, "pocketsphinx", 2)
+    assert [takes.misheard_words(KEY, recogniser) for recogniser in ("pocketsphinx", "whisper")] == [2, 0]

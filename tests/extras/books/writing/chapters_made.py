@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from extras.books.speaking.narration import Chosen
+from extras.books.speaking.narration import ChosenTake
 from extras.books.speaking.sentences import Sentence
 from extras.books.speaking.take_folder import Take, TakeFolder
 from extras.books.writing.binding import BoundChapter
@@ -29,6 +29,6 @@ def bound(folder: Path, number: int, title: str, said: Sequence[Sentence]) -> Bo
             span = slice(round(RATE * begin), round(RATE * end))
             sound[span] = 0.1 * np.sin(np.arange(span.stop - span.start) * 2 * np.pi * 200 / RATE)
         take = Take(f"{number}{place}".ljust(40, "0"), sentence.text, len(sound), words)
-        takes.keep(take, sound)
-        chosen.append(Chosen(sentence, take))
+        takes.store(take, sound)
+        chosen.append(ChosenTake(sentence, take))
     return BoundChapter(number, title, chosen, takes)

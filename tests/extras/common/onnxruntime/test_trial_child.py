@@ -9,8 +9,8 @@ from extras.common.onnxruntime.trial_child import GRAPH, try_provider
 
 def test_the_trial_computes_the_same_as_the_cpu():
     found = try_provider(CPU, {})
-    assert (found["known"], found["fault"], found["nodes"]) == (True, "", {CPU: 2})
-    assert found["distance"] == 0.0
+    assert (found.known, found.fault, found.nodes) == (True, "", {CPU: 2})
+    assert found.distance == 0.0
 
 
 def test_the_device_that_is_asked_for_is_the_one_that_is_tried(monkeypatch):

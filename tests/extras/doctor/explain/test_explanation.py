@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from extras.common.answers import Answer
+from extras.common.answers import ChildReply
 from extras.common.onnxruntime.providers import CPU, CUDA, wish_of
 from extras.common.onnxruntime.sessions import Looks
 from extras.doctor.explain import explanation, running_child
@@ -126,8 +126,8 @@ def child_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Does the child's work in this process, where everything is imported. The tests of text, JSON
     and another provider start the real child."""
 
-    def answer(_command: object, _limit_seconds: float, *, request: dict) -> Answer:
-        return Answer(0, "", "", 0.1, answer=running_child.answer(request))
+    def answer(_command: object, _limit_seconds: float, *, request: dict) -> ChildReply:
+        return ChildReply(0, "", "", 0.1, answer=running_child.answer(request))
 
     monkeypatch.setattr(explanation, "ask_once", answer)
 
@@ -212,7 +212,7 @@ def test_what_is_asked_wrongly_is_told(arguments, told, tmp_path, capsys):
 
 def test_a_model_that_ends_its_process_ends_nothing_else(tmp_path, monkeypatch):
     graph = read(written("ECAPA", tmp_path))
-    died = Answer(-11, "", "", 0.1)
+    died = ChildReply(-11, "", "", 0.1)
     monkeypatch.setattr(explanation, "ask_once", lambda *_, **__: died)
     with pytest.raises(ExplainError, match="Segmentation fault"):
         explanation.look(graph, wish_of("cpu"), [])

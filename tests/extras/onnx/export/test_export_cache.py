@@ -9,7 +9,7 @@ import pytest
 
 from extras.onnx import folder
 from extras.onnx.export import export_cache, exporter_child
-from extras.onnx.export.export_cache import KEPT
+from extras.onnx.export.export_cache import MAX_EXPORTS
 from extras.onnx.folder import OnnxError
 from machine.process import ProcessResult
 from machine.storage.checksums import sha256_of
@@ -28,7 +28,7 @@ def needed(base_folder: Path) -> tuple[Path, str, str]:
 
 def test_two_at_once_make_it_once(needed, tmp_path):
     def kept(_: int) -> Path:
-        return export_cache.kept_export(tmp_path / "onnx", *needed, run=at_home)
+        return export_cache.cached_export(tmp_path / "onnx", *needed, run=at_home)
 
     with ThreadPoolExecutor(2) as both:
         found = list(both.map(kept, range(2)))
@@ -40,35 +40,35 @@ def test_two_at_once_make_it_once(needed, tmp_path):
 
 @pytest.mark.slow
 def test_a_damaged_one_is_made_again(needed, tmp_path):
-    to = export_cache.kept_export(tmp_path, *needed, run=at_home)
+    to = export_cache.cached_export(tmp_path, *needed, run=at_home)
     for harm in ("vocoder.onnx.data", "onnx.json"):
         (to / harm).write_bytes(b"damage")
-        assert export_cache.kept_export(tmp_path, *needed, run=at_home) == to
+        assert export_cache.cached_export(tmp_path, *needed, run=at_home) == to
         folder.verify(to)
 
 
 def test_the_ones_used_last_stay_and_what_was_killed_goes(needed, tmp_path):
-    to = export_cache.kept_export(tmp_path, *needed, run=at_home)
-    for age in range(1, KEPT + 2):
+    to = export_cache.cached_export(tmp_path, *needed, run=at_home)
+    for age in range(1, MAX_EXPORTS + 2):
         old = tmp_path / f"old{age}"
         old.mkdir()
         (old / folder.NAME).write_text("{}")
         os.utime(old, (1e9 - age, 1e9 - age))
     (tmp_path / ".half.1234.sotaque-part").mkdir()
-    export_cache.kept_export(tmp_path, *needed, run=at_home)
+    export_cache.cached_export(tmp_path, *needed, run=at_home)
     left = {path.name for path in tmp_path.iterdir() if path.is_dir()}
-    assert left == {to.name, *(f"old{age}" for age in range(1, KEPT))}
+    assert left == {to.name, *(f"old{age}" for age in range(1, MAX_EXPORTS))}
 
 
 def test_every_epoch_that_a_run_keeps_and_the_base_have_their_place():
-    assert KEPT == (TrainSettings().keep_checkpoints or 0) + 1
+    assert MAX_EXPORTS == (TrainSettings().keep_checkpoints or 0) + 1
 
 
 @pytest.mark.slow
 def test_one_that_fails_says_why(base_folder, tmp_path):
     (tmp_path / "bad.pt").write_bytes(b"no checkpoint")
     with pytest.raises(OnnxError, match=r"could not be exported as ONNX: .*bad\.pt"):
-        export_cache.kept_export(tmp_path / "onnx", base_folder, "0" * 64, "int8", tmp_path / "bad.pt")
+        export_cache.cached_export(tmp_path / "onnx", base_folder, "0" * 64, "int8", tmp_path / "bad.pt")
     assert [path.name for path in (tmp_path / "onnx").iterdir()] == [".lock"]
 
 
@@ -77,4 +77,4 @@ def test_one_that_hangs_is_ended_and_told(needed, tmp_path):
         return ProcessResult(None, "", "", limit_seconds, "no answer", hung=True)
 
     with pytest.raises(OnnxError, match="within 30 minutes"):
-        export_cache.kept_export(tmp_path, *needed, run=hangs)
+        export_cache.cached_export(tmp_path, *needed, run=hangs)

@@ -3,7 +3,7 @@
 import pytest
 
 from api.errors import APIError
-from extras.studio.datasets.prompts import MOST_CHARACTERS, MOST_IDEOGRAPHS, built_in_sentences, of_text
+from extras.studio.datasets.prompts import MOST_CHARACTERS, MOST_IDEOGRAPHS, built_in_sentences, prompts_from
 from xtts.text.languages import NAMES
 
 
@@ -26,24 +26,24 @@ def test_a_language_without_a_set_has_none():
 
 def test_a_text_is_divided_into_its_sentences():
     text = 'One sentence here. Is it "true?" Yes!\n\nA new | paragraph\nand a line'
-    assert of_text(text, "en") == (
+    assert prompts_from(text, "en") == (
         "One sentence here.",
         'Is it "true?"',
         "Yes!",
         "A new , paragraph",
         "and a line",
     )
-    assert of_text("今天很好。明天呢？好。", "zh") == ("今天很好。", "明天呢？", "好。")
+    assert prompts_from("今天很好。明天呢？好。", "zh") == ("今天很好。", "明天呢？", "好。")
 
 
 def test_a_long_sentence_is_cut_at_its_marks():
-    pieces = of_text("a word, " * 60, "en")
+    pieces = prompts_from("a word, " * 60, "en")
     assert len(pieces) > 3 and all(len(piece) <= MOST_CHARACTERS for piece in pieces)
     assert "".join(pieces).replace(" ", "") == "aword," * 60
 
 
 def test_what_cannot_be_read_is_refused():
     with pytest.raises(APIError, match="no word"):
-        of_text(" … \n—", "en")
+        prompts_from(" … \n—", "en")
     with pytest.raises(APIError, match="at most 1,000"):
-        of_text("Yes. " * 1_001, "en")
+        prompts_from("Yes. " * 1_001, "en")

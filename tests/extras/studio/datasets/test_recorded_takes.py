@@ -10,7 +10,7 @@ import pytest
 
 from api.errors import APIError
 from extras.studio.datasets import clips, recorded_takes
-from extras.studio.datasets.dataset_store import Datasets, UploadedDataset, changing
+from extras.studio.datasets.dataset_store import Datasets, UploadedDataset, changing_dataset
 from extras.studio.take_schemas import CheckedTake
 from tests.api.sounds import file_of, speech
 from tests.forked import in_child
@@ -131,7 +131,7 @@ def test_a_kill_anywhere_leaves_what_training_reads_whole(datasets, dataset, pla
     assert {f"{name}.wav" for name in now} <= wavs(dataset)
     assert set(now) >= {name for name in kept if name.startswith("0001")}
     assert len(now) >= len(before)
-    with changing(dataset):
+    with changing_dataset(dataset):
         recorded_takes.repair(dataset)
     named = {take.name for take in recorded_takes.read_takes(dataset).values()}
     assert set(metadata(dataset)) == named and wavs(dataset) == {f"{name}.wav" for name in named}

@@ -25,7 +25,7 @@ import soundfile
 
 import xtts
 from api.voices.samples import resampled
-from extras.studio.datasets.prompts import of_text
+from extras.studio.datasets.prompts import prompts_from
 from tests.api.page import desk
 from tests.api.page.desk import go, until
 from tests.api.page.hearing import browser_hearing
@@ -124,7 +124,7 @@ def of_clips(folder: Path) -> tuple[list[str], Voice]:
     paths = {
         entry.text: entry.path
         for entry in read_entries(folder, "auto", "en")
-        if of_text(entry.text, "en") == (entry.text,)
+        if prompts_from(entry.text, "en") == (entry.text,)
     }
     assert paths, f"{folder} holds no clip of one short sentence"
 
