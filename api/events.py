@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from api.errors import APIError, closing
 
-MOST_LISTENERS = 64
-_MOST_WAITING = 256
+MAX_LISTENERS = 64
+_MAX_WAITING = 256
 _COMMENT_SECONDS = 15.0
 EventData = BaseModel | Mapping[str, object]
 
@@ -40,11 +40,11 @@ class Events:
         """All events from now on; comments in between keep the connection alive."""
         if self._closed:
             raise closing()
-        if len(self.listeners) >= MOST_LISTENERS:
+        if len(self.listeners) >= MAX_LISTENERS:
             raise APIError(
                 503, "too_many_listeners", "Too many clients are listening to events.", retry_after=5
             )
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MOST_WAITING)
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_WAITING)
         self.listeners.add(queue)
         return self._from(queue, first)
 

@@ -51,26 +51,26 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
 class BodyLimit(NamedTuple):
     """The largest body in bytes, and the seconds in which each piece of it must arrive."""
 
-    most_bytes: int
+    max_bytes: int
     seconds: float
     piece_bytes: int
 
 
 # Also the limit of an incomplete head, in `api.http.server`.
-MOST_HEAD_BYTES = 16 << 10
+MAX_HEAD_BYTES = 16 << 10
 # The largest body of a text, and the largest message of a WebSocket.
-MOST_TEXT_BYTES = 64 << 10
-_TEXT = BodyLimit(MOST_TEXT_BYTES, 15.0, MOST_TEXT_BYTES)
+MAX_TEXT_BYTES = 64 << 10
+_TEXT = BodyLimit(MAX_TEXT_BYTES, 15.0, MAX_TEXT_BYTES)
 # The number of uploads that may arrive at once.
-_MOST_UPLOADS = 8
+_MAX_UPLOADS = 8
 
 
 def takes_upload(
-    most_bytes: int, seconds: float = 60.0, piece_bytes: int = 0
+    max_bytes: int, seconds: float = 60.0, piece_bytes: int = 0
 ) -> Callable[[Endpoint], Endpoint]:
     """Marks the function of a route whose body may exceed the limit for texts. Each `piece_bytes`
     must arrive within `seconds`; 0 means the whole body."""
-    limit = BodyLimit(most_bytes, seconds, piece_bytes or most_bytes)
+    limit = BodyLimit(max_bytes, seconds, piece_bytes or max_bytes)
 
     def marked(endpoint: Endpoint) -> Endpoint:
         endpoint.body_limit = limit  # type: ignore[attr-defined]
@@ -223,12 +223,12 @@ class Gate:
         is_upload = limit is not _TEXT
         try:
             declared = Headers(scope=scope).get("content-length", "0")
-            if declared.isdecimal() and int(declared) > limit.most_bytes:
+            if declared.isdecimal() and int(declared) > limit.max_bytes:
                 raise _too_large(limit)
             if not is_upload:
                 body = await _read(body)
-            elif self._uploads >= _MOST_UPLOADS:
-                text = f"{_MOST_UPLOADS} uploads are already arriving. Try again later."
+            elif self._uploads >= _MAX_UPLOADS:
+                text = f"{_MAX_UPLOADS} uploads are already arriving. Try again later."
                 raise APIError(503, "uploads_full", text, retry_after=5)
             # An upload takes its place before its body: it takes a while, and must not give way.
             _take_place(scope)
@@ -279,7 +279,7 @@ def _limit_body(receive: Receive, limit: BodyLimit) -> Receive:
         except TimeoutError:
             raise APIError(408, "slow_body", "The body did not arrive within the time limit.") from None
         arrived += len(message.get("body", b""))
-        if arrived > limit.most_bytes:
+        if arrived > limit.max_bytes:
             raise _too_large(limit)
         whole = not message.get("more_body", False)
         return message
@@ -310,15 +310,15 @@ def _take_place(scope: Scope) -> None:
 
 
 def _too_large(limit: BodyLimit) -> APIError:
-    return APIError(413, "too_large", f"The body is larger than the limit of {limit.most_bytes:,} bytes.")
+    return APIError(413, "too_large", f"The body is larger than the limit of {limit.max_bytes:,} bytes.")
 
 
 def _refuse_head(scope: Scope) -> APIError | None:
     """431 for a large head. h11's own limit does not hold for one that arrives at once."""
     headers = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
-    if headers + len(scope.get("raw_path", b"")) + len(scope.get("query_string", b"")) <= MOST_HEAD_BYTES:
+    if headers + len(scope.get("raw_path", b"")) + len(scope.get("query_string", b"")) <= MAX_HEAD_BYTES:
         return None
-    text = f"The request's head is larger than the limit of {MOST_HEAD_BYTES:,} bytes."
+    text = f"The request's head is larger than the limit of {MAX_HEAD_BYTES:,} bytes."
     return APIError(431, "head_too_large", text)
 
 

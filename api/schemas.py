@@ -8,8 +8,8 @@ from machine.storage.files import JsonObject
 from machine.text import plain_name
 from xtts.voices.evaluation_file import FurtherFigure, JudgeDescription, JudgeFigure
 
-MOST_CHARACTERS = 4096
-MOST_NAME = 100
+MAX_CHARACTERS = 4096
+MAX_NAME = 100
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 OWN_MODEL = "sotaque"
 SERVED = "default"
@@ -33,8 +33,8 @@ OPENAI_VOICES = (
 # limits of its field, so that they are those of a string and their messages, too.
 _HALVES = str.maketrans(dict.fromkeys(range(0xD800, 0xE000)))
 WHOLE = BeforeValidator(lambda text: text.translate(_HALVES) if isinstance(text, str) else text)
-Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS), WHOLE]
-NameText = Annotated[str, Field(min_length=1, max_length=MOST_NAME), WHOLE]
+Text = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS), WHOLE]
+NameText = Annotated[str, Field(min_length=1, max_length=MAX_NAME), WHOLE]
 VoiceText = Annotated[str, Field(min_length=1, max_length=128), WHOLE]
 # `Brazilian Portuguese` is the longest that a client sends.
 LanguageText = Annotated[str, Field(max_length=32), WHOLE]

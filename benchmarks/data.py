@@ -26,7 +26,7 @@ SECONDS = 2.0
 _CODES, _FRAMES = 43, 172
 _TEXTS = 10
 # File systems limit the hard links to a file; the usual limits are higher.
-_MOST_LINKS = 30_000
+_MAX_LINKS = 30_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,10 +100,10 @@ def write(folder: Path, base: Path, count: int) -> None:
     sound = (0.1 * generator.standard_normal(int(22_050 * SECONDS))).astype(np.float32)
     paths = [wavs / f"{number}.wav" for number in range(count)]
     for number, path in enumerate(paths):
-        if number % _MOST_LINKS == 0:
+        if number % _MAX_LINKS == 0:
             soundfile.write(path, sound, 22_050)
         else:
-            os.link(paths[number - number % _MOST_LINKS], path)
+            os.link(paths[number - number % _MAX_LINKS], path)
     rows = (f"{number}|{'one ' * (1 + number % _TEXTS)}two three." for number in range(count))
     (folder / "data" / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     hashes = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(count)]

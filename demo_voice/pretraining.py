@@ -45,7 +45,7 @@ LONGER = 1.3
 CHANCE_OF_VARIANT = 0.3
 VALIDATION_CLIPS = 96
 # Text ids of the longest clip, without START and STOP.
-MOST_IDS = 200
+MAX_IDS = 200
 IGNORED = -100
 # log2 of 160 Hz: pitches are predicted relative to it.
 MIDDLE_PITCH = 7.32
@@ -81,7 +81,7 @@ class Lessons:
             for index, person in enumerate(persons)
             if speech.names[person] in allowed
             and speech.clips[index].text
-            and len(ids[index]) <= MOST_IDS
+            and len(ids[index]) <= MAX_IDS
             and not is_judged(speech.clips[index].text)
         ]
         self.kept_back = torch.tensor(heard[: min(VALIDATION_CLIPS, len(heard) // 8)])
@@ -137,8 +137,8 @@ class Lessons:
         places = speech.code_starts[clips][:, None] + torch.minimum(along, lengths[:, None] - 1)
         frames = places[..., None] * FRAMES_PER_CODE + torch.arange(FRAMES_PER_CODE, device=device)
         mels = self.mels.codec[frames].flatten(2)
-        most_codes = int(torch.randint(*REFERENCE_CODES, (1,), generator=generator))
-        heard_lengths = speech.codes[heard].clamp(max=most_codes)
+        max_codes = int(torch.randint(*REFERENCE_CODES, (1,), generator=generator))
+        heard_lengths = speech.codes[heard].clamp(max=max_codes)
         room = speech.codes[heard] - heard_lengths + 1
         first = (torch.rand(len(heard), generator=generator).to(device) * room).long()
         begin = (speech.code_starts[heard] + first) * FRAMES_PER_CODE

@@ -150,9 +150,9 @@ def end_group(child: "subprocess.Popen[bytes]", reap_seconds: float) -> None:
         child.returncode = -signal.SIGKILL  # so that Popen does not wait for it again
 
 
-def _tail(file: IO[bytes], most_bytes: int) -> str:
+def _tail(file: IO[bytes], max_bytes: int) -> str:
     """The end of a file that a child may still write."""
-    return _read(file, max(0, os.fstat(file.fileno()).st_size - most_bytes), most_bytes)
+    return _read(file, max(0, os.fstat(file.fileno()).st_size - max_bytes), max_bytes)
 
 
 class StderrFile:
@@ -350,9 +350,9 @@ def _memory_file(content: bytes = b"") -> IO[bytes]:
     return file
 
 
-def _read(file: IO[bytes], start: int, most_bytes: int) -> str:
+def _read(file: IO[bytes], start: int, max_bytes: int) -> str:
     # pread instead of seek: a child that still runs shares the file position.
-    text = os.pread(file.fileno(), most_bytes, start).decode("utf-8", errors="replace")
+    text = os.pread(file.fileno(), max_bytes, start).decode("utf-8", errors="replace")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -273,13 +273,13 @@ def test_a_speed_in_larger_batches_stands_next_to_that_on_the_same_clips(documen
 
 def test_a_run_of_xtts_v2_takes_the_disk_that_the_docs_say():
     from train.checkpointing.checkpoints import KEPT_TRAINER_STATES
-    from train.checkpointing.disk_space import most_checkpoints
+    from train.checkpointing.disk_space import max_checkpoints
     from train.optim.optimizer import STATE_BYTES
     from train.settings import TrainSettings
 
     millions = read_result("memory-full")["modes"]["GRADIENT_CHECKPOINTING=off"]["learning_millions"]
     settings = TrainSettings()
-    copies = most_checkpoints(settings, 0, 10)
+    copies = max_checkpoints(settings, 0, 10)
     states = KEPT_TRAINER_STATES + 1
     needed = (4 * copies + STATE_BYTES[settings.optimizer] * states) * millions * 1e6
     for document in ("README.md", "docs/your-voice.md", "docs/hardware.md"):
@@ -307,10 +307,10 @@ def read_result(name: str) -> dict[str, Any]:
 
 
 def test_a_sentence_is_repeated_as_often_as_the_docs_say():
-    from xtts.inference.alignment.guarded_piece import MOST_RETRIES
+    from xtts.inference.alignment.guarded_piece import MAX_RETRIES
 
     words = {1: "once", 2: "twice", 3: "three times"}
-    assert f"again, up to {words[MOST_RETRIES]}," in " ".join(text_of("docs/text.md").split())
+    assert f"again, up to {words[MAX_RETRIES]}," in " ".join(text_of("docs/text.md").split())
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/evaluation.md"])

@@ -24,7 +24,7 @@ from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batches import Batch, Batches
 from train.evaluation.conclusion import conclude, seconds_left
 from train.evaluation.evaluator import Evaluator
-from train.evaluation.floors import FEWEST_FINISHED
+from train.evaluation.floors import MIN_FINISHED
 from train.metrics.logs import DeferredMetrics, Logs, Phase
 from train.optim.trainable import TrainerState
 from train.resilience.heartbeat import Heartbeat
@@ -77,7 +77,7 @@ class EarlyStopping:
         if evaluation is None or evaluation.verdict is None:
             return
         # Too few sentences judge nothing; then the validation loss decides.
-        enough = len(evaluation.candidates[0].sentences) >= FEWEST_FINISHED
+        enough = len(evaluation.candidates[0].sentences) >= MIN_FINISHED
         epochs = [
             candidate.epoch for candidate in evaluation.candidates if enough and candidate.kind == "epoch"
         ]

@@ -22,7 +22,7 @@ from xtts.model.shapes import CODE_RATE as CODE_RATE
 from xtts.model.shapes import SAMPLES_PER_CODE as SAMPLES_PER_CODE
 from xtts.model.shapes import VOCODER_RATE as VOCODER_RATE
 from xtts.sound_endings import how_to_convert
-from xtts.sound_file import MOST_CHANNELS, RATES, UNDECODABLE, Sound
+from xtts.sound_file import MAX_CHANNELS, RATES, UNDECODABLE, Sound
 
 SPEAKER_RATE = 16_000
 MEL_BANDS = 80
@@ -150,8 +150,8 @@ def _check(path: Path, sound: Sound) -> None:
             f"{path} has a sample rate of {sound.rate} Hz. Allowed are {RATES[0]} to "
             f"{RATES[-1]} in steps of {RATES.step}, such as 22050."
         )
-    if sound.channels > MOST_CHANNELS:
-        raise AudioError(f"{path} has {sound.channels} channels; at most {MOST_CHANNELS} are allowed.")
+    if sound.channels > MAX_CHANNELS:
+        raise AudioError(f"{path} has {sound.channels} channels; at most {MAX_CHANNELS} are allowed.")
 
 
 def resample(waveform: Tensor, from_rate: int, to_rate: int) -> Tensor:

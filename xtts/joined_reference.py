@@ -22,7 +22,7 @@ from xtts.speech_span import frame_levels, speech_start
 Array = NDArray[np.float32]
 Reference = Path | tuple[Path, ...]
 
-MOST_FILES = 100
+MAX_FILES = 100
 # The fade at both ends of a turn, to avoid clicks.
 _FADE_SECONDS = 0.005
 
@@ -36,9 +36,9 @@ def reference_of(named: Sequence[Path]) -> Reference:
     files = tuple(file for path in named for file in _files_of(path))
     if not files:
         raise ArgumentError("reference is an empty list. Name a recording, or a folder of them.")
-    if len(files) > MOST_FILES:
+    if len(files) > MAX_FILES:
         raise ArgumentError(
-            f"reference names {len(files)} recordings; at most {MOST_FILES} are allowed. The model "
+            f"reference names {len(files)} recordings; at most {MAX_FILES} are allowed. The model "
             "uses at most half a minute in total, so choose the best ten."
         )
     return files if len(files) > 1 else files[0]
@@ -74,13 +74,13 @@ def turn_seconds(count: int, chunk_seconds: float, heard_seconds: float) -> floa
     return chunk_seconds / max(1, math.ceil(count * chunk_seconds / heard_seconds))
 
 
-def join(recordings: Sequence[Array], rate: int, turn: float, most_seconds: float) -> Array:
+def join(recordings: Sequence[Array], rate: int, turn: float, max_seconds: float) -> Array:
     """Joins recordings `[samples]`, float32 at `rate` Hz, in turns of `turn` seconds, up to
-    `most_seconds`, without long silence at their ends. A single recording is returned unchanged."""
+    `max_seconds`, without long silence at their ends. A single recording is returned unchanged."""
     if len(recordings) == 1:
         return recordings[0]
     spoken = [without_silent_ends(recording, rate) for recording in recordings]
-    turns = _turns([len(part) for part in spoken], int(turn * rate), int(most_seconds * rate))
+    turns = _turns([len(part) for part in spoken], int(turn * rate), int(max_seconds * rate))
     parts = [_fade(spoken[which][start:end], rate) for which, start, end in turns]
     return np.concatenate(parts)
 

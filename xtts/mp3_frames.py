@@ -17,8 +17,8 @@ _BITRATES_2 = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
 _RATES_1 = (44_100, 48_000, 32_000)
 _FRAMES_FLAG, _BYTES_FLAG = 1, 2
 # The header's size does not include tags at the end of the file, such as ID3v1 with 128 bytes.
-_MOST_OTHER_SHARE, _MOST_OTHER_BYTES = 0.01, 1024
-_MOST_JUNK = 1 << 16
+_MAX_OTHER_SHARE, _MAX_OTHER_BYTES = 0.01, 1024
+_MAX_JUNK = 1 << 16
 # kbit/s of the frame with the length, which needs room for it.
 _ROOMY = 64
 
@@ -107,7 +107,7 @@ def repair(data: Buffer) -> tuple[bytes, int, int] | None:
 
 def _next(data: Buffer, at: int, kind: bytes | None) -> tuple[int, FrameHeader] | None:
     """The next frame of this kind; with kind None, the next that is followed by one of its kind."""
-    last = min(len(data) - 4, at + _MOST_JUNK)
+    last = min(len(data) - 4, at + _MAX_JUNK)
     while at <= last:
         header = frame_header(data, at)
         if header and kind in (None, header.kind):
@@ -127,7 +127,7 @@ def _is_plausible(frame: bytes, header: FrameHeader, num_bytes: int) -> bool:
         return False
     if not flags & _BYTES_FLAG:
         return True
-    return num_bytes - declared <= max(_MOST_OTHER_BYTES, _MOST_OTHER_SHARE * declared)
+    return num_bytes - declared <= max(_MAX_OTHER_BYTES, _MAX_OTHER_SHARE * declared)
 
 
 def _length_frame(like: bytes, count: int, num_bytes: int) -> bytes:

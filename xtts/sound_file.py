@@ -34,7 +34,7 @@ Array = NDArray[np.float32]
 AvArguments = Mapping[str, Any]
 
 BLOCK_FRAMES = 1 << 16
-MOST_CHANNELS = 8
+MAX_CHANNELS = 8
 # In steps of 25, because 22,051, for example, is coprime to 22,050 and 24,000, and its resampling
 # filter would take 2 GB.
 RATES = range(8_000, 192_001, 25)

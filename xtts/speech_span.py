@@ -16,11 +16,11 @@ _FRAMES_IN_A_ROW = 4
 # A recording with a lower peak is silent: -60 dB of full scale.
 SILENT_PEAK = 1e-3
 # At the start of speech, half a second of the next two is active; after a click it is not.
-_AHEAD_FRAMES, _LEAST_ACTIVE_FRAMES = 200, 50
+_AHEAD_FRAMES, _MIN_ACTIVE_FRAMES = 200, 50
 # The level of speech is that of the loudest three seconds, because the rest may be silence.
 _LOUD_FRAMES, _LOUD_HOP = 300, 100
 # The threshold above the noise in pauses, but at least this far below the level of speech.
-_OVER_NOISE_DB, _LEAST_RANGE_DB = 10.0, 10.0
+_OVER_NOISE_DB, _MIN_RANGE_DB = 10.0, 10.0
 # Silence at an end that is longer than the first value is cut to the second.
 _LONG_SILENCE, _KEPT_SILENCE = 0.3, 0.1
 
@@ -66,11 +66,11 @@ def _first_of_speech(levels: np.ndarray) -> int:
     windows = cut_frames(levels, _LOUD_FRAMES, _LOUD_HOP) if len(levels) >= _LOUD_FRAMES else [levels]
     loud = max(float(np.percentile(window, 95)) for window in windows)
     quiet = float(np.percentile(levels, 5))
-    noise = min(quiet + _OVER_NOISE_DB, loud - _LEAST_RANGE_DB)
+    noise = min(quiet + _OVER_NOISE_DB, loud - _MIN_RANGE_DB)
     active = levels > max(loud - _SPEECH_RANGE_DB, noise)
     before = np.concatenate(([0], np.cumsum(active)))
     ends = np.minimum(np.arange(len(active)) + _AHEAD_FRAMES, len(active))
-    (places,) = np.nonzero(active & (before[ends] - before[:-1] >= _LEAST_ACTIVE_FRAMES))
+    (places,) = np.nonzero(active & (before[ends] - before[:-1] >= _MIN_ACTIVE_FRAMES))
     return int(places[0]) if len(places) else spoken_frames(levels)[0]
 
 

@@ -19,7 +19,7 @@ _REAP_SECONDS = 5.0
 # An interpreter with a model takes a while to end on a busy machine.
 _EXIT_SECONDS = 3.0
 # The longest line, and the most audio with it, that the protocol allows.
-_MOST_LINE_BYTES, _MOST_SOUND_BYTES = 1 << 20, 1 << 26
+_MAX_LINE_BYTES, _MAX_SOUND_BYTES = 1 << 20, 1 << 26
 _INVALID = (asyncio.LimitOverrunError, ValueError, KeyError, TypeError, AttributeError)
 _TICK_SECONDS = 0.1
 # The reasons of a child's refusal as HTTP status and code.
@@ -123,7 +123,7 @@ class SpeakingProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=errors.fileno(),
             start_new_session=True,
-            limit=_MOST_LINE_BYTES,
+            limit=_MAX_LINE_BYTES,
         )
         return SpeakingProcess(process, errors)
 
@@ -251,7 +251,7 @@ async def answers_of(stdout: asyncio.StreamReader) -> AsyncIterator[tuple[JsonOb
     with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
         while True:
             answer = json.loads(await stdout.readuntil(b"\n"))
-            if (size := answer.get("bytes", 0)) > _MOST_SOUND_BYTES:
+            if (size := answer.get("bytes", 0)) > _MAX_SOUND_BYTES:
                 raise ValueError(size)
             yield answer, await stdout.readexactly(size)
 

@@ -24,7 +24,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 # The characters that count as one request: the longest piece of an English text for XTTS-v2.
 UNIT_CHARACTERS = 250
-_MOST_BUCKETS = 10_000
+_MAX_BUCKETS = 10_000
 
 # Retry-After of a refused request, in seconds.
 RETRY_SECONDS = 5
@@ -89,7 +89,7 @@ class RateLimiter:
     """
 
     per_minute: int | None
-    buckets: Recent[str, tuple[float, float]] = field(default_factory=lambda: Recent(_MOST_BUCKETS))
+    buckets: Recent[str, tuple[float, float]] = field(default_factory=lambda: Recent(_MAX_BUCKETS))
 
     def take(self, caller: str, now: float) -> float:
         """0.0 if the caller may send a request, else the seconds to wait."""

@@ -15,7 +15,7 @@ from xtts.workers.failures import WorkerFailed
 
 State = Literal["starting", "ready", "restarting", "degraded"]
 WINDOW_SECONDS = 600.0
-MOST_ON_GPU = 3
+MAX_ON_GPU = 3
 # Before the first, second, … start since a request last succeeded.
 BACK_OFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -65,7 +65,7 @@ def place(machine: Environment, wish: str, happened: RestartHistory, now: float)
     chosen, recent = choose_place(machine, wish), happened.recent(now)
     if chosen.value == "cpu":
         return chosen
-    if len(recent) > MOST_ON_GPU:
+    if len(recent) > MAX_ON_GPU:
         minutes = int(WINDOW_SECONDS // 60)
         why = f"The GPU failed {len(recent)} times in {minutes} minutes. The last reason: "
         return Place("cpu", why + happened.last, code=happened.last_code or "gpu_fault")

@@ -35,13 +35,13 @@ PEER = "peer"
 class ConnectionLimits:
     """head_seconds: the time limit for a request's line and headers, from the connection or from
     their first byte, and for the rest of a body after the response; stall_seconds: how long a
-    client may leave a response unread; most, most_per_address: how many connections may wait, and
+    client may leave a response unread; most, max_per_address: how many connections may wait, and
     how many more may be answered."""
 
     head_seconds: float = 10.0
     stall_seconds: float = 60.0
     most: int = 1_000
-    most_per_address: int = 256
+    max_per_address: int = 256
 
 
 class Connection(Protocol):
@@ -71,7 +71,7 @@ class Connections:
     def full(self, address: str) -> bool:
         """Whether no more requests can be answered now, from this address or from any."""
         num_answered = sum(connection.address == address for connection in self.answered)
-        return num_answered >= self.limits.most_per_address or len(self.answered) >= self.limits.most
+        return num_answered >= self.limits.max_per_address or len(self.answered) >= self.limits.most
 
     def rests(self, connection: Connection) -> None:
         """Marks a connection as waiting; if there are too many, closes the one that waits longest.
@@ -81,10 +81,10 @@ class Connections:
         """
         self.leave(connection)
         self.waiting[connection] = None
-        if len(self.waiting) <= self.limits.most_per_address:
+        if len(self.waiting) <= self.limits.max_per_address:
             return
         crowded, count = Counter(other.address for other in self.waiting).most_common(1)[0]
-        if count > self.limits.most_per_address or len(self.waiting) > self.limits.most:
+        if count > self.limits.max_per_address or len(self.waiting) > self.limits.most:
             next(other for other in self.waiting if other.address == crowded).drop("too_many")
 
     def works(self, connection: Connection) -> None:
@@ -105,8 +105,8 @@ class Connections:
 class _TrailingConnection(h11.Connection):
     """h11's connection; uvicorn has no way to send trailers."""
 
-    def __init__(self, most_head_bytes: int) -> None:
-        super().__init__(h11.SERVER, most_head_bytes)
+    def __init__(self, max_head_bytes: int) -> None:
+        super().__init__(h11.SERVER, max_head_bytes)
         self.trailers: list[tuple[bytes, bytes]] = []
         self._has_length = False
 

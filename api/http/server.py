@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 import uvicorn
 from fastapi import FastAPI
 
-from api.gate import MOST_HEAD_BYTES, MOST_TEXT_BYTES
+from api.gate import MAX_HEAD_BYTES, MAX_TEXT_BYTES
 from api.http.connections import ConnectionLimits, Connections
 from api.state import AppState
 from machine import commands
@@ -29,7 +29,7 @@ _CANCEL_SECONDS = 8
 # sends a request on it.
 _KEEP_ALIVE_SECONDS = 75
 _OTHER_FILES = 256
-_MOST_FILES = 1 << 16
+_MAX_FILES = 1 << 16
 # Connections that the kernel queues until they are accepted, and how many of them are accepted in
 # one turn of the event loop. With more, a flood pushes out a connection before its head is read.
 _LISTENING = 2_048
@@ -98,9 +98,9 @@ def server_of(
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         backlog=_ACCEPTED_AT_ONCE,
         ws=_sockets_of(app, connections),
-        ws_max_size=MOST_TEXT_BYTES,
+        ws_max_size=MAX_TEXT_BYTES,
         ws_per_message_deflate=False,
-        h11_max_incomplete_event_size=MOST_HEAD_BYTES,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
     )
     server = Server(config)
     server.state, server.connections = state, connections
@@ -124,9 +124,9 @@ def _sockets_of(app: FastAPI, connections: Connections) -> "type[asyncio.Protoco
 def raise_open_files() -> int:
     """Raises the soft limit of open files to the hard one; returns the new soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    limit = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
     if soft == resource.RLIM_INFINITY or soft >= limit:
-        return _MOST_FILES if soft == resource.RLIM_INFINITY else soft
+        return _MAX_FILES if soft == resource.RLIM_INFINITY else soft
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     return limit
 
@@ -135,4 +135,4 @@ def limits_within(open_files: int) -> ConnectionLimits:
     """The connection limits that `open_files` file descriptors allow, up to a fixed maximum."""
     usual = ConnectionLimits()
     most = max(8, min(usual.most, (open_files - _OTHER_FILES) // 2))
-    return ConnectionLimits(most=most, most_per_address=min(usual.most_per_address, most))
+    return ConnectionLimits(most=most, max_per_address=min(usual.max_per_address, most))

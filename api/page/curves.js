@@ -6,7 +6,7 @@ import { figure, tick } from "./wording.js";
 
 const HEIGHT = 220;
 const EDGE = { left: 44, right: 14, top: 12, bottom: 30 };
-const LEAST_FOR_SMOOTHING = 60;
+const MIN_FOR_SMOOTHING = 60;
 
 export class Curves {
   #lines = {};
@@ -73,7 +73,7 @@ function meansOf(records) {
 
 // The loss varies between batches, so it is smoothed over many steps.
 function calm(points) {
-  return points.length < LEAST_FOR_SMOOTHING ? points : smoothed(points);
+  return points.length < MIN_FOR_SMOOTHING ? points : smoothed(points);
 }
 
 class Chart {

@@ -6,8 +6,8 @@ import { bufferOf, decoded, drawSamples, RATE, toPcm, wavOf } from "./sound.js";
 import { figure } from "./wording.js";
 
 // The service's limits.
-const MOST_SECONDS = 60;
-const LEAST_SECONDS = 1;
+const MAX_SECONDS = 60;
+const MIN_SECONDS = 1;
 const MARGIN_SECONDS = 0.2;
 const BLOCK = 0.02 * RATE;
 // A browser's default bit rate for speech would be audible in a voice trained on it.
@@ -172,7 +172,7 @@ export class Microphone {
     try {
       const stream = await openMicrophone();
       this.discard();
-      this.recorder = recordFrom(stream, { most: MOST_SECONDS, ticked: (seconds) => (find("record-time").textContent = `${figure(seconds, 1)} s`) });
+      this.recorder = recordFrom(stream, { most: MAX_SECONDS, ticked: (seconds) => (find("record-time").textContent = `${figure(seconds, 1)} s`) });
       this.recorder.samples.finally(() => {
         stream.getTracks().forEach((track) => track.stop());
         this.meter.close();
@@ -200,9 +200,9 @@ export class Microphone {
     say(find("record"), "Record with the microphone");
     this.samples = samples;
     const all = this.samples.length / RATE;
-    if (all < LEAST_SECONDS) {
+    if (all < MIN_SECONDS) {
       this.discard();
-      complain(find("microphone-fault"), new Error(`The recording is ${figure(all, 1)} s long. A voice needs at least ${LEAST_SECONDS} s; 6 to 30 s are best.`));
+      complain(find("microphone-fault"), new Error(`The recording is ${figure(all, 1)} s long. A voice needs at least ${MIN_SECONDS} s; 6 to 30 s are best.`));
       return;
     }
     const [start, end] = speechSpan(this.samples);
@@ -226,11 +226,11 @@ export class Microphone {
   /** Keeps the end that was moved a second away from the other. */
   #trimmed(which) {
     const [start, end] = [find("trim-start"), find("trim-end")];
-    if (end.valueAsNumber - start.valueAsNumber < LEAST_SECONDS) {
-      if (which === "start") start.value = Math.max(0, end.valueAsNumber - LEAST_SECONDS);
-      else end.value = start.valueAsNumber + LEAST_SECONDS;
+    if (end.valueAsNumber - start.valueAsNumber < MIN_SECONDS) {
+      if (which === "start") start.value = Math.max(0, end.valueAsNumber - MIN_SECONDS);
+      else end.value = start.valueAsNumber + MIN_SECONDS;
       // At the end of the recording, the start moves instead.
-      if (end.valueAsNumber - start.valueAsNumber < LEAST_SECONDS) start.value = end.valueAsNumber - LEAST_SECONDS;
+      if (end.valueAsNumber - start.valueAsNumber < MIN_SECONDS) start.value = end.valueAsNumber - MIN_SECONDS;
     }
     for (const slider of [start, end]) slider.setAttribute("aria-valuetext", `${figure(slider.valueAsNumber, 2)} s`);
     const all = this.samples.length / RATE;

@@ -16,7 +16,7 @@ import { fileName, grouped, languageOptions } from "./wording.js";
 const NUMBERS = ["speed", "temperature", "seed"];
 const BAD_REQUEST = 400;
 // The service's limit.
-export const MOST_CHARACTERS = 4096;
+export const MAX_CHARACTERS = 4096;
 const SERVED = "/v1/audio/speech";
 // Requests the audio as it is generated, and the times of its words.
 const AS_EVENTS = { stream_format: "sse", timestamp_granularities: ["word"] };
@@ -27,8 +27,8 @@ const NAMES = { wav: "WAV", mp3: "MP3", flac: "FLAC", opus: "Opus", m4a: "AAC (M
 /** "120 of 4,096 characters", and the number above the limit, as the service counts characters. Pure. */
 export function counting(text) {
   const characters = [...text].length;
-  const over = characters - MOST_CHARACTERS;
-  return { over, told: `${grouped(characters)} of ${grouped(MOST_CHARACTERS)} characters${over > 0 ? `: ${grouped(over)} too many` : ""}` };
+  const over = characters - MAX_CHARACTERS;
+  return { over, told: `${grouped(characters)} of ${grouped(MAX_CHARACTERS)} characters${over > 0 ? `: ${grouped(over)} too many` : ""}` };
 }
 
 /** How a request ended early. seconds: of its sound; before: of the speech that the box holds. Pure. */

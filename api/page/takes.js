@@ -7,7 +7,7 @@ const DATABASE = "sotaque";
 // Starred takes are kept beside these.
 export const MOST = 20;
 // Sound takes 48 kB a second: an hour and ten minutes.
-export const MOST_BYTES = 200e6;
+export const MAX_BYTES = 200e6;
 
 /** The numbers and the language of a request, which tell takes of one text apart: "seed 7, speed 1.5". Pure. */
 export function aboutRequest({ language, seed = 0, speed, temperature }) {
@@ -19,7 +19,7 @@ export function aboutRequest({ language, seed = 0, speed, temperature }) {
  * The ids of the takes that no longer fit: of those without a star all but the newest `most`, then the oldest,
  * those with a star last, until the rest has at most `bytes`. takes: newest first, {id, starred, bytes}. Pure.
  */
-export function outdated(takes, most = MOST, bytes = MOST_BYTES) {
+export function outdated(takes, most = MOST, bytes = MAX_BYTES) {
   const unstarred = takes.filter((one) => !one.starred);
   const gone = new Set(unstarred.slice(most).map((one) => one.id));
   const inOrder = [...unstarred.slice(0, most).reverse(), ...takes.filter((one) => one.starred).reverse()];

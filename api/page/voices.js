@@ -56,7 +56,7 @@ export function pageOf(persons, wanted, offset) {
   return { shown: found.slice(first, first + PAGE), first, total: found.length };
 }
 
-const MOST_RECORDINGS = 10;
+const MAX_RECORDINGS = 10;
 /** Whether a chosen file is a voice (docs/voice-file.md), not a recording. */
 export const isVoiceFile = (name) => /\.(sotaque|ovsvoice|voicebox(\.zip)?)$/i.test(name);
 /** Whether a voice has this name, as the list shows it. Pure. */
@@ -115,7 +115,7 @@ export class Voices {
   /** Shows the number of chosen files, if there are several. */
   #tellFiles(count) {
     const info = find("files-info");
-    const what = count > MOST_RECORDINGS ? `; a voice has at most ${MOST_RECORDINGS} recordings.` : ". They become one voice.";
+    const what = count > MAX_RECORDINGS ? `; a voice has at most ${MAX_RECORDINGS} recordings.` : ". They become one voice.";
     info.hidden = count < 2;
     info.textContent = info.hidden ? "" : `${files(count)} chosen${what}`;
     if (!info.hidden) announce(info.textContent);
@@ -225,7 +225,7 @@ export class Voices {
     const { accept } = find("voice-form").elements.file;
     const field = make("input", { type: "file", accept, multiple: true, hidden: true, "aria-label": `Recordings to add to ${name}` });
     const button = smallButton("Add recordings", { beside: `to ${name}` });
-    button.disabled = voice.recordings >= MOST_RECORDINGS;
+    button.disabled = voice.recordings >= MAX_RECORDINGS;
     button.addEventListener("click", () => field.click());
     field.addEventListener("change", async () => {
       if (!field.files.length) return;

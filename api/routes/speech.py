@@ -36,7 +36,7 @@ SOUND_RESPONSES[200]["content"]["text/event-stream"] = {}
 SOUND_RESPONSES[200]["model"] = CaptionedSpeech  # with the times of the words
 # The field names that a header and a log line may show; a client's body may contain anything.
 _FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 
 
 Format = Literal["wav", "pcm", "flac", "mp3", "opus", "aac", "m4a"]
@@ -223,7 +223,7 @@ def form_of(body: SpeechRequest, model: str, unused: Sequence[str]) -> SoundForm
     # with any becomes `?`.
     headers = {"X-Model": quote(model, safe=" !#$&'()*+,-./:;=?@[]_~")}
     names = [name if _FIELD_NAME.fullmatch(name) else "?" for name in unused]
-    if unused := list(dict.fromkeys(names))[:_MOST_NAMED]:
+    if unused := list(dict.fromkeys(names))[:_MAX_NAMED]:
         headers["X-Ignored-Fields"] = ", ".join(unused)
     return SoundForm(body.response_format, body.sending, headers=headers, words=body.with_words)
 

@@ -13,7 +13,7 @@ from api.errors import APIError
 from api.gate import takes_upload
 from api.routes.voices import visible_name, voice_row
 from api.runs.exports import VoiceFileResponse, bytes_of, file_name
-from api.schemas import MOST_NAME, PROBLEMS, SERVED, Responses, VoiceRow
+from api.schemas import MAX_NAME, PROBLEMS, SERVED, Responses, VoiceRow
 from api.shared_folder import writing
 from api.state import AppState, Shared
 from api.voices import imported, uploaded_file
@@ -27,19 +27,19 @@ _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _BODY = {"requestBody": {"required": True, "content": {"application/octet-stream": _BINARY}}}
 _FILE: Responses = {200: {"content": {"application/zip": _BINARY}}}
 # Complete weights of XTTS-v2 take 1.9 GB.
-_MOST_BYTES = 8 << 30
+_MAX_BYTES = 8 << 30
 Recording = Annotated[bool, Query(description="Whether the file contains the recording.")]
 
 
 @router.post("/voices/import", status_code=201, tags=["voices"], openapi_extra=_BODY)
-@takes_upload(_MOST_BYTES, piece_bytes=8 << 20)
+@takes_upload(_MAX_BYTES, piece_bytes=8 << 20)
 async def import_voice(
     request: Request,
     state: Shared,
     name: Annotated[
         str,
         Query(
-            max_length=MOST_NAME,
+            max_length=MAX_NAME,
             description="The voice's name; empty takes that of the file. A taken name gets a number.",
         ),
     ] = "",

@@ -16,11 +16,11 @@ from starlette.responses import Response
 from api.errors import APIError, excerpt
 from api.gate import takes_upload
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
-from api.schemas import MOST_NAME, PROBLEMS, SERVED, NameText, VoiceList, VoiceRow
+from api.schemas import MAX_NAME, PROBLEMS, SERVED, NameText, VoiceList, VoiceRow
 from api.state import AppState, Shared
 from api.voices import imported, recordings
-from api.voices.recordings import MOST_BYTES, DecodedRecording
-from api.voices.store import MOST_RECORDINGS, UploadedVoice, check_count, check_new_name
+from api.voices.recordings import MAX_BYTES, DecodedRecording
+from api.voices.store import MAX_RECORDINGS, UploadedVoice, check_count, check_new_name
 from machine.storage.files import JsonObject
 from xtts.voices.speakers import plain
 
@@ -31,13 +31,13 @@ UPLOAD = "WAV, FLAC, OGG, MP3, AIFF, CAF, M4A, AAC or WebM, 1 to 60 s"
 Uploads = Annotated[
     list[UploadFile],
     File(
-        description=f"{UPLOAD}; up to {MOST_RECORDINGS}, together 20 MB at most",
-        json_schema_extra={"maxItems": MOST_RECORDINGS},
+        description=f"{UPLOAD}; up to {MAX_RECORDINGS}, together 20 MB at most",
+        json_schema_extra={"maxItems": MAX_RECORDINGS},
     ),
 ]
-takes_recordings = takes_upload(MOST_BYTES + (64 << 10))
+takes_recordings = takes_upload(MAX_BYTES + (64 << 10))
 # Ten minutes at 48 kHz, as the recordings are kept.
-_MOST_DECODED = 64 << 20
+_MAX_DECODED = 64 << 20
 MEDIA_TYPES = (
     "audio/wav",
     "audio/flac",
@@ -147,7 +147,7 @@ async def add_voice(
     state: Shared,
     request: Request,
     file: Uploads,
-    name: Annotated[str, Form(min_length=1, max_length=MOST_NAME)],
+    name: Annotated[str, Form(min_length=1, max_length=MAX_NAME)],
 ) -> VoiceRow:
     """Makes a voice from a recording, or from up to ten of one person. Clone a voice only with its
     owner's consent."""
@@ -221,8 +221,8 @@ async def remove_voice(voice_id: str, state: Shared) -> Response:
 
 def _check_files(files: Sequence[UploadFile]) -> None:
     """Raises APIError (422) for more files than a voice can have."""
-    if len(files) > MOST_RECORDINGS:
-        text = f"file occurs {len(files)} times; a voice has at most {MOST_RECORDINGS} recordings."
+    if len(files) > MAX_RECORDINGS:
+        text = f"file occurs {len(files)} times; a voice has at most {MAX_RECORDINGS} recordings."
         raise APIError(422, "several_files", text, param="file")
 
 
@@ -239,10 +239,10 @@ async def decode_uploads(state: AppState, files: Sequence[UploadFile]) -> list[D
     async with state.decoding:
         for number, file in enumerate(files, start=1):
             # Read from the form's temporary file only when it is decoded, to save memory.
-            data = await file.read(MOST_BYTES + 1)
+            data = await file.read(MAX_BYTES + 1)
             try:
-                if len(data) > MOST_BYTES:
-                    text = f"The file is larger than the limit of {MOST_BYTES:,} bytes."
+                if len(data) > MAX_BYTES:
+                    text = f"The file is larger than the limit of {MAX_BYTES:,} bytes."
                     raise APIError(413, "too_large", text)
                 decoded.append(await recordings.decode(data))
             except APIError as refusal:
@@ -251,9 +251,9 @@ async def decode_uploads(state: AppState, files: Sequence[UploadFile]) -> list[D
                 which = f"Recording {number} ({excerpt(file.filename or '')})"
                 text = f"{which}: {refusal.detail} Nothing was kept."
                 raise APIError(refusal.status, refusal.code, text, param=refusal.param) from refusal
-            if sum(len(recording.wav) for recording in decoded) > _MOST_DECODED:
+            if sum(len(recording.wav) for recording in decoded) > _MAX_DECODED:
                 text = (
-                    f"The recordings take more than {_MOST_DECODED >> 20} MB when decoded. Send "
+                    f"The recordings take more than {_MAX_DECODED >> 20} MB when decoded. Send "
                     "fewer, or at 48,000 samples a second or less."
                 )
                 raise APIError(413, "too_large", text, param="file")

@@ -46,7 +46,7 @@ _FOLDER = ".exports"
 _LOCK = ".lock"
 _DELETED = ".deleted-"
 # The most exports that are being made or downloaded: each is a copy of up to 2 GB.
-MOST_COPIES = 3
+MAX_COPIES = 3
 
 
 class Exports:
@@ -86,10 +86,10 @@ class Exports:
         Raises APIError: 503 while another voice is exported or too many exports are being
         downloaded, 507 if the disk has too little room; and the errors of `make`.
         """
-        if self._busy.locked() or self._copies >= MOST_COPIES:
+        if self._busy.locked() or self._copies >= MAX_COPIES:
             text = "Another voice is being exported. Try again when that export has finished."
             if not self._busy.locked():
-                text = f"{MOST_COPIES} exports are being downloaded. Try again when one has ended."
+                text = f"{MAX_COPIES} exports are being downloaded. Try again when one has ended."
             raise APIError(503, "export_busy", text, retry_after=10)
         folder = self._folder / secrets.token_hex(8)
         self._copies += 1

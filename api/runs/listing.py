@@ -43,9 +43,9 @@ CURRENT = "current"
 BASE = "base"
 # On a file system without locks, a run whose log is older than this has ended.
 _WRITING_SECONDS = 30.0
-_MOST_RECORDS = 5_000
-_MOST_BYTES = 8 << 20
-_MOST_EVALUATIONS = 256
+_MAX_RECORDS = 5_000
+_MAX_BYTES = 8 << 20
+_MAX_EVALUATIONS = 256
 
 _SAMPLE = re.compile(r"epoch_([0-9]+)_output\.json")
 # The state of a checkpoint on disk: complete; deleted to save space; still being written (its
@@ -136,7 +136,7 @@ def _folders(parent: Path) -> list[Path]:
     return []
 
 
-@lru_cache(_MOST_EVALUATIONS)
+@lru_cache(_MAX_EVALUATIONS)
 def _read(stamp: FileStamp) -> Evaluation | None:
     return read_evaluation(Path(stamp.path))
 
@@ -304,13 +304,13 @@ def records(path: Path, since: int) -> tuple[list[JsonObject], int]:
             size = os.fstat(file.fileno()).st_size
             start = since if since <= size else 0
             file.seek(start)
-            data = file.read(_MOST_BYTES)
+            data = file.read(_MAX_BYTES)
     except OSError:
         return [], 0
     rows: list[JsonObject] = []
     end = start
     for line in data.splitlines(keepends=True):
-        if not line.endswith(b"\n") or len(rows) >= _MOST_RECORDS:
+        if not line.endswith(b"\n") or len(rows) >= _MAX_RECORDS:
             break
         end += len(line)
         with contextlib.suppress(ValueError):

@@ -13,7 +13,7 @@ from api.voices.samples import Array, measure, wav_of
 from machine.memory import address_space_bytes
 from machine.storage.files import JsonObject
 from xtts import sound_file
-from xtts.sound_file import MOST_CHANNELS, RATES
+from xtts.sound_file import MAX_CHANNELS, RATES
 from xtts.speech_span import SILENT_PEAK
 
 # The codecs that phones, browsers and FFmpeg write into these containers.
@@ -34,16 +34,16 @@ _CODECS = (
 # FFmpeg does not check every allocation: with less than 1 MB left it crashed with SIGSEGV, as with
 # a damaged file. A frame takes less than this.
 _HEADROOM_BYTES = 8 << 20
-_LEAST_SECONDS = 1.0
+_MIN_SECONDS = 1.0
 SILENCE = "It is silent: no sample is above -60 dB."
 
 
-def decode(data: bytes, most_seconds: float, container: str = "") -> tuple[bytes, JsonObject]:
+def decode(data: bytes, max_seconds: float, container: str = "") -> tuple[bytes, JsonObject]:
     """The recording as a WAV file, and its quality. Arguments and errors as `mono_of`."""
-    mono, rate = mono_of(data, most_seconds, container)
-    if len(mono) < _LEAST_SECONDS * rate:
+    mono, rate = mono_of(data, max_seconds, container)
+    if len(mono) < _MIN_SECONDS * rate:
         raise ValueError(
-            f"It is {len(mono) / rate:.2f} s long. A voice needs at least {_LEAST_SECONDS:g} s, "
+            f"It is {len(mono) / rate:.2f} s long. A voice needs at least {_MIN_SECONDS:g} s, "
             "and 6 to 30 s are better."
         )
     if np.abs(mono).max() < SILENT_PEAK:
@@ -52,12 +52,12 @@ def decode(data: bytes, most_seconds: float, container: str = "") -> tuple[bytes
     return wav_of(mono, rate), quality
 
 
-def mono_of(data: bytes, most_seconds: float, container: str = "") -> tuple[Array, int]:
+def mono_of(data: bytes, max_seconds: float, container: str = "") -> tuple[Array, int]:
     """Samples `[n]`, float32, about -1..1, and their rate.
 
     Args:
         data: The file.
-        most_seconds: The limit of its length.
+        max_seconds: The limit of its length.
         container: FFmpeg's name for it (`api.voices.recordings.container_of`); "" for a file that
             libsndfile reads.
 
@@ -72,9 +72,9 @@ def mono_of(data: bytes, most_seconds: float, container: str = "") -> tuple[Arra
     try:
         with sound_file.open_sound(data, only_av=only_av) as sound:
             rate = sound.rate
-            _check_format(rate, sound.declared_frames or 0, sound.channels, most_seconds)
+            _check_format(rate, sound.declared_frames or 0, sound.channels, max_seconds)
             # One more than allowed: the header's length may be too small, or missing.
-            frame_limit = int(most_seconds * rate)
+            frame_limit = int(max_seconds * rate)
             for block in sound.blocks(frame_limit + 1):
                 _check_headroom()
                 blocks.append(block.mean(axis=1, dtype=np.float32))
@@ -84,25 +84,25 @@ def mono_of(data: bytes, most_seconds: float, container: str = "") -> tuple[Arra
             raise
         raise ValueError(f"It cannot be decoded ({sound_file.reason_of(error)}).") from error
     if count > frame_limit:
-        raise ValueError(f"It is longer than {most_seconds:g} s. Cut 6 to 30 s of clear speech.")
+        raise ValueError(f"It is longer than {max_seconds:g} s. Cut 6 to 30 s of clear speech.")
     mono = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
     if not np.isfinite(mono).all():
         raise ValueError("It holds non-finite values (NaN or infinite).")
     return mono, rate
 
 
-def _check_format(rate: int, frames: int, channels: int, most_seconds: float) -> None:
+def _check_format(rate: int, frames: int, channels: int, max_seconds: float) -> None:
     """Raises ValueError if rate, channels or length exceed the limits."""
     if rate not in RATES:
         raise ValueError(
             f"It has {rate} samples a second. Allowed are {RATES[0]} to {RATES[-1]} in steps of "
             f"{RATES.step}, such as 22050."
         )
-    if channels > MOST_CHANNELS:
-        raise ValueError(f"It has {channels} channels; at most {MOST_CHANNELS} are read.")
-    if frames > most_seconds * rate:
+    if channels > MAX_CHANNELS:
+        raise ValueError(f"It has {channels} channels; at most {MAX_CHANNELS} are read.")
+    if frames > max_seconds * rate:
         raise ValueError(
-            f"It is {frames / rate:,.0f} s long; the limit is {most_seconds:g} s. Cut 6 to 30 s of "
+            f"It is {frames / rate:,.0f} s long; the limit is {max_seconds:g} s. Cut 6 to 30 s of "
             "clear speech."
         )
 

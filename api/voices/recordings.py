@@ -31,11 +31,11 @@ from xtts.sound_endings import av_is_installed
 
 log = logging.getLogger("api")
 
-MOST_BYTES = 20 << 20
-MOST_SECONDS = 60.0
-LEAST_SECONDS = 1.0
+MAX_BYTES = 20 << 20
+MAX_SECONDS = 60.0
+MIN_SECONDS = 1.0
 WALL_SECONDS = 10.0
-COMMAND = (sys.executable, "-m", "api.voices.recordings_child", str(MOST_SECONDS))
+COMMAND = (sys.executable, "-m", "api.voices.recordings_child", str(MAX_SECONDS))
 # The first bytes of WAV, RF64, FLAC, OGG, MP3, AIFF, CAF, AU and Wave64.
 _FIRST_BYTES = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3", b"FORM", b"caff", b".snd", b"riff")
 _RETRY_SECONDS = 5
@@ -47,7 +47,7 @@ CHUNK_SECONDS = 2.0
 # 1 s, so that these 10 s include each of them.
 HEARD_SECONDS = 10.0
 # Models use 22,050 Hz. Ten minutes at 48 kHz take 115 MB of memory.
-_MOST_RATE = 48_000
+_MAX_RATE = 48_000
 
 
 def missing_decoder() -> str:
@@ -196,10 +196,10 @@ def joined_recording(recordings: Sequence[bytes]) -> DecodedRecording:
     Raises APIError (422) if the result contains no speech.
     """
     read = [read_wav(recording) for recording in recordings]
-    rate = min(max(rate for _, rate in read), _MOST_RATE)
+    rate = min(max(rate for _, rate in read), _MAX_RATE)
     same_rate = [resampled(samples, own_rate, rate) for samples, own_rate in read]
     turn = turn_seconds(len(same_rate), CHUNK_SECONDS, HEARD_SECONDS)
-    joined = join(same_rate, rate, turn, MOST_SECONDS)
+    joined = join(same_rate, rate, turn, MAX_SECONDS)
     try:
         measured = measure(joined, rate)
     except ValueError as error:

@@ -24,12 +24,12 @@ _CPU_SECONDS = 5
 
 def main() -> int:
     """Decodes stdin to stdout; returns the exit code."""
-    most_seconds, by_av = float(sys.argv[1]), sys.argv[2:3]
+    max_seconds, by_av = float(sys.argv[1]), sys.argv[2:3]
 
     def make(data: bytes) -> tuple[bytes, JsonObject]:
         from api.voices.decoding import decode
 
-        return decode(data, most_seconds, *by_av)
+        return decode(data, max_seconds, *by_av)
 
     return run_limited(lambda: import_all(bool(by_av)), make, _CPU_SECONDS)
 

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 # The standard deviation of frame levels is above 6 dB for speech, above 1 dB for speech in loud
 # noise, and 0.5 dB for noise alone.
-_LEAST_LEVEL_STD_DB = 1.0
+_MIN_LEVEL_STD_DB = 1.0
 # A beep of constant pitch has nearly all its energy within this bandwidth.
 _TONE_HZ = 129.0
 # The share of the energy that makes a sound a tone.
@@ -35,7 +35,7 @@ GOOD_SNR_DB = 25.0
 # One with a lower level, relative to full scale, gets a remark.
 GOOD_LEVEL_DB = -35.0
 # One with a larger share of clipped samples gets a remark.
-MOST_CLIPPED = 0.001
+MAX_CLIPPED = 0.001
 # One with a lower ratio of speech to noise is poor.
 POOR_SNR_DB = 12.0
 # One with a larger share of clipped samples is poor.
@@ -89,7 +89,7 @@ def measure(mono: Array, rate: int) -> JsonObject:
     start = speech_start(frame_levels(mono, rate), rate)
     mono = mono[start : start + int(_HEARD_SECONDS * rate)]
     levels = frame_levels(mono, rate)
-    if levels.std() < _LEAST_LEVEL_STD_DB or _tone_share(mono, rate) > _TONE_SHARE:
+    if levels.std() < _MIN_LEVEL_STD_DB or _tone_share(mono, rate) > _TONE_SHARE:
         raise ValueError(
             "It holds a steady tone or noise, and no speech. Send 6 to 30 s of one person's speech."
         )
@@ -118,7 +118,7 @@ def remarks_of(seconds: float, snr_db: float, level_db: float, clipped_share: fl
             f"The voice is {snr_db:.0f} dB over the noise; the speech will have this noise too. "
             "Record in a quiet room, close to the microphone."
         )
-    if clipped_share > MOST_CLIPPED:
+    if clipped_share > MAX_CLIPPED:
         remarks.append(f"{clipped_share:.1%} of it is clipped. Record it again at a lower level.")
     if level_db < GOOD_LEVEL_DB:
         remarks.append(f"It is quiet ({level_db:.0f} dB). Record it again, closer to the microphone.")

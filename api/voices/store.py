@@ -35,8 +35,8 @@ from machine.storage.files import JsonObject, make_folder, remove_stale, replace
 from machine.text import plain_name
 from xtts.inference import latents_file
 
-MOST_VOICES = 1_000
-MOST_RECORDINGS = 10
+MAX_VOICES = 1_000
+MAX_RECORDINGS = 10
 _ID = re.compile(r"[a-z0-9]{12}")
 # Leftovers of killed writers are removed at this age.
 _LEFTOVER_SECONDS = 3600.0
@@ -118,8 +118,8 @@ class Voices:
         taken, or the folder is full or cannot be written."""
         identity = secrets.token_hex(6)
         with changing(self.folder):
-            if len(self.all()) >= MOST_VOICES:
-                text = f"There are already {MOST_VOICES} voices, the limit. Delete one."
+            if len(self.all()) >= MAX_VOICES:
+                text = f"There are already {MAX_VOICES} voices, the limit. Delete one."
                 raise APIError(409, "too_many_voices", text)
             self._check_free(name)
             self._remove_leftovers()
@@ -232,10 +232,10 @@ class Voices:
 
 def check_count(voice: UploadedVoice, more: int) -> None:
     """Raises APIError (409) if a voice would have too many recordings."""
-    if voice.recordings + more > MOST_RECORDINGS:
+    if voice.recordings + more > MAX_RECORDINGS:
         text = (
             f"The voice has {voice.recordings} recordings; with {more} more it would have more "
-            f"than {MOST_RECORDINGS}, the limit. Add fewer, or make another voice of the best."
+            f"than {MAX_RECORDINGS}, the limit. Add fewer, or make another voice of the best."
         )
         raise APIError(409, "too_many_recordings", text, param="file")
 

@@ -32,7 +32,7 @@ PERSONS = 300
 # The number of unmixed styles among `PERSONS`.
 _UNMIXED = 72
 _STYLE_ROWS, _STYLE_WIDTH = 510, 256
-_MOST_PHONES = 330
+_MAX_PHONES = 330
 _F0, _DURATIONS = "/encoder/F0_proj/Conv_output_0", "/encoder/Clip_output_0"
 # espeak-ng's phones in misaki's alphabet, the longest first; ^ ties two signs.
 _BRITISH_PHONES = {
@@ -116,7 +116,7 @@ class Kokoro:
     def speak(self, phones: str, who: Mix, seed: int) -> Spoken:
         """Phones of misaki as one clip of a person."""
         ids = [0, *[self.alphabet[sign] for sign in phones if sign in self.alphabet], 0]
-        ids = ids[: _MOST_PHONES + 1]
+        ids = ids[: _MAX_PHONES + 1]
         style = sum(share * self.style(name)[len(ids) - 3] for name, share in who.shares.items())
         wave, f0, lasting = self.session.run(
             None,

@@ -24,13 +24,13 @@ from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE
 PLAYED_AT = (0.87, 0.93, 1.08, 1.16)
 LITTLE_SECONDS = 60.0
 # Seconds of a phrase: the next pause after the first ends it.
-LEAST_SECONDS, MOST_SECONDS = 2.5, 13.5
+MIN_SECONDS, MAX_SECONDS = 2.5, 13.5
 # Phones a second outside of which words and sound do not fit each other.
 PLAUSIBLE = (5.0, 22.0)
 # A pause fits a punctuation mark if the shares of the speech before it, in sound and in phones,
 # differ by at most this.
 FITS = 0.05
-_FRAME, _LEAST_PAUSE = 0.01, 0.12
+_FRAME, _MIN_PAUSE = 0.01, 0.12
 _MARGIN = 0.1
 
 
@@ -90,14 +90,14 @@ def divided(samples: Tensor, words: str) -> list[tuple[Tensor, str]]:
             ends.append((mark.end(), min(fitting, key=lambda at: abs(float(share[at]) - before))))
     phrases, began, first = [], 0, 0
     for letters, frame in [*ends, (len(words), len(sounds))]:
-        if (frame - first) * _FRAME >= LEAST_SECONDS or letters == len(words):
+        if (frame - first) * _FRAME >= MIN_SECONDS or letters == len(words):
             phrases.append((samples[first * hop : frame * hop], words[began:letters].strip()))
             began, first = letters, frame
     return [(part, text) for part, text in phrases if _plausible(len(part) / RATE, text)]
 
 
 def _plausible(seconds: float, words: str) -> bool:
-    if not 1.0 <= seconds <= MOST_SECONDS or not words:
+    if not 1.0 <= seconds <= MAX_SECONDS or not words:
         return False
     return PLAUSIBLE[0] < len(token_ids(words)) / seconds < PLAUSIBLE[1]
 
@@ -116,7 +116,7 @@ def _pauses(sounds: Tensor) -> list[int]:
     return [
         (start + end) // 2
         for start, end in itertools.pairwise(edges)
-        if not sounds[start] and (end - start) * _FRAME >= _LEAST_PAUSE
+        if not sounds[start] and (end - start) * _FRAME >= _MIN_PAUSE
     ]
 
 

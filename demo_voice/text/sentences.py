@@ -17,7 +17,7 @@ from demo_voice.text.lexicon import Lexicon
 from xtts.text.pronunciations import is_known
 
 # Rarer words in WordNet's phrases teach little, because they occur once or twice.
-LEAST_COUNT = 12
+MIN_COUNT = 12
 _JOINTS = (
     ", and ",
     ", but ",
@@ -345,7 +345,7 @@ def phrases(lexicon: Lexicon, fewest: int, most: int) -> list[str]:
         piece
         for piece in dict.fromkeys(cut)
         if fewest <= len(split(piece)) <= most
-        and all(counts[word] >= LEAST_COUNT and is_known(word) for word in split(piece))
+        and all(counts[word] >= MIN_COUNT and is_known(word) for word in split(piece))
     ]
     return [piece[0].upper() + piece[1:] + "." for piece in common]
 

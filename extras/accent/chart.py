@@ -15,7 +15,7 @@ from extras.accent.way import Figure
 
 # The vowels in which base and person differ most.
 _MOST = 8
-_FEWEST_HEARD = 2
+_MIN_HEARD = 2
 # The vowel chart of the International Phonetic Association; diphthongs are in the middle of their course.
 _PLACES = {
     "AA": (0.75, 1.0), "AE": (0.25, 0.85), "AH": (0.6, 0.65), "AO": (1.0, 0.65), "AW": (0.6, 0.75),
@@ -71,7 +71,7 @@ def _places(voice: Sequence[Heard]) -> dict[str, np.ndarray]:
         odds = heard.likeness[0][:, : len(VOWELS)] ** 2
         for vowel, place in zip(heard.vowels, odds @ sounds / odds.sum(1, keepdims=True), strict=True):
             found.setdefault(vowel, []).append(place)
-    return {vowel: np.mean(each, axis=0) for vowel, each in found.items() if len(each) >= _FEWEST_HEARD}
+    return {vowel: np.mean(each, axis=0) for vowel, each in found.items() if len(each) >= _MIN_HEARD}
 
 
 def _said(person: Sequence[Heard], vowel: str) -> list[str]:

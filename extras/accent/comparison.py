@@ -9,7 +9,7 @@ from pathlib import Path
 
 from extras.accent.hearing import Heard, Listener
 from extras.accent.vowel_model import RATE
-from extras.accent.way import FEWEST_SENTENCES, Figure, Way
+from extras.accent.way import MIN_SENTENCES, Figure, Way
 from machine.errors import SotaqueError
 from machine.text import enumeration, quantity, table
 
@@ -27,9 +27,9 @@ def run(base: Path, person: Path, candidate: Path, *, as_json: bool) -> int:
             left_out.append(name)
         else:
             rows.append(heard)
-    if len(rows) < FEWEST_SENTENCES:
+    if len(rows) < MIN_SENTENCES:
         raise SotaqueError(
-            f"{quantity(len(rows), 'sentence')} can be compared; {FEWEST_SENTENCES} are needed. Each folder "
+            f"{quantity(len(rows), 'sentence')} can be compared; {MIN_SENTENCES} are needed. Each folder "
             "needs recordings of the same names, and the person's folder their English texts."
         )
     voices = [list(voice) for voice in zip(*rows, strict=True)]

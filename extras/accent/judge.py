@@ -13,7 +13,7 @@ from extras.accent.chart import vowels_of, word_of
 from extras.accent.child import ListeningChild
 from extras.accent.hearing import Heard
 from extras.accent.vowel_model import RATE
-from extras.accent.way import FEWEST_SENTENCES, Figure, Way
+from extras.accent.way import MIN_SENTENCES, Figure, Way
 from machine.text import enumeration, quantity
 from train.dataset.dataset import Clip
 from xtts.voices.evaluation_file import FurtherFigure, JudgeDescription
@@ -21,7 +21,7 @@ from xtts.voices.evaluation_file import FurtherFigure, JudgeDescription
 log = logging.getLogger("train")
 
 # With fewer, one person in ten is taken for another (docs/develop/evaluation.md).
-FEWEST_CLIPS, LEAST_SECONDS = 10, 40.0
+MIN_CLIPS, MIN_SECONDS = 10, 40.0
 # More clips than are needed, because a candidate may fail some.
 _SPARE_CLIPS = 2
 _MEANING = (
@@ -44,11 +44,9 @@ class AccentJudge:
         if absent is None:
             self.clips = self._chosen(clips)
             seconds = sum(clip.seconds for clip in self.clips)
-            if len(self.clips) < FEWEST_CLIPS or seconds < LEAST_SECONDS:
+            if len(self.clips) < MIN_CLIPS or seconds < MIN_SECONDS:
                 found = quantity(len(self.clips), "validation clip")
-                absent = (
-                    f"it needs {FEWEST_CLIPS} validation clips of {LEAST_SECONDS:.0f} s in all; {found} of "
-                )
+                absent = f"it needs {MIN_CLIPS} validation clips of {MIN_SECONDS:.0f} s in all; {found} of "
                 absent += f"{seconds:.0f} s can be used"
                 self.clips = ()
         self.description = JudgeDescription("share", "higher", _MEANING, absent=absent, further=True)
@@ -58,7 +56,7 @@ class AccentJudge:
         person = [clip.path for clip in self.clips]
         rows = [self._row(*row) for row in zip(base, person, candidate, self.clips, strict=True)]
         voices = [list(voice) for voice in zip(*filter(None, rows), strict=True)]
-        if not voices or len(voices[0]) < FEWEST_SENTENCES:
+        if not voices or len(voices[0]) < MIN_SENTENCES:
             return None
         figure = Way(*voices).figure()
         if figure is not None:
@@ -81,7 +79,7 @@ class AccentJudge:
         chosen = list[Clip]()
         for clip in clips:
             seconds = sum(one.seconds for one in chosen)
-            if len(chosen) >= FEWEST_CLIPS + _SPARE_CLIPS and seconds >= LEAST_SECONDS:
+            if len(chosen) >= MIN_CLIPS + _SPARE_CLIPS and seconds >= MIN_SECONDS:
                 break
             if self._hear(clip.path, clip.text):
                 chosen.append(clip)

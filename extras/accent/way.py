@@ -16,7 +16,7 @@ from extras.accent.hearing import Heard
 
 _SPLITS, _RESAMPLED, _SPLITS_OF_RESAMPLED = 20, 300, 2
 # With fewer, a person is taken for people of another accent (docs/develop/evaluation.md).
-FEWEST_SENTENCES = 8
+MIN_SENTENCES = 8
 _NUM_NOISES = 2
 
 

@@ -8,9 +8,9 @@ from functools import cached_property
 
 from machine.errors import SotaqueError
 
-MOST_CHAPTERS = 5_000
+MAX_CHAPTERS = 5_000
 # The most characters of a title or of the authors.
-MOST_TITLE = 200
+MAX_TITLE = 200
 
 
 class BookError(SotaqueError):

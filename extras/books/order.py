@@ -20,9 +20,9 @@ from machine.text import size_words
 from xtts.arguments import TAKES
 
 FORMS = ("wav", "flac", "mp3", "opus", "m4a", "m4b", "epub")
-MOST_RETAKES = 9
+MAX_RETAKES = 9
 # 20 million characters in the shortest paragraphs needed 0.55 GB.
-MOST_READING_BYTES = 2 << 30
+MAX_READING_BYTES = 2 << 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +117,7 @@ def order_of(arguments: argparse.Namespace) -> Order:
     if arguments.at_once is None:
         arguments.at_once = 4 if new_steps is Steps else 1
     for name, value, least, most in (
-        ("--retakes", arguments.retakes, 0, MOST_RETAKES),
+        ("--retakes", arguments.retakes, 0, MAX_RETAKES),
         ("--at-once", arguments.at_once, 1, 64),
         ("--takes", arguments.takes, TAKES.least, TAKES.most),
     ):
@@ -146,11 +146,11 @@ def order_of(arguments: argparse.Namespace) -> Order:
 def _read(path: Path, called: str) -> Book:
     """Reads the book with a limit on memory, because it may be malicious."""
     try:
-        with limited_memory(MOST_READING_BYTES):
+        with limited_memory(MAX_READING_BYTES):
             return read_book(path, called)
     except MemoryError:
         raise BookError(
-            f"{path} needs more than {size_words(MOST_READING_BYTES)} of memory to be read, which "
+            f"{path} needs more than {size_words(MAX_READING_BYTES)} of memory to be read, which "
             "is too much for a book. It is refused."
         ) from None
 

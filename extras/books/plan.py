@@ -10,7 +10,7 @@ from extras.books.speaking.sentences import Sentence
 from machine.text import printable, quantity, size_words, table
 from xtts.text.errors import TextError
 from xtts.text.languages import short_code
-from xtts.text.pronunciations import MOST_CHARACTERS, is_known
+from xtts.text.pronunciations import MAX_CHARACTERS, is_known
 from xtts.text.reading import speakable
 from xtts.text.tokenizer import Tokenizer
 
@@ -28,8 +28,8 @@ BYTES_A_SECOND = {
 }
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _TAG = re.compile(r"\[[^\[\]\n]{1,110}\]")
-MOST_SHOWN_NAMES, MOST_KEPT_NAMES = 20, 200
-_LENGTHS = range(2, MOST_CHARACTERS + 1)
+MAX_SHOWN_NAMES, MAX_KEPT_NAMES = 20, 200
+_LENGTHS = range(2, MAX_CHARACTERS + 1)
 # Endings. CMU's dictionary lacks many inflected forms, so a word is also known without these.
 _ENDINGS = ("'s", "s", "es", "ed", "d", "ing", "ly", "'")
 

@@ -122,8 +122,8 @@ class _Reader:
     def plan(self) -> "Measured":
         """Speaks the sample sentences and prints the plan."""
         from extras.books.plan import (
-            MOST_KEPT_NAMES,
-            MOST_SHOWN_NAMES,
+            MAX_KEPT_NAMES,
+            MAX_SHOWN_NAMES,
             chapter_plan,
             names_file,
             plan_lines,
@@ -142,7 +142,7 @@ class _Reader:
         written = self._write_names(names_file(names).encode() if names else b"")
         if names:
             path = self.folder / "names.txt"
-            examples = ", ".join(f"{word} ({count})" for word, count in names.most_common(MOST_SHOWN_NAMES))
+            examples = ", ".join(f"{word} ({count})" for word, count in names.most_common(MAX_SHOWN_NAMES))
             print(
                 f"The voice guesses the pronunciation of {quantity(len(names), 'word')}: {examples}. "
                 f"Correct them in {path} and add --pronunciations {path}."
@@ -166,7 +166,7 @@ class _Reader:
                     if chapter.left_out
                 ],
                 "names": [
-                    {"word": word, "count": count} for word, count in names.most_common(MOST_KEPT_NAMES)
+                    {"word": word, "count": count} for word, count in names.most_common(MAX_KEPT_NAMES)
                 ],
                 "names_sha256": written,
                 "unreadable": letters,

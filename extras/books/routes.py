@@ -73,7 +73,7 @@ def list_books(state: Shared) -> schemas.BookList:
             )
         )
     books = state.part(Library).books
-    space = DiskSpace(used=books.used_bytes(), most=books.most_bytes, free=free_bytes(books.folder))
+    space = DiskSpace(used=books.used_bytes(), most=books.max_bytes, free=free_bytes(books.folder))
     return schemas.BookList(books=rows, space=space)
 
 
@@ -86,7 +86,7 @@ async def upload_book(
         str,
         Query(
             min_length=1,
-            max_length=schemas.MOST_FILE_NAME,
+            max_length=schemas.MAX_FILE_NAME,
             description=f"The name of the file, with its ending: {', '.join(FORMATS)}.",
         ),
     ],

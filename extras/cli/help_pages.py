@@ -88,7 +88,7 @@ GROUPS = (
         ),
     ),
 )
-_MOST_EXAMPLES = 3
+_MAX_EXAMPLES = 3
 
 
 def overview() -> str:
@@ -99,7 +99,7 @@ def overview() -> str:
         lines += ["", f"{group.title}:"]
         lines += console.rows({name: verbs[name] for name in group.verbs})
         if group.examples:
-            lines += ["", *(f"    {_with_program(example)}" for example in group.examples[:_MOST_EXAMPLES])]
+            lines += ["", *(f"    {_with_program(example)}" for example in group.examples[:_MAX_EXAMPLES])]
     return "\n".join([*lines, "", console.ENDING])
 
 

@@ -22,7 +22,7 @@ _CONJUNCTIONS = frozenset("and or und oder bzw".split())
 # Prefixes that keep their hyphen in English.
 _HYPHENATED_PREFIXES = frozenset("all ex great half quasi self vice well".split())
 # The dictionary has names and letter groups of this length for nearly every syllable.
-_LEAST_PART = 3
+_MIN_PART = 3
 # Characters at the end of a line that may hold a divided word.
 _TAIL_LENGTH = 80
 
@@ -79,4 +79,4 @@ def _are_words(first: str, rest: str) -> bool:
     if first in _HYPHENATED_PREFIXES:
         return True
     parts = (first, rest)
-    return all(len(part) >= _LEAST_PART and is_known(part) for part in parts)
+    return all(len(part) >= _MIN_PART and is_known(part) for part in parts)

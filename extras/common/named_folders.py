@@ -83,12 +83,12 @@ class NamedFolders(Generic[Named]):
 
     Args:
         kind: Their class.
-        most_bytes: The limit of their total size.
+        max_bytes: The limit of their total size.
     """
 
-    def __init__(self, folder: Path, kind: type[Named], most_bytes: int) -> None:
+    def __init__(self, folder: Path, kind: type[Named], max_bytes: int) -> None:
         self.folder = folder
-        self.most_bytes = most_bytes
+        self.max_bytes = max_bytes
         self._kind = kind
 
     def all(self) -> list[Named]:

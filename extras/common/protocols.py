@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from api.errors import APIError
-from api.schemas import MOST_CHARACTERS, SERVED, is_served
+from api.schemas import MAX_CHARACTERS, SERVED, is_served
 from api.state import AppState
 from api.voices.store import UploadedVoice
 from machine.text import plain_name
@@ -35,6 +35,6 @@ def labels_of(uploaded: Sequence[UploadedVoice], speakers: Iterable[str] = ()) -
 
 def check_length(text: str) -> None:
     """Raises APIError (422) for a text above the length limit."""
-    if len(text) > MOST_CHARACTERS:
-        message = f"text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are allowed."
+    if len(text) > MAX_CHARACTERS:
+        message = f"text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are allowed."
         raise APIError(422, "invalid_request", message, param="text")

@@ -8,11 +8,11 @@ import asyncio
 import re
 
 from api.errors import APIError
-from api.schemas import MOST_CHARACTERS
+from api.schemas import MAX_CHARACTERS
 from xtts.text.normalization.registry import sentence_ends
 
 # The maximum number of characters that may wait to be spoken.
-MOST_WAITING = 16 * MOST_CHARACTERS
+MAX_WAITING = 16 * MAX_CHARACTERS
 # A first clause has at least four words, or as many characters as four words of Chinese have: a
 # shorter one is spoken badly, and its sound ends before the next part begins.
 _CLAUSE_WORDS = 4
@@ -46,8 +46,8 @@ class TextStream:
 
     def add(self, text: str) -> None:
         """Adds text. Raises APIError if too much text waits to be spoken."""
-        if len(self._waiting) + len(text) > MOST_WAITING:
-            message = f"{MOST_WAITING:,} characters are already waiting. Send more later."
+        if len(self._waiting) + len(text) > MAX_WAITING:
+            message = f"{MAX_WAITING:,} characters are already waiting. Send more later."
             raise APIError(413, "too_large", message, param="text")
         self._waiting += text
         self._changed.set()
@@ -81,8 +81,8 @@ class TextStream:
             place = self._flushed or last_end(self._waiting)
             if not place and not self._begun:
                 place = clause_end(self._waiting)
-            if place > MOST_CHARACTERS:
-                place = last_end(self._waiting[:MOST_CHARACTERS]) or MOST_CHARACTERS
+            if place > MAX_CHARACTERS:
+                place = last_end(self._waiting[:MAX_CHARACTERS]) or MAX_CHARACTERS
             part = self._waiting[:place]
             is_silent = not any(sign.isalnum() for sign in part)
             if is_silent and not self._flushed:

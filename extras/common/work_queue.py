@@ -116,12 +116,12 @@ class WorkQueue(ABC, Generic[Item]):
     Class attributes:
         work_name: The noun for the work, such as `cut`.
         lock_name: The name of the queue's lock file.
-        most_seconds: The time limit for an item; None for no limit.
+        max_seconds: The time limit for an item; None for no limit.
     """
 
     work_name: ClassVar[str]
     lock_name: ClassVar[str]
-    most_seconds: ClassVar[float | None] = None
+    max_seconds: ClassVar[float | None] = None
 
     def __init__(
         self,
@@ -325,11 +325,11 @@ class WorkQueue(ABC, Generic[Item]):
         _lower_priority(child.pid, self.niceness)
         watching = asyncio.create_task(self._watch(child, item))
         try:
-            async with asyncio.timeout(self.most_seconds):
+            async with asyncio.timeout(self.max_seconds):
                 await self._listen(child)
                 await child.wait()
         except TimeoutError:
-            hours = (self.most_seconds or 0.0) / 3600
+            hours = (self.max_seconds or 0.0) / 3600
             text = f"The {self.work_name} was ended at the limit of {hours:g} hours."
             return JobOutcome("failed", text)
         finally:

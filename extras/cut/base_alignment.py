@@ -47,7 +47,7 @@ _WINDOW_CODES = 16
 _LONGEST_GAP_SECONDS = 1.2
 # The nats that the last piece of a group must add. A spoken piece adds tens of nats. STOP alone
 # does not show that a last piece was not spoken, because a model may stop before the end of a text.
-_LEAST_ADDED = 20.0
+_MIN_ADDED = 20.0
 # Only the groups that fit the first seconds best are scored in full.
 _MANY, _KEPT, _FIRST_CODES = 6, 2, 56
 _VOICE_SPANS, _VOICE_SECONDS = 6, (1.5, 6.0)
@@ -55,12 +55,12 @@ _VOICE_SPANS, _VOICE_SECONDS = 6, (1.5, 6.0)
 # into one span although there may be a pause between them.
 _PASS_BREATH, _PASS_PIECE, _JOIN = 2.0, 1.0, 2.0
 # An upper bound. A second of sound that says the text gives about 55 nats (2.6 per code).
-_MOST_NATS_A_SECOND = 90.0
+_MAX_NATS_A_SECOND = 90.0
 # Readings that are worse than the best one at the same time by more than this are dropped.
 _BEAM = 80.0
 # How many pieces ahead are tried, and one more for each breath since the last match.
-_AHEAD, _MOST_AHEAD = 3, 40
-_MOST_JOINED = 3
+_AHEAD, _MAX_AHEAD = 3, 40
+_MAX_JOINED = 3
 
 
 class Breath(NamedTuple):
@@ -218,7 +218,7 @@ class BaseScorer:
                     if shorter is not None
                     else 0
                 )
-                if shorter is not None and added < _LEAST_ADDED:
+                if shorter is not None and added < _MIN_ADDED:
                     continue
                 evidence = likelihoods[row, :end] - null[:end]
                 nats = float(evidence.sum() + stop[row, end]) - self._oddness(end, group)
@@ -350,7 +350,7 @@ def best_matches(
         groups = [
             range(piece, piece + count)
             for piece in starts
-            for count in range(1, _MOST_JOINED + 1)
+            for count in range(1, _MAX_JOINED + 1)
             if piece + count <= num_pieces and may_join(range(piece, piece + count))
         ]
         for group, scores in zip(groups, score(first, groups) if groups else []):
@@ -377,7 +377,7 @@ def _alive(
         return
     least = max(reading.nats for reading in readings.values()) - _BEAM
     for later in range(first + 1, min(first + 40, len(breaths))):
-        gain = _MOST_NATS_A_SECOND * (breaths[later].start - breath.start)
+        gain = _MAX_NATS_A_SECOND * (breaths[later].start - breath.start)
         least = max(least, best_after[later] - gain)
     for piece, reading in readings.items():
         if reading.nats >= least:
@@ -391,7 +391,7 @@ def _starts(alive: dict[int, _Reading], num_pieces: int) -> dict[int, _Reading]:
         return starts
     least = max(reading.nats for reading in alive.values()) - _BEAM
     for piece, reading in alive.items():
-        ahead = min(_AHEAD + reading.since, _MOST_AHEAD)
+        ahead = min(_AHEAD + reading.since, _MAX_AHEAD)
         for later in range(piece, min(piece + ahead, num_pieces)):
             nats = reading.nats - _PASS_PIECE * (later - piece)
             if nats >= least and (later not in starts or starts[later].nats < nats):

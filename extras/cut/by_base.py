@@ -26,14 +26,14 @@ log = logging.getLogger("train")
 # How much likelier a span must be with its text, in nats per code: on average, and over any 0.75 s
 # of it. Set by hand and checked on thirty sentences of benchmarks/choosing.txt
 # (docs/develop/log.md).
-LEAST_EVIDENCE, LEAST_WEAKEST = 0.8, -1.0
+MIN_EVIDENCE, MIN_WEAKEST = 0.8, -1.0
 # Sound with a smaller share of speech is music, noise or breathing.
-_LEAST_SPEECH = 0.3
+_MIN_SPEECH = 0.3
 # Longer sentences are split at their commas.
 _LONG_SECONDS = 8.0
 # The shortest and the longest usual duration of a character: fast Spanish and Chinese.
 _SECONDS_A_CHARACTER = (0.04, 0.35)
-_LEAST_SHARE = 0.2
+_MIN_SHARE = 0.2
 
 
 def base_that_aligns(settings: TrainSettings, language: str) -> ScoringBase:
@@ -114,9 +114,7 @@ def sure_matches(matches: Sequence[SpanMatch], pieces: Sequence[TextUnit]) -> li
     """The matches that are likely enough. One that begins or ends inside a sentence counts only if
     the rest of that sentence is matched next to it. Pure."""
     sure = [
-        match
-        for match in matches
-        if match.nats_a_code >= LEAST_EVIDENCE and match.score.weakest >= LEAST_WEAKEST
+        match for match in matches if match.nats_a_code >= MIN_EVIDENCE and match.score.weakest >= MIN_WEAKEST
     ]
     while True:
         whole = [
@@ -140,14 +138,14 @@ def _is_whole(
     )
 
 
-def pieces_of(text: Manuscript, most_characters: int) -> list[TextUnit]:
+def pieces_of(text: Manuscript, max_characters: int) -> list[TextUnit]:
     """The pieces of a text that are aligned: its sentences, of which long ones are split at the
     ends of clauses. Pure."""
     pieces, pending = list[TextUnit](), list[TextUnit]()
     for number, unit in enumerate(text.units):
         pending.append(unit)
         sentence = text.sentences[unit.sentence]
-        divides = unit.ends == 1 and len(sentence) > most_characters
+        divides = unit.ends == 1 and len(sentence) > max_characters
         last = number + 1 == len(text.units) or text.units[number + 1].sentence != unit.sentence
         if last or divides:
             written = " ".join(part.text for part in pending)
@@ -161,7 +159,7 @@ def breaths_of(profile: SoundProfile) -> list[Breath]:
     breaths = list[Breath]()
     for start, end in sounding_spans(profile):
         frames = profile.speech[int(start / VAD_SECONDS) : int(np.ceil(end / VAD_SECONDS))]
-        if len(frames) and float((frames > 0.5).mean()) >= _LEAST_SPEECH:
+        if len(frames) and float((frames > 0.5).mean()) >= _MIN_SPEECH:
             breaths.append(Breath(start, end))
     return breaths
 
@@ -209,7 +207,7 @@ def _refuse_other_text(
 ) -> None:
     matched = sum(len(pieces[number].text) for number in placed)
     whole = sum(len(piece.text) for piece in pieces)
-    if matched < _LEAST_SHARE * whole:
+    if matched < _MIN_SHARE * whole:
         cause = cause or " Is it the text of another recording, in another order, or in another language?"
         raise CuttingError(
             f"The text does not fit {recordings[0].path}: {matched:,} of its {whole:,} characters "

@@ -19,7 +19,7 @@ from extras.cut.recordings import LISTENING_RATE, CuttingError, SourceRecording,
 from extras.cut.word_alignment import (
     EXPECTED_AFTER,
     EXPECTED_BEFORE,
-    LEAST_CERTAINTY,
+    MIN_CERTAINTY,
     DoubtfulSentence,
     TextFollower,
     doubts,
@@ -32,10 +32,10 @@ from xtts.audio import resample
 
 # The expected words move on in steps, because a language model takes 0.1 s to build.
 _EXPECTATION_STEP = 600
-_LEAST_SHARE = 0.2
-_FEWEST_WORDS = 5
+_MIN_SHARE = 0.2
+_MIN_WORDS = 5
 # Shorter sentences are recognised by chance in any recording.
-_FEWEST_WORDS_OF_SENTENCE = 4
+_MIN_WORDS_OF_SENTENCE = 4
 
 # Waits for the words that are being recognised.
 _WaitForWords = Callable[[], list[HeardWord]]
@@ -167,7 +167,7 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
             num_placed += sum(len(unit.text.split()) for unit in units)
             done.append(cut_one(recording, profile, units))
             sure |= placed.keys() | {
-                word for word, aligned in checked.items() if (aligned.certainty or 0.0) >= LEAST_CERTAINTY
+                word for word, aligned in checked.items() if (aligned.certainty or 0.0) >= MIN_CERTAINTY
             }
     # A language model of a short text recognises its phrases in any sound; the check rejects them.
     _refuse_other_text(num_placed, *counts, job.recordings, cause)
@@ -205,11 +205,11 @@ def _refuse_other_text(
     matched: int, recognised: int, written: int, recordings: Sequence[SourceRecording], cause: str
 ) -> None:
     """cause: another explanation than a wrong text; "" if there is none."""
-    if recognised < _FEWEST_WORDS and written >= _FEWEST_WORDS:
+    if recognised < _MIN_WORDS and written >= _MIN_WORDS:
         raise CuttingError(
             f"{recordings[0].path} holds almost no English speech ({recognised} words recognised).{cause}"
         )
-    if matched < _LEAST_SHARE * min(recognised, written):
+    if matched < _MIN_SHARE * min(recognised, written):
         cause = cause or " Is it the text of another recording, or in another language?"
         raise CuttingError(
             f"The text does not fit {recordings[0].path}: {matched} of its {written:,} words were "
@@ -223,7 +223,7 @@ def heard_whole(recognised: Sequence[HeardWord], text: Manuscript) -> list[int]:
     texts = [word.text for word in recognised]
     places: dict[tuple[str, ...], list[int]] = {}
     for words in text.words_of_sentence:
-        if len(words) >= _FEWEST_WORDS_OF_SENTENCE:
+        if len(words) >= _MIN_WORDS_OF_SENTENCE:
             places.setdefault(tuple(text.words[word] for word in words), [])
     for length in {len(words) for words in places}:
         for place in range(len(texts) - length + 1):

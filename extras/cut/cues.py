@@ -29,7 +29,7 @@ _LABEL = re.compile(r"\s*(\d+(?:[.,]\d+)?)\s+(\d+(?:[.,]\d+)?)(?:\s+(.*))?$")
 _FREQUENCIES = re.compile(r"\s*\\\s")
 _CLOCK = r"[\[(]?(?:\d{1,2}:)?\d{1,2}:\d{2}(?:[.,]\d{1,3})?[\])]?"
 _TIMED_LINE = re.compile(rf"\s*{_CLOCK}(?:\s*(?:[-–—]|-->)\s*{_CLOCK})?\s*[-–—|:]?\s+(?=\S)")
-_FEWEST_TURNS, _MOST_NAME_WORDS = 2, 4
+_MIN_TURNS, _MAX_NAME_WORDS = 2, 4
 # The names of the list of segments: Whisper, Hugging Face, whisper.cpp.
 _SEGMENTS = ("segments", "chunks", "transcription")
 _MS_PER_SECOND = 1_000
@@ -98,7 +98,7 @@ def _paragraphs(text: str, language: str) -> list[str]:
     turns = {line for line in filled if _is_turn(line)}
     if 2 * sum(bool(_TIMED_LINE.match(line)) for line in filled) > len(filled):
         lines = [_TIMED_LINE.sub("\n", line) for line in lines]
-    elif sum(line in turns for line in filled) >= _FEWEST_TURNS:
+    elif sum(line in turns for line in filled) >= _MIN_TURNS:
         lines = ["" if line in turns else line for line in lines]
     elif 2 * len(without_speakers(filled)[1]) >= len(filled):
         lines = [f"\n{line}" for line in lines]  # a name begins most lines
@@ -114,7 +114,7 @@ def _is_turn(line: str) -> bool:
     words = rest.replace("-->", " ").strip(" -–—|:>").split()
     return (
         times > 0
-        and len(words) <= _MOST_NAME_WORDS
+        and len(words) <= _MAX_NAME_WORDS
         and not any(word[0].islower() or word[-1] in ".,;!?" for word in words)
     )
 

@@ -37,9 +37,9 @@ _CUE_REACH_SECONDS = 0.5
 # The share of clipped 10 ms frames of speech; a loud take has less than 1 %.
 _CLIPPED_SHARE = 0.05
 # Whisper's own limit for repetitions (`compression_ratio_threshold`): bytes over compressed bytes.
-_MOST_REPEATED = 2.4
+_MAX_REPEATED = 2.4
 # Characters per second that no speaker reaches; languages without spaces are far below.
-_MOST_CHARACTERS_A_SECOND = 35.0
+_MAX_CHARACTERS_A_SECOND = 35.0
 _NOTE = re.compile(r"\[[^\]]*\]|\([^)]*\)|<[^>]*>|\*[^*]*\*|♪[^♪]*♪?")
 
 
@@ -256,5 +256,5 @@ def transcript(recognised: str, seconds: float) -> str | None:
     if not any(letter.isalnum() for letter in text):
         return None
     encoded = text.encode()
-    repeated = len(encoded) / len(zlib.compress(encoded)) > _MOST_REPEATED
-    return None if repeated or len(text) > _MOST_CHARACTERS_A_SECOND * seconds else text
+    repeated = len(encoded) / len(zlib.compress(encoded)) > _MAX_REPEATED
+    return None if repeated or len(text) > _MAX_CHARACTERS_A_SECOND * seconds else text

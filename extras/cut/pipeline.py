@@ -27,9 +27,9 @@ from xtts.text.languages import short_code
 
 log = logging.getLogger("train")
 
-_MOST_SENTENCES = 20
-_MOST_RECORDINGS = 5
-_MOST_PARTS = 5
+_MAX_SENTENCES = 20
+_MAX_RECORDINGS = 5
+_MAX_PARTS = 5
 _LONGEST_NAME = 60
 _LITTLE_SHARE = 0.5
 _REMEDIES = {
@@ -142,10 +142,10 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
     log.info("%s", _summary_lines(result, text))
     if text is not None and result.unheard:
         log.info("%d sentences of the text were not recognised:", len(result.unheard))
-        for number in result.unheard[:_MOST_SENTENCES]:
+        for number in result.unheard[:_MAX_SENTENCES]:
             log.info("  %d: %s", number + 1, text.sentences[number])
-        if len(result.unheard) > _MOST_SENTENCES:
-            log.info("  and %d more, in report.html", len(result.unheard) - _MOST_SENTENCES)
+        if len(result.unheard) > _MAX_SENTENCES:
+            log.info("  and %d more, in report.html", len(result.unheard) - _MAX_SENTENCES)
         if result.moved:
             log.warning(
                 "%d of them are spoken in another order than in the text, such as sentence %d. "
@@ -182,7 +182,7 @@ def train_command(to: Path, language: str) -> str:
 def _summary_lines(result: CutResult, text: Manuscript | None) -> str:
     """A line for each recording; for many, only the first ones, and a total."""
     totals = [(cut.recording.name, cut.seconds_by_reason()) for cut in result.recordings]
-    rows = totals[:_MOST_RECORDINGS]
+    rows = totals[:_MAX_RECORDINGS]
     if len(totals) > len(rows):
         rows.append((f"All {len(totals):,} together", sum_by_reason([row for _, row in totals])))
     lines = []
@@ -206,7 +206,7 @@ def without_pause(recordings: Sequence[tuple[str, int, Sequence[Stretch]]], shor
     lines = [
         f"{name}: no pause of {shortest:g} s from {clock(start)} to {clock(start + seconds)} "
         f"({seconds:.1f} s)."
-        for seconds, start, name in sorted(parts, reverse=True)[:_MOST_PARTS]
+        for seconds, start, name in sorted(parts, reverse=True)[:_MAX_PARTS]
     ]
     more = len(parts) - len(lines)
     return [*lines, f"{more} more without such a pause."] if more else lines

@@ -29,7 +29,7 @@ _FRAME_SECONDS = 0.01
 # The scores of the free phone loop are divided by 2^10; those of an alignment are not.
 _FREE_SCALE = 1024.0
 # A shorter word has too few frames to be judged by their mean.
-_FEWEST_FRAMES = 20
+_MIN_FRAMES = 20
 _FILLERS = "<[("
 _ARPABET = {letter: "AH" if phone == "AX" else phone for phone, letter in PHONES.items()}
 _LOUDNESS = 0.7
@@ -184,7 +184,7 @@ def _listen(decoder: "Decoder", samples: np.ndarray) -> None:
 def _certain(segment: "Segment", free: np.ndarray, start: float) -> HeardWord:
     frames = slice(segment.start_frame, segment.end_frame + 1)
     length = segment.end_frame + 1 - segment.start_frame
-    certainty = (_nats(segment) - float(free[frames].sum())) / max(length, _FEWEST_FRAMES)
+    certainty = (_nats(segment) - float(free[frames].sum())) / max(length, _MIN_FRAMES)
     begins = start + segment.start_frame * _FRAME_SECONDS
     return HeardWord(_spell(segment.word), begins, begins + length * _FRAME_SECONDS, certainty)
 

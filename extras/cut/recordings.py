@@ -23,10 +23,10 @@ LISTENING_RATE = 16_000
 BLOCK_SECONDS = 32
 # The context on both sides of a block, so that resampling leaves no seam.
 _CONTEXT_SECONDS = 1
-_LEAST_PRESENT = 0.95
+_MIN_PRESENT = 0.95
 # The share of the channels' power that must remain after mixing to mono; ordinary stereo keeps
 # half.
-_LEAST_TOGETHER = 0.01
+_MIN_TOGETHER = 0.01
 
 
 class CuttingError(SotaqueError):
@@ -74,7 +74,7 @@ def open_recording(path: Path, name: str, work: Path) -> SourceRecording:
         header = facts(path)
         original = stamp_of(path)
     declared, size = declared_bytes(path), path.stat().st_size
-    if declared is not None and size < _LEAST_PRESENT * declared:
+    if declared is not None and size < _MIN_PRESENT * declared:
         raise CuttingError(
             f"{path} has {size:,} of the {declared:,} bytes that its header declares. Is it "
             "still being written, or is it incomplete? Cut it when it is complete."
@@ -128,7 +128,7 @@ def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
             f"{recording.path} ends after {seen / recording.rate:.2f} s of the "
             f"{recording.seconds:.2f} s that its header declares. Copy it again."
         )
-    if together < _LEAST_TOGETHER * apart:
+    if together < _MIN_TOGETHER * apart:
         raise CuttingError(
             f"The channels of {recording.path} cancel each other: they have opposite phase, "
             "and their mix is nearly silent. Use one of them: "

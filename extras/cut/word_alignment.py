@@ -29,14 +29,14 @@ EXPECTED_BEFORE, EXPECTED_AFTER = 300, 1500
 
 # Limits of the certainty, in nats per frame below a free phone loop; chosen on
 # benchmarks/choosing.txt (docs/develop/log.md).
-LEAST_CERTAINTY = -1.4
+MIN_CERTAINTY = -1.4
 # The limit for a sentence's only doubtful word, if at least this many others are certain.
-_LEAST_ALONE, _FEWEST_SURE = -2.0, 4
-_LEAST_HEARD_SHARE = 0.5
+_MIN_ALONE, _MIN_SURE = -2.0, 4
+_MIN_HEARD_SHARE = 0.5
 # An unwritten word this near to a sentence and this short may be a fragment of its words.
 _ABUTTING_SECONDS, _FRAGMENT_SECONDS = 0.05, 0.3
 # A single match may be chance, because short words match everywhere.
-_FEWEST_IN_A_ROW = 3
+_MIN_IN_A_ROW = 3
 # A longer silence between two words ends the breath.
 LONGEST_GAP_SECONDS = 0.8
 _LONGEST_DOUBT_SECONDS = 30.0
@@ -142,7 +142,7 @@ def trusted_matches(
         for word, place in row:
             number = text.sentence_of(word)
             whole = sentences[number] == len(text.words_of_sentence[number])
-            if len(row) >= _FEWEST_IN_A_ROW or whole:
+            if len(row) >= _MIN_IN_A_ROW or whole:
                 trusted_places[word] = place
     return trusted_places
 
@@ -180,7 +180,7 @@ def doubts(
             if sentence := _with_fragments(words, places, recognised, used):
                 doubtful.append(sentence)
             continue
-        if len(placed) < _LEAST_HEARD_SHARE * len(words):
+        if len(placed) < _MIN_HEARD_SHARE * len(words):
             continue
         earlier, later = places.get(words[0] - 1), places.get(words[-1] + 1)
         first, last = recognised[places[placed[0]]], recognised[places[placed[-1]]]
@@ -302,9 +302,9 @@ def _sure_words(
     for number in {text.sentence_of(word) for word in checked}:
         words = text.words_of_sentence[number]
         doubtful = [checked[word] for word in words if word in checked and word not in sure]
-        if len(doubtful) != 1 or len(words) <= _FEWEST_SURE:
+        if len(doubtful) != 1 or len(words) <= _MIN_SURE:
             continue
-        if (doubtful[0].certainty or 0.0) >= _LEAST_ALONE:
+        if (doubtful[0].certainty or 0.0) >= _MIN_ALONE:
             sure |= set(words) & checked.keys()
     return sure
 
@@ -314,7 +314,7 @@ def _is_sure(
 ) -> bool:
     """Whether a checked word is certain. A word that was recognised as written needs no second
     proof if it is aligned with the same sound; elsewhere, another person may have said it."""
-    if (aligned.certainty or 0.0) >= LEAST_CERTAINTY:
+    if (aligned.certainty or 0.0) >= MIN_CERTAINTY:
         return True
     heard = recognised[places[word]] if word in places else None
     return heard is not None and aligned.start < heard.end and heard.start < aligned.end

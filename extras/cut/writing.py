@@ -34,7 +34,7 @@ FINISHED, WORK = "cut.json", ".cutting"
 _SCHEMA = 1
 _TEMPLATE = Path(__file__).with_name("report.html")
 _POINTS = 120
-_MOST_ROWS = 500
+_MAX_ROWS = 500
 # A clip that is twice as fast or slow as the median clip is marked.
 _ODD_RATE = math.log(1.5)
 
@@ -205,7 +205,7 @@ def write_report(
             ],
             "unheard": list(unheard),
             "clips": rows,
-            "left": sorted(left, key=lambda row: -row["seconds"])[:_MOST_ROWS],
+            "left": sorted(left, key=lambda row: -row["seconds"])[:_MAX_ROWS],
         },
         ensure_ascii=False,
     )

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from api.errors import APIError
-from api.schemas import MOST_CHARACTERS, PROBLEMS, SERVED
+from api.schemas import MAX_CHARACTERS, PROBLEMS, SERVED
 from api.speech import speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
@@ -24,7 +24,7 @@ class TtsFields(BaseModel):
     """Text, voice and language by the names of Coqui's server. Its page sends every field; those
     not chosen are empty. speaker_wav, style_wav: files on that server, which are not supported."""
 
-    text: str = Field("", max_length=MOST_CHARACTERS)
+    text: str = Field("", max_length=MAX_CHARACTERS)
     speaker_id: str = Field("", max_length=128)
     language_id: str = Field("", max_length=32)
     speaker_wav: str = Field("", max_length=1024)

@@ -12,9 +12,9 @@ from pydantic_core import PydanticCustomError
 from api.engine.queue import Recent
 from api.state import AppState
 
-_MOST_CALLERS = 1_000
-_MOST_SOUNDS = 64
-_MOST_BYTES = 64 << 20
+_MAX_CALLERS = 1_000
+_MAX_SOUNDS = 64
+_MAX_BYTES = 64 << 20
 _SECONDS = 600.0
 
 
@@ -46,7 +46,7 @@ class KeptSounds:
         """Makes room for `more` bytes. With 0, drops only what is too old."""
         while self._known:
             at, wav = next(iter(self._known.values()))
-            full = len(self._known) >= _MOST_SOUNDS or self._bytes + more > _MOST_BYTES
+            full = len(self._known) >= _MAX_SOUNDS or self._bytes + more > _MAX_BYTES
             if now - at < _SECONDS and not (more and full):
                 return
             self._known.popitem(last=False)
@@ -100,5 +100,5 @@ class Memory:
 
     def __init__(self, _state: AppState) -> None:
         # One caller's settings do not affect others.
-        self.caller_settings = Recent[str, TtsSettings](_MOST_CALLERS)
+        self.caller_settings = Recent[str, TtsSettings](_MAX_CALLERS)
         self.kept_sounds = KeptSounds()

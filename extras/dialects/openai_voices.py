@@ -27,17 +27,17 @@ from api.routes.voices import (
     upload_of,
     visible_name,
 )
-from api.schemas import MOST_NAME, PROBLEMS, NameText
+from api.schemas import MAX_NAME, PROBLEMS, NameText
 from api.shared_folder import changing, now, read, read_all
 from api.state import AppState, Shared
 from machine.storage.files import remove_stale, replace_file, write_json
 
-MOST_CONSENTS = 1_000
+MAX_CONSENTS = 1_000
 _ID = re.compile(r"cons_[0-9a-f]{12}")
 _STALE_SECONDS = 3600.0
 
 router = APIRouter(prefix="/v1/audio", tags=["voices"], responses=PROBLEMS)
-Name = Annotated[str, Form(min_length=1, max_length=MOST_NAME)]
+Name = Annotated[str, Form(min_length=1, max_length=MAX_NAME)]
 
 
 class CreatedVoice(BaseModel):
@@ -216,8 +216,8 @@ class Consents:
     def add(self, consent: Consent, wav: bytes) -> None:
         """Keeps a consent. Raises APIError if there are too many, or the disk is full."""
         with changing(self.folder):
-            if len(self.all()) >= MOST_CONSENTS:
-                text = f"There are already {MOST_CONSENTS} consents, the limit. Delete one."
+            if len(self.all()) >= MAX_CONSENTS:
+                text = f"There are already {MAX_CONSENTS} consents, the limit. Delete one."
                 raise APIError(409, "too_many_consents", text)
             remove_stale(self.folder, older_than_seconds=_STALE_SECONDS)
             path = self.folder / f"{consent.id}.wav"

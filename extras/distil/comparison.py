@@ -20,7 +20,7 @@ from xtts.workers.tasks import evaluate, listen
 from xtts.workers.tuned_model import TunedModel
 
 # A student may have five more word errors in a hundred than its teacher.
-MOST_MORE_ERRORS = 0.05
+MAX_MORE_ERRORS = 0.05
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def rejection_reason(comparison: Comparison) -> str | None:
         return reason.replace("the base", "the large model")
     if errors is None and words is None:
         return "Nothing judged whether it says all words. Name more sentences in EVALUATE_TEXTS."
-    if errors is not None and errors.mean > MOST_MORE_ERRORS:
+    if errors is not None and errors.mean > MAX_MORE_ERRORS:
         excess = f"{100 * errors.mean:.0f} percentage points above the large model's"
         return f"It is harder to understand: its word error rate is {excess}."
     return None

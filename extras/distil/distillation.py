@@ -30,7 +30,7 @@ from train.evaluation.plan import EvaluationPlan, plan_of
 from train.export import new_export, refuse_earlier, refuse_others, speak_command, voice_to_export
 from train.resilience.at_work import at_work
 from train.run_context import RunContext
-from train.sampling.reference import MOST_COMPARED, speaking_from
+from train.sampling.reference import MAX_COMPARED, speaking_from
 from train.settings import TrainSettings
 from train.setup import context_of_run
 from xtts.inference.compute_config import ComputeConfig
@@ -321,7 +321,7 @@ def _plan(settings: TrainSettings, context: RunContext, voice: VoiceFiles, recor
 def _narrator_plan(plan: EvaluationPlan, narrator: Narrator, context: RunContext) -> EvaluationPlan:
     """The first sentences of the plan, for one of the other speakers."""
     clips = [context.data.clips[index] for index in narrator.clip_indices]
-    compared_clips = sorted(clips, key=lambda clip: clip.sha256)[:MOST_COMPARED]
+    compared_clips = sorted(clips, key=lambda clip: clip.sha256)[:MAX_COMPARED]
     return replace(
         plan,
         reference=replace(plan.reference, path=narrator.recording_path),

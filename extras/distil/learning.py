@@ -49,7 +49,7 @@ REFERENCE_WIDTH = 256
 WARMUP_STEPS = 20
 WEIGHT_DECAY = 0.01
 # The limit of the gradient's norm.
-MOST_NORM = 1.0
+MAX_NORM = 1.0
 # A placeholder: the conditioning is given as latents.
 _NO_MEL = torch.zeros(80, 4)
 _FROZEN_PREFIXES = ("conditioning_encoder.", "conditioning_perceiver.", "text_head.")
@@ -190,7 +190,7 @@ def take_step(
     optimizer.zero_grad()
     loss.backward()
     trained = [weight for weight in student.parameters() if weight.requires_grad]
-    loss_and_norm = float(loss.detach() + torch.nn.utils.clip_grad_norm_(trained, MOST_NORM))
+    loss_and_norm = float(loss.detach() + torch.nn.utils.clip_grad_norm_(trained, MAX_NORM))
     if math.isfinite(loss_and_norm):
         optimizer.step()
     return loss_and_norm

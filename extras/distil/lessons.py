@@ -46,7 +46,7 @@ CODES_PER_MINUTE = 60 * CODE_RATE / SAMPLES_PER_CODE
 # The number of texts between writes, and thus the most that a killed run repeats.
 _PORTION = 4 * SLOTS
 # Speech whose codes per id differ from the median by a larger factor was cut, or babbles.
-_MOST_UNLIKE = 2.0
+_MAX_UNLIKE = 2.0
 # One text in this many, per narrator, is held out for judging.
 HELD_OUT_EVERY = 25
 # Languages that are written without spaces between words.
@@ -318,7 +318,7 @@ def _plausible_lessons(lines: Sequence[SpeechLine], target_codes: float, num_nar
     return [
         lesson
         for lesson, rate in zip(lessons, rates, strict=True)
-        if len(lesson.codes) and median_rate / _MOST_UNLIKE <= rate <= median_rate * _MOST_UNLIKE
+        if len(lesson.codes) and median_rate / _MAX_UNLIKE <= rate <= median_rate * _MAX_UNLIKE
     ]
 
 

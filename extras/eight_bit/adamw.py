@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.optim.optimizer import StateDict
 
 BLOCK = 256
-FEWEST_QUANTISED = 4096
+MIN_QUANTISED = 4096
 _EXPONENTS = 7
 _AVERAGES = ("exp_avg", "exp_avg_sq")
 ParamGroup = dict[str, Any]  # torch's own type
@@ -111,7 +111,7 @@ def _move(
 def _zeros(weight: Tensor, *, signed: bool) -> "Tensor | Quantised":
     """A new average: in float32 if the weight is small or not a number of whole blocks."""
     count = weight.numel()
-    if count < FEWEST_QUANTISED or count % BLOCK:
+    if count < MIN_QUANTISED or count % BLOCK:
         return torch.zeros_like(weight, dtype=torch.float32, requires_grad=False)
     codes = torch.zeros_like(weight, dtype=torch.uint8, requires_grad=False)
     return {"codes": codes, "scale": weight.new_zeros(count // BLOCK).float(), "signed": signed}

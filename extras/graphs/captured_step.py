@@ -35,12 +35,12 @@ from xtts.model.varlen import VarlenLayout
 
 log = logging.getLogger("train")
 
-MOST_GRAPHS = 16
+MAX_GRAPHS = 16
 # A capture takes about as long as eight steps without a graph: it consists of two such steps, the
 # recording and two replays.
 CAPTURE_AFTER = 8
 # The most padding, as a share of the positions of a batch.
-MOST_PADDING = 0.25
+MAX_PADDING = 0.25
 # A graph does not speed up a step that takes the GPU this many times as long as the host.
 GPU_BOUND = 1.3
 # The share of the free memory that a graph and a step without a graph may take together.
@@ -98,7 +98,7 @@ class Sizes(NamedTuple):
         """Whether a batch fits into buffers of these sizes without much padding."""
         return (
             batch.clips < self.clips
-            and batch.positions < self.positions <= batch.positions * (1 + MOST_PADDING) + 64
+            and batch.positions < self.positions <= batch.positions * (1 + MAX_PADDING) + 64
             and batch.longest < self.longest
             and batch.text <= self.text
             and batch.audio <= self.audio
@@ -333,7 +333,7 @@ class CapturedSteps:
 
     def _worth_it(self, sizes: Sizes) -> bool:
         """Whether to capture a graph for a batch of these sizes; counts the batch."""
-        if len(self._graphs) >= MOST_GRAPHS or sizes.positions >= self._busy_from:
+        if len(self._graphs) >= MAX_GRAPHS or sizes.positions >= self._busy_from:
             return False
         buffers = sizes.buffers()
         often = sum(buffers.hold(earlier) for earlier in self._without)

@@ -44,7 +44,7 @@ log = logging.getLogger("train")
 # Incremented when a figure is measured differently.
 VERSION = 1
 _OTHER_TEXTS = 2
-_LEAST_VOICE_SECONDS = 0.7
+_MIN_VOICE_SECONDS = 0.7
 # The models that measure each waveform, by their names in messages.
 _OURS, _SPEAKER, _SPOOF = "the base's speaker encoder", "SPEAKER_MODEL", "SPOOF_MODEL"
 
@@ -149,7 +149,7 @@ def _listen(clips: Sequence[Clip], models: Models, cache: Facts, answers: Answer
         """Whether all results are known; computes missing ones if a waveform is given."""
         measured = SoundFacts(**sound[0])
         # The voice is measured only in speech that is long enough.
-        voiced = is_speech(measured) and measured.spoken_seconds >= _LEAST_VOICE_SECONDS
+        voiced = is_speech(measured) and measured.spoken_seconds >= _MIN_VOICE_SECONDS
         for name in (name for name in models if voiced or name == _SPOOF):
             key, ask = models[name]
             answer = cache.get(f"{key}|{sha256}")

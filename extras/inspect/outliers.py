@@ -14,31 +14,31 @@ import numpy as np
 from extras.inspect.sound import SoundFacts
 
 # With fewer clips, a typical value cannot be estimated.
-FEWEST_CLIPS = 8
+MIN_CLIPS = 8
 # The standard deviation of a normal distribution, in MADs.
 _MAD_TO_SIGMA = 1.4826
 
-LEAST_DYNAMICS_DB = 5.0
+MIN_DYNAMICS_DB = 5.0
 NOISE_FLATNESS = 0.2
 TONE_SHARE = 0.95
-LEAST_SNR_DB = 15.0
-MOST_CLIPPED = 0.005
-LEAST_HEARD_HZ = 4_600.0
-MOST_SILENCE_SECONDS = 1.0
+MIN_SNR_DB = 15.0
+MAX_CLIPPED = 0.005
+MIN_HEARD_HZ = 4_600.0
+MAX_SILENCE_SECONDS = 1.0
 CUT_DB = -18.0
-MOST_OFFSET = 0.02
-LEAST_LEVEL_DB = -45.0
+MAX_OFFSET = 0.02
+MIN_LEVEL_DB = -45.0
 LEVEL_SIGMAS, LEVEL_DB = 5.0, 9.0
 RATE_SIGMAS, RATE_RATIO = 4.0, 1.4
 NATS_SIGMAS, NATS_MORE = 5.0, 0.5
 # If the right texts do not make the codes likelier, the base does not know the language.
-LEAST_USUAL_EVIDENCE = 0.1
+MIN_USUAL_EVIDENCE = 0.1
 EVIDENCE_SHARE = 0.25
 # The smallest group; any two clips are closer to each other than to the rest.
-FEWEST_IN_GROUP = 3
+MIN_IN_GROUP = 3
 # The mean silhouette of two groups: at most 0.57 in 9 to 40 clips of one person, at least 0.77 with
 # two people.
-LEAST_SEPARATION = 0.6
+MIN_SEPARATION = 0.6
 # The distance of outliers below the median likeness to the centre, in standard deviations (from the
 # MAD) and in cosine.
 OUTLIER_SIGMAS, OUTLIER_COSINE = 6.0, 0.2
@@ -99,7 +99,7 @@ class _Usual:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "_Usual | None":
-        if len(values) < FEWEST_CLIPS:
+        if len(values) < MIN_CLIPS:
             return None
         array = np.asarray(values)
         median = float(np.median(array))
@@ -133,13 +133,13 @@ def find_suspects(clips: Sequence[Measurements]) -> list[SuspectClip]:
 
 def is_speech(sound: SoundFacts) -> bool:
     """Whether a sound has the changes in loudness that syllables cause."""
-    return sound.dynamics_db >= LEAST_DYNAMICS_DB
+    return sound.dynamics_db >= MIN_DYNAMICS_DB
 
 
 def _no_speech(sound: SoundFacts) -> list[ClipFinding]:
     if is_speech(sound):
         return []
-    severity = 20 * LEAST_DYNAMICS_DB / max(sound.dynamics_db, 1.0)
+    severity = 20 * MIN_DYNAMICS_DB / max(sound.dynamics_db, 1.0)
     if sound.flatness > NOISE_FLATNESS:
         return [ClipFinding("noise", severity, "It is noise: its loudness is constant, without a voice.")]
     if sound.tone > TONE_SHARE:
@@ -154,26 +154,26 @@ def _faults(sound: SoundFacts) -> list[ClipFinding]:
     limits = [
         (
             "snr",
-            sound.noise_db < LEAST_SNR_DB,
-            LEAST_SNR_DB / max(sound.noise_db, 1.0),
+            sound.noise_db < MIN_SNR_DB,
+            MIN_SNR_DB / max(sound.noise_db, 1.0),
             f"The noise is only {sound.noise_db:.0f} dB below the voice.",
         ),
         (
             "clipping",
-            sound.clipped > MOST_CLIPPED,
-            sound.clipped / MOST_CLIPPED,
+            sound.clipped > MAX_CLIPPED,
+            sound.clipped / MAX_CLIPPED,
             f"{sound.clipped:.1%} of its samples are clipped: recorded too loud.",
         ),
         (
             "band",
-            sound.heard_hz < LEAST_HEARD_HZ,
-            LEAST_HEARD_HZ / max(sound.heard_hz, 100.0),
+            sound.heard_hz < MIN_HEARD_HZ,
+            MIN_HEARD_HZ / max(sound.heard_hz, 100.0),
             f"It has no sound above {sound.heard_hz / 1000:.1f} kHz, as on a telephone.",
         ),
         (
             "silence",
-            silence > MOST_SILENCE_SECONDS,
-            silence / MOST_SILENCE_SECONDS,
+            silence > MAX_SILENCE_SECONDS,
+            silence / MAX_SILENCE_SECONDS,
             f"There are {sound.lead_seconds:.1f} s before the speech and "
             f"{sound.tail_seconds:.1f} s after it.",
         ),
@@ -188,8 +188,8 @@ def _faults(sound: SoundFacts) -> list[ClipFinding]:
         ),
         (
             "offset",
-            abs(sound.offset) > MOST_OFFSET,
-            abs(sound.offset) / MOST_OFFSET,
+            abs(sound.offset) > MAX_OFFSET,
+            abs(sound.offset) / MAX_OFFSET,
             f"Its DC offset is {sound.offset:+.3f} of full scale.",
         ),
     ]
@@ -203,9 +203,9 @@ def _log_rate(clip: Measurements) -> float:
 def _unusual_sound(clip: Measurements, usual: Mapping[str, "_Usual | None"]) -> Iterator[ClipFinding]:
     """An unusual level, a copy, or another voice."""
     level = clip.sound.level_db
-    if level < LEAST_LEVEL_DB:
+    if level < MIN_LEVEL_DB:
         seen = f"It is very quiet: {level:.0f} dB below full scale."
-        yield ClipFinding("level", level / LEAST_LEVEL_DB, seen)
+        yield ClipFinding("level", level / MIN_LEVEL_DB, seen)
     elif most := usual["level"]:
         apart, sigmas = level - most.median, abs(most.sigmas(level))
         if abs(apart) >= LEVEL_DB and sigmas >= LEVEL_SIGMAS:
@@ -233,7 +233,7 @@ def _unusual_text(clip: Measurements, usual: Mapping[str, "_Usual | None"]) -> I
                 ),
             )
     if clip.evidence is not None and (most := usual["evidence"]):
-        is_usual = most.median >= LEAST_USUAL_EVIDENCE
+        is_usual = most.median >= MIN_USUAL_EVIDENCE
         if is_usual and clip.evidence < EVIDENCE_SHARE * most.median:
             yield ClipFinding(
                 "words",
@@ -272,20 +272,20 @@ class VoiceGroups:
     @property
     def two_people(self) -> bool:
         """Whether the others are a group instead of single clips."""
-        return self.separation >= LEAST_SEPARATION
+        return self.separation >= MIN_SEPARATION
 
 
 def group_voices(embeddings: Sequence[np.ndarray]) -> VoiceGroups:
     """Groups the clips of one speaker by embeddings `[width]`. A few clips of another person are
     outliers; many are a second group."""
-    if len(embeddings) < FEWEST_CLIPS:
+    if len(embeddings) < MIN_CLIPS:
         return VoiceGroups((1.0,) * len(embeddings), (), 0.0)
     points = _unit(np.asarray(embeddings, dtype=np.float64))
     near = _two_groups(points)
     if near.sum() < len(near) / 2:
         near = ~near
     separation = _separation(points, near)
-    if separation >= LEAST_SEPARATION:
+    if separation >= MIN_SEPARATION:
         likeness = points @ _centre(points[near])
         others = np.flatnonzero(~near)
     else:
@@ -314,7 +314,7 @@ def _separation(points: np.ndarray, group: np.ndarray) -> float:
     """The mean silhouette of two groups, by cosine distance to their centres; 0 if one has too few
     clips. A clip is excluded from the centre of its group, which it would dominate in a small
     group."""
-    if min(group.sum(), (~group).sum()) < FEWEST_IN_GROUP:
+    if min(group.sum(), (~group).sum()) < MIN_IN_GROUP:
         return 0.0
     inside, outside = np.empty(len(points)), np.empty(len(points))
     for side in (group, ~group):

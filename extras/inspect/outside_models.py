@@ -16,11 +16,11 @@ from machine.errors import SotaqueError
 from xtts.audio import MEL_BANDS, SPEAKER_RATE
 
 # A shorter vector is hardly an embedding, but rather a class or a score.
-_FEWEST_DIMENSIONS = 16
+_MIN_DIMENSIONS = 16
 # Kaldi's samples are scaled like 16-bit integers.
 _FULL_SCALE = 32_768.0
 _FRAME_MS, _HOP_MS = 25.0, 10.0
-_FEWEST_FRAMES = 10
+_MIN_FRAMES = 10
 
 
 class OutsideModelError(SotaqueError):
@@ -83,11 +83,11 @@ class OutsideModel:
     def embedding(self, waveform: torch.Tensor) -> np.ndarray:
         """`[width]` of `[samples]` at 16 kHz: the first output. Raises OutsideModelError."""
         vector = self._run(waveform)[0].reshape(-1)
-        if len(vector) < _FEWEST_DIMENSIONS or not np.isfinite(vector).all():
+        if len(vector) < _MIN_DIMENSIONS or not np.isfinite(vector).all():
             raise OutsideModelError(
                 f"{self._named} gives {len(vector)} numbers, of which "
                 f"{int(np.isfinite(vector).sum())} are finite. A speaker model gives an embedding "
-                f"of {_FEWEST_DIMENSIONS} or more."
+                f"of {_MIN_DIMENSIONS} or more."
             )
         return vector
 
@@ -135,7 +135,7 @@ def log_mel_bands(waveform: torch.Tensor) -> np.ndarray:
     """`[samples]` at 16 kHz -> `[frames, 80]`, minus the mean of each band."""
     from torchaudio.compliance.kaldi import fbank
 
-    fewest = int(SPEAKER_RATE * (_FRAME_MS + _HOP_MS * _FEWEST_FRAMES) / 1000)
+    fewest = int(SPEAKER_RATE * (_FRAME_MS + _HOP_MS * _MIN_FRAMES) / 1000)
     if len(waveform) < fewest:
         waveform = torch.nn.functional.pad(waveform, (0, fewest - len(waveform)))
     bands: torch.Tensor = fbank(

@@ -24,12 +24,12 @@ _BANDS = 33
 _LOWEST_HZ, _HIGHEST_HZ = 200.0, 3_600.0
 _PRINT_SECONDS, _PRINT_HOP_SECONDS = 0.128, 0.016
 # Unrelated recordings differ in half of their bits, MP3 copies in a tenth.
-_MOST_DIFFERENT_BITS = 0.25
+_MAX_DIFFERENT_BITS = 0.25
 # The least share of the shorter clip that must overlap the other.
-_LEAST_OVERLAP = 0.7
-_FEWEST_WORDS = 2
+_MIN_OVERLAP = 0.7
+_MIN_WORDS = 2
 # A fingerprint word that more clips share comes from hum and is ignored.
-_MOST_SHARING = 40
+_MAX_SHARING = 40
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,10 @@ def find_copies(prints: Sequence[np.ndarray]) -> list[tuple[int, int, float]]:
     votes = _shared_words(prints)
     copies: dict[tuple[int, int], float] = {}
     for (first, other, shift), count in votes.items():
-        if count < _FEWEST_WORDS:
+        if count < _MIN_WORDS:
             continue
         same = _same_bits(prints[first], prints[other], shift)
-        if same >= 1 - _MOST_DIFFERENT_BITS:
+        if same >= 1 - _MAX_DIFFERENT_BITS:
             copies[first, other] = max(same, copies.get((first, other), 0.0))
     return sorted((first, other, same) for (first, other), same in copies.items())
 
@@ -165,7 +165,7 @@ def _shared_words(prints: Sequence[np.ndarray]) -> Counter[tuple[int, int, int]]
     starts = np.flatnonzero(np.diff(words[order], prepend=words[order][0] + np.uint32(1)))
     ends = np.append(starts[1:], len(order))
     for start, end in zip(starts, ends, strict=True):
-        if not 1 < end - start <= _MOST_SHARING:
+        if not 1 < end - start <= _MAX_SHARING:
             continue
         group = order[start:end]
         for number, place in enumerate(group):
@@ -179,7 +179,7 @@ def _shared_words(prints: Sequence[np.ndarray]) -> Counter[tuple[int, int, int]]
 def _same_bits(first: np.ndarray, other: np.ndarray, shift: int) -> float:
     """The share of equal bits in the overlap of two fingerprints; 0 if it is too short."""
     start, end = max(0, -shift), min(len(first), len(other) - shift)
-    if end - start < _LEAST_OVERLAP * min(len(first), len(other)):
+    if end - start < _MIN_OVERLAP * min(len(first), len(other)):
         return 0.0
     different = np.bitwise_count(first[start:end] ^ other[start + shift : end + shift])
     return 1 - float(different.mean()) / (_BANDS - 1)

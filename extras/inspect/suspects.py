@@ -24,7 +24,7 @@ from train.settings import TrainSettings
 log = logging.getLogger("train")
 
 TABLE_NAME = "inspection.csv"
-_MOST_SHOWN = 20
+_MAX_SHOWN = 20
 _WORST_SHOWN = 3
 _HEADER = (
     "clip",
@@ -118,10 +118,10 @@ def _table(total: int, suspects: Sequence[SuspectClip], path: Path) -> list[str]
     """The printed lines. path: the file with all figures."""
     if not suspects:
         return [f"Suspect clips: none of {total}. Every figure is in {path}."]
-    rows = [(suspect.name, f"{suspect.severity:8.1f}", suspect.reasons) for suspect in suspects[:_MOST_SHOWN]]
+    rows = [(suspect.name, f"{suspect.severity:8.1f}", suspect.reasons) for suspect in suspects[:_MAX_SHOWN]]
     lines = list(text.table([("suspect clip", "severity", "why"), *rows]))
-    if len(suspects) > _MOST_SHOWN:
-        lines.append(f"… and {len(suspects) - _MOST_SHOWN} more")
+    if len(suspects) > _MAX_SHOWN:
+        lines.append(f"… and {len(suspects) - _MAX_SHOWN} more")
     lines.append(
         f"Suspect clips: {len(suspects)} of {total}. Listen to them; nothing was changed. "
         f"SUSPECT_CLIPS=leave_out trains without them. Every figure is in {path}."

@@ -11,7 +11,7 @@ import torch
 
 from extras.languages.extension_plan import ExtensionPlan, plan_of
 from extras.languages.rows import TABLES, extended_tables
-from extras.languages.vocabulary import MOST_PIECES
+from extras.languages.vocabulary import MAX_PIECES
 from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.files import replace_file
@@ -36,9 +36,9 @@ def run(
     to: Path,
     dataset: Path | None,
     like: str | None = None,
-    most_pieces: int | None = None,
+    max_pieces: int | None = None,
 ) -> int:
-    """Runs the command. dataset: None for DATASET_DIR; like, most_pieces: as in `plan_of`.
+    """Runs the command. dataset: None for DATASET_DIR; like, max_pieces: as in `plan_of`.
 
     Raises ExtensionError, DatasetError, SotaqueError for a folder with other files, and the errors
     of BASE_MODEL.
@@ -46,11 +46,11 @@ def run(
     if dataset is not None:
         settings = replace(settings, dataset_dir=dataset)
     refuse_others(to)
-    if most_pieces is not None and most_pieces < 0:
-        raise SotaqueError(f"--pieces {most_pieces}: give a number of at least 0.")
+    if max_pieces is not None and max_pieces < 0:
+        raise SotaqueError(f"--pieces {max_pieces}: give a number of at least 0.")
     base = base_model.chosen_base(settings)
-    pieces = MOST_PIECES if most_pieces is None else most_pieces
-    plan = plan_of(settings, base, like=like, most_pieces=pieces)
+    pieces = MAX_PIECES if max_pieces is None else max_pieces
+    plan = plan_of(settings, base, like=like, max_pieces=pieces)
     log.info(plan.report())
     write(plan, to)
     log.info(

@@ -14,7 +14,7 @@ from extras.languages.nearest import nearest_language
 from extras.languages.spelling import OldSpelling
 from extras.languages.table import NAME as TABLE
 from extras.languages.table import Pairs, read
-from extras.languages.vocabulary import MOST_PIECES, ExtendedVocabulary, can_be_added, extend, lacking, tag_of
+from extras.languages.vocabulary import MAX_PIECES, ExtendedVocabulary, can_be_added, extend, lacking, tag_of
 from machine.errors import SotaqueError
 from train import base_model
 from train.dataset.entries import DatasetError, TranscriptEntry
@@ -29,8 +29,8 @@ from xtts.text.tokenizer import Tokenizer
 
 log = logging.getLogger("train")
 
-_MOST_SHOWN = 40
-_MOST_PIECES_SHOWN = 12
+_MAX_SHOWN = 40
+_MAX_PIECES_SHOWN = 12
 _EXAMPLE_CHARACTERS = 60
 
 
@@ -113,18 +113,18 @@ class ExtensionPlan:
         if not counted:
             return
         yield f"{title}: {len(counted)}."
-        for character, count in counted.most_common(_MOST_SHOWN):
+        for character, count in counted.most_common(_MAX_SHOWN):
             example = next(text for text in self.texts if character in text)
             at = max(0, example.index(character) - _EXAMPLE_CHARACTERS // 2)
             yield f"  {character}  {count} times: {example[at : at + _EXAMPLE_CHARACTERS]}"
-        if len(counted) > _MOST_SHOWN:
-            yield f"  … and {len(counted) - _MOST_SHOWN} more"
+        if len(counted) > _MAX_SHOWN:
+            yield f"  … and {len(counted) - _MAX_SHOWN} more"
 
     def _pieces(self) -> str:
         vocabulary = self.vocabulary
         pieces = vocabulary.tokens[1 + vocabulary.num_characters :]
-        examples = ", ".join(pieces[:_MOST_PIECES_SHOWN])
-        named = f" ({examples}{', …' if len(pieces) > _MOST_PIECES_SHOWN else ''})" if pieces else ""
+        examples = ", ".join(pieces[:_MAX_PIECES_SHOWN])
+        named = f" ({examples}{', …' if len(pieces) > _MAX_PIECES_SHOWN else ''})" if pieces else ""
         return (
             f"{len(vocabulary.tokens)} ids are added to the vocabulary from {vocabulary.first_id} on: "
             f"{tag_of(self.language)}, initialised from {tag_of(self.like)}, "
@@ -171,7 +171,7 @@ def report_lacking(settings: TrainSettings) -> None:
 
 
 def plan_of(
-    settings: TrainSettings, base: Path, *, like: str | None = None, most_pieces: int = MOST_PIECES
+    settings: TrainSettings, base: Path, *, like: str | None = None, max_pieces: int = MAX_PIECES
 ) -> ExtensionPlan:
     """Plans the extension of `base` by LANGUAGE from the transcripts in DATASET_DIR. Reads only
     texts and the headers of recordings.
@@ -200,7 +200,7 @@ def plan_of(
             + (f": {unreadable[0][0]}: {unreadable[0][1]}" if unreadable else ".")
         )
     content: dict[str, Any] = json.loads((base / "vocab.json").read_text(encoding="utf-8"))
-    vocabulary = extend(content, language, texts, most_pieces=most_pieces)
+    vocabulary = extend(content, language, texts, max_pieces=max_pieces)
     like = _like(like, texts, config, content)
     seconds = sum(map(_seconds, entries))
     sources = _sources(content, vocabulary, like, phones=config.text_frontend == "cmu_phones")

@@ -35,10 +35,10 @@ log = logging.getLogger("train")
 FOLDER = "rehearsal"
 USUAL_SHARE = 0.25
 # The base speaks as much as an epoch rehearses, up to the first; a sentence takes about the second.
-MOST_SECONDS, SENTENCE_SECONDS = 1200.0, 2.5
+MAX_SECONDS, SENTENCE_SECONDS = 1200.0, 2.5
 # The sentences of a request, written down together; a killed run repeats at most these.
 _PORTION = 16
-_MOST_PEOPLE = 2
+_MAX_PEOPLE = 2
 _LONGEST_REFERENCE_SECONDS = 12.0
 _HEADER = "file_name|text|speaker|language"
 
@@ -130,7 +130,7 @@ class _Task:
 
 def _tasks(settings: TrainSettings, context: RunContext, share: float) -> Iterator[_Task]:
     data = context.data
-    seconds = min(MOST_SECONDS, 60 * data.minutes(data.train) * share / (1 - share))
+    seconds = min(MAX_SECONDS, 60 * data.minutes(data.train) * share / (1 - share))
     unlearned = {language.language for language in context.config.unlearned}
     languages = [language for language in context.config.languages if short_code(language) not in unlearned]
     texts = {language: some for language in languages if (some := sentences(language, settings.seed))}
@@ -150,7 +150,7 @@ def _voices(context: RunContext) -> list[tuple[str, Path]]:
     """(name, recording): the base's own, if any, and the people with the most clips."""
     data, recording = context.data, context.base / "reference.wav"
     clips = [data.clips[index] for index in data.train]
-    people = Counter(clip.speaker for clip in clips).most_common(_MOST_PEOPLE)
+    people = Counter(clip.speaker for clip in clips).most_common(_MAX_PEOPLE)
     voices = [("base", recording)] if recording.is_file() else []
     for name, _ in people:
         short = [

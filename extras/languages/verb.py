@@ -30,9 +30,5 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     from extras.languages import extension
 
     return extension.run(
-        settings,
-        to=arguments.to,
-        dataset=arguments.dataset,
-        like=arguments.like,
-        most_pieces=arguments.pieces,
+        settings, to=arguments.to, dataset=arguments.dataset, like=arguments.like, max_pieces=arguments.pieces
     )

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 # The most multi-character pieces to add, and the fewest uses of each; rarer rows hardly learn.
-MOST_PIECES = 500
-FEWEST_USES = 20
+MAX_PIECES = 500
+MIN_USES = 20
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ def extend(
     language: str,
     texts: Sequence[str],
     *,
-    most_pieces: int = MOST_PIECES,
-    fewest_uses: int = FEWEST_USES,
+    max_pieces: int = MAX_PIECES,
+    min_uses: int = MIN_USES,
 ) -> ExtendedVocabulary:
     """The vocabulary of `content`, the content of a vocab.json, with the language of the texts.
 
@@ -88,7 +88,7 @@ def extend(
     extended_content["added_tokens"] = [*(extended_content.get("added_tokens") or []), _special(tag, first)]
 
     split = _split(Tokenizer.from_str(json.dumps(extended_content)), texts)
-    merges = learned_merges(split, old, most_pieces, fewest_uses)
+    merges = learned_merges(split, old, max_pieces, min_uses)
     pieces = ["".join(merge) for merge in merges]
     ids.update({piece: 1 + first + len(characters) + at for at, piece in enumerate(pieces)})
     earlier = extended_content["model"].get("merges") or []

@@ -31,20 +31,20 @@ _WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_]+")
 # The share of rows whose faults do not change what a column holds.
 _ODD_SHARE = 0.1
 # From this many rows on, one faulty row never does.
-_FEWEST_FOR_AN_ODD_ONE = 5
-_MOST_LOOKED_UP = 40
+_MIN_FOR_AN_ODD_ONE = 5
+_MAX_LOOKED_UP = 40
 # The limit of speakers per row.
-_MOST_NAMES = 0.75
+_MAX_NAMES = 0.75
 # The same for numbers; those that repeat less often are counts.
-_MOST_NUMBERS = 0.5
+_MAX_NUMBERS = 0.5
 # With fewer rows, each may have a different speaker.
 _FEW_ROWS = 4
 # Numbers are durations if their correlation with the length of their texts is above this.
 _DURATION_CORRELATION = 0.75
 # With fewer rows, no correlation is computed.
-_FEWEST_TO_MEASURE = 10
+_MIN_TO_MEASURE = 10
 # Nor with fewer different numbers.
-_FEWEST_MEASURES = 3
+_MIN_MEASURES = 3
 # If two columns hold short labels, the one with at most half as many different ones names speakers.
 _CLEARLY_FEWER = 2
 # Texts of one to three words may be speakers if each repeats this often.
@@ -218,7 +218,7 @@ def _recordings_column(columns: Sequence[Sequence[str]], exists: Callable[[str],
     for place, column in enumerate(columns):
         if _nearly_all(column, names_sound):
             return place
-    step = max(1, len(columns[0]) // _MOST_LOOKED_UP)
+    step = max(1, len(columns[0]) // _MAX_LOOKED_UP)
     counts = [sum(map(exists, filter(None, column[::step]))) for column in columns]
     return counts.index(max(counts))
 
@@ -249,7 +249,7 @@ def _are_durations(numbers: Sequence[str], texts: Sequence[str]) -> bool:
     if not all(NUMBER.fullmatch(number) for number in numbers if number):
         return False
     pairs = [(int(number), len(text)) for number, text in zip(numbers, texts, strict=True) if number]
-    if len(pairs) < _FEWEST_TO_MEASURE or len({number for number, _ in pairs}) < _FEWEST_MEASURES:
+    if len(pairs) < _MIN_TO_MEASURE or len({number for number, _ in pairs}) < _MIN_MEASURES:
         return False
     measured, lengths = zip(*pairs, strict=True)
     return len(set(lengths)) > 1 and statistics.correlation(measured, lengths) > _DURATION_CORRELATION
@@ -293,7 +293,7 @@ def _are_labels(column: Sequence[str], *, repeated: bool = True) -> bool:
     if not repeated:
         return _nearly_all(filled, is_label) and not numbers
     kinds = len(set(filled))
-    few = kinds <= (_MOST_NUMBERS if numbers else _MOST_NAMES) * len(filled)
+    few = kinds <= (_MAX_NUMBERS if numbers else _MAX_NAMES) * len(filled)
     repeats = kinds < len(filled) or len(filled) == 1
     # A long label is a name if it repeats more often than sentences do.
     if 4 * kinds <= len(filled) and _nearly_all(filled, _is_long_name):
@@ -310,5 +310,5 @@ def _nearly_all(column: Sequence[str], holds: Callable[[str], object]) -> bool:
     """Whether `holds` is true for all but a few of the fields that are not empty."""
     filled = [cell for cell in column if cell]
     odd = sum(not holds(cell) for cell in filled)
-    allowed = max(_ODD_SHARE * len(filled), len(filled) >= _FEWEST_FOR_AN_ODD_ONE)
+    allowed = max(_ODD_SHARE * len(filled), len(filled) >= _MIN_FOR_AN_ODD_ONE)
     return odd <= allowed and odd < len(filled)

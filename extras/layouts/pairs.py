@@ -28,8 +28,8 @@ from train.dataset.entries import (
 from train.dataset.rows import corpus_speakers
 
 # The number of headers to read before a folder counts as one of long recordings.
-_MOST_LOOKED_AT = 16
-_MOST_NAMED = 3
+_MAX_LOOKED_AT = 16
+_MAX_NAMED = 3
 _TEXTS_IN_OTHER_FORMS = frozenset(
     ".txt .json .srt .vtt .textgrid .cleaned .xlsx .ods .parquet .arrow .xml .eaf .md .docx "
     ".yaml .yml".split()
@@ -61,7 +61,7 @@ def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list
         raise _no_transcript(folder, recordings, language, tables)
     texts = {path: _words(text_file) for path, text_file in text_files.items()}
     with_text = list(text_files)
-    if all(_is_long(path) for path in with_text[:_MOST_LOOKED_AT]):
+    if all(_is_long(path) for path in with_text[:_MAX_LOOKED_AT]):
         raise _too_long(folder, with_text, language, text_files[with_text[0]])
     pairs = [
         TranscriptEntry(
@@ -98,7 +98,7 @@ def _no_transcript(
 
 def _too_long(folder: Path, recordings: Sequence[Path], language: str, text_file: Path) -> DatasetError:
     """text_file: of the first recording."""
-    checked = f" the first {_MOST_LOOKED_AT} of them" if len(recordings) > _MOST_LOOKED_AT else ""
+    checked = f" the first {_MAX_LOOKED_AT} of them" if len(recordings) > _MAX_LOOKED_AT else ""
     return DatasetError(
         f"{folder} holds {quantity(len(recordings), 'recording')} with text,{checked} longer than the "
         f"{LONGEST_CLIP_SECONDS:g} s of a clip. Cut {'it' if len(recordings) == 1 else 'each'} into "
@@ -109,7 +109,7 @@ def _too_long(folder: Path, recordings: Sequence[Path], language: str, text_file
 def _other_tables(tables: Sequence[Path]) -> str:
     if not tables:
         return ""
-    names = enumeration([path.name for path in tables], _MOST_NAMED)
+    names = enumeration([path.name for path in tables], _MAX_NAMED)
     return (
         f"No column of {names} names these recordings: if it is their transcript, write a "
         "header line such as file_name|text, with the names of the files. "
@@ -126,7 +126,7 @@ def _other_texts(folder: Path) -> str:
     if not files:
         return ""
     return (
-        f"Not read: {enumeration(files, _MOST_NAMED)}. If the texts are in there, write them into "
+        f"Not read: {enumeration(files, _MAX_NAMED)}. If the texts are in there, write them into "
         "metadata.csv, with a row file|text or file|speaker|text for each clip. "
     )
 
@@ -166,7 +166,7 @@ def cut_line(recordings: Sequence[Path], folder: Path, language: str, text: Path
     """The `train cut` command for these recordings: by name if they are few, else by shell patterns
     for their folders."""
     names = [shlex.quote(str(path)) for path in recordings]
-    if len(names) > _MOST_NAMED:
+    if len(names) > _MAX_NAMED:
         names = sorted({_shell_pattern(folder, path) for path in recordings})
     target = folder.with_name(f"{folder.name or 'recording'}-clips")
     words = [commands.program("train cut"), *names, "--to", shlex.quote(str(target))]

@@ -27,7 +27,7 @@ from train.dataset.metadata import FILES, columns_by_header, no_folder
 from train.dataset.rows import Transcript, add_styles, entries_of, folders_note
 from train.dataset.tables import Columns, Table, is_label, most_common_width
 
-_MOST_AFTER_HEADER = 20
+_MAX_AFTER_HEADER = 20
 
 
 def read(folder: Path, form: str, language: str) -> Transcript:
@@ -98,7 +98,7 @@ def _refuse_header(table: Table, columns: Columns, exists: Callable[[str], bool]
         len(others) > 1
         and is_label(first[text_index])
         and not exists(first[path_index])
-        and all(exists(cells[path_index]) for cells in others[:_MOST_AFTER_HEADER])
+        and all(exists(cells[path_index]) for cells in others[:_MAX_AFTER_HEADER])
     ):
         raise DatasetError(
             f"{table.path} begins with {short(' '.join(first))!r}, which does not name its "

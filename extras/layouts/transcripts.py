@@ -41,7 +41,7 @@ from train.dataset.tables import (
 
 _LIBRISPEECH_ENDING = ".trans.txt"
 _HELD_OUT_WORD = re.compile(r"(?<![a-z])(val|valid|validation|eval|dev|test)(?![a-z])", re.I)
-_MOST_ROWS_LOOKED_AT = 200
+_MAX_ROWS_LOOKED_AT = 200
 _MOST = 0.5
 
 
@@ -134,7 +134,7 @@ def is_transcript(path: Path) -> bool:
         return False
     if columns_of_header(table.rows[0]):
         return True
-    rows, width = table.rows[:_MOST_ROWS_LOOKED_AT], most_common_width(table.rows)
+    rows, width = table.rows[:_MAX_ROWS_LOOKED_AT], most_common_width(table.rows)
     if width < 2:
         return False
     folders = recording_folders(path, path.parent)

@@ -20,7 +20,7 @@ from machine.storage.files import make_folder, replace_file
 Ending = Literal["wav", "mp3", "flac", "opus"]
 _DEFAULT = "default"
 # A long text on a slow CPU.
-_MOST_SECONDS = 3_600.0
+_MAX_SECONDS = 3_600.0
 
 
 class ToolError(SotaqueError):
@@ -122,7 +122,7 @@ def _voices_on_disk() -> list[dict[str, str]]:
 
 def _run(words: Sequence[str]) -> str:
     """The stdout of a command. Raises ToolError with its message."""
-    done = run_with_timeout([sys.executable, "-m", *words], _MOST_SECONDS)
+    done = run_with_timeout([sys.executable, "-m", *words], _MAX_SECONDS)
     if done.code != 0:
         raise ToolError(done.fault or done.errors.strip() or done.last_error)
     return done.out

@@ -6,9 +6,9 @@ from datetime import date
 
 from xtts.text.errors import TextError, excerpt
 from xtts.text.normalization.registry import LanguageRules, NoWordsError
-from xtts.text.reading import MOST_DIGITS
+from xtts.text.reading import MAX_DIGITS
 
-_MOST_CHARACTERS = 200
+_MAX_CHARACTERS = 200
 # The values of interpret-as, and the noun for the error "is not …".
 _CALLED = {
     "characters": "characters",
@@ -34,8 +34,8 @@ def say_as(kind: str, text: str, form: str, rules: LanguageRules | None) -> str:
     """
     if rules is None:
         raise TextError("<say-as> is not supported in this language; write it in words.")
-    if not text or len(text) > _MOST_CHARACTERS:
-        raise TextError(f"<say-as> has {len(text)} characters; 1 to {_MOST_CHARACTERS} are allowed.")
+    if not text or len(text) > _MAX_CHARACTERS:
+        raise TextError(f"<say-as> has {len(text)} characters; 1 to {_MAX_CHARACTERS} are allowed.")
     spoken = _words_of(_CALLED[kind], text, form, rules)
     if not spoken:
         raise TextError(f"<say-as>: {excerpt(text)} cannot be read as {_CALLED[kind]}.")
@@ -67,7 +67,7 @@ def _words_of(what: str, text: str, form: str, rules: LanguageRules) -> str:
 
 def _cardinal(rules: LanguageRules, text: str) -> str:
     match = re.fullmatch(r"([-+]?)([0-9](?:[0-9 .,]*[0-9])?)", text)
-    if match is None or sum(map(str.isdigit, text)) > MOST_DIGITS:
+    if match is None or sum(map(str.isdigit, text)) > MAX_DIGITS:
         return ""
     sign = {"-": f"{rules.minus} ", "+": f"{rules.plus} "}.get(match[1], "")
     return sign + rules.number(match[2])

@@ -33,7 +33,7 @@ from xtts.arguments import SEED
 
 router = APIRouter()
 # Contexts of one connection that are not finished. ElevenLabs allows 5.
-_MOST_CONTEXTS = 32
+_MAX_CONTEXTS = 32
 # The end of a whole sentence, for `auto_mode`.
 _SENTENCE = re.compile(r"[.!?…؟।。！？][\"'”’»)\]」』]*\s*$")
 # Clients send the two messages that end a turn one after the other.
@@ -229,8 +229,8 @@ class Contexts:
         context.take(message, ends_part=self._address.ends_part(message))
 
     def _begin(self, name: str, settings: VoiceSettings | None, group: asyncio.TaskGroup) -> "Context":
-        if len(self._spoken) >= _MOST_CONTEXTS:
-            text = f"{_MOST_CONTEXTS} contexts of this connection are open. Close some with close_context."
+        if len(self._spoken) >= _MAX_CONTEXTS:
+            text = f"{_MAX_CONTEXTS} contexts of this connection are open. Close some with close_context."
             raise APIError(503, "queue_full", text, retry_after=1)
         how = self._address.for_text(settings)
         context = Context(name, SpokenText(self._state, self._socket, how))

@@ -22,7 +22,7 @@ _SEND_SECONDS = 30.0
 # RFC 6455, 7.4.1: the end of a conversation, and a message that the server refuses.
 NORMAL, REFUSED = 1000, 1008
 # The longest reason that a frame can carry, in bytes.
-_MOST_REASON = 123
+_MAX_REASON = 123
 
 
 class TextSocket:
@@ -72,7 +72,7 @@ class TextSocket:
 
     async def close(self, code: int = NORMAL, reason: str = "") -> None:
         """Ends the conversation."""
-        short = reason.encode()[:_MOST_REASON].decode(errors="ignore")
+        short = reason.encode()[:_MAX_REASON].decode(errors="ignore")
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await self._websocket.close(code, short)
 

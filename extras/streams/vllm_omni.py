@@ -30,7 +30,7 @@ from xtts.marks import Mark
 
 router = APIRouter()
 # The utterances of a connection that wait to be spoken.
-_MOST_WAITING = 32
+_MAX_WAITING = 32
 
 
 class SessionConfig(BaseModel):
@@ -75,7 +75,7 @@ class Utterances:
         self._config: SessionConfig | None = None
         self._number = 0
         self._arriving: Utterance | None = None
-        self._waiting: asyncio.Queue[Utterance | None] = asyncio.Queue(_MOST_WAITING)
+        self._waiting: asyncio.Queue[Utterance | None] = asyncio.Queue(_MAX_WAITING)
 
     async def run(self) -> None:
         """Serves the connection until it ends."""
@@ -148,7 +148,7 @@ class Utterances:
         try:
             self._waiting.put_nowait(utterance)
         except asyncio.QueueFull:
-            text = f"{_MOST_WAITING} utterances of this connection are already waiting."
+            text = f"{_MAX_WAITING} utterances of this connection are already waiting."
             raise APIError(503, "queue_full", text, retry_after=1) from None
 
     async def _speak_all(self) -> None:

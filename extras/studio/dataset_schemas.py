@@ -8,8 +8,8 @@ from api.schemas import NameText
 from extras.common.disk_space import DiskSpace
 from extras.common.work_queue import JobState
 
-MOST_TEXT = 1_000
-MOST_FILE_NAME = 120
+MAX_TEXT = 1_000
+MAX_FILE_NAME = 120
 ClipOrder = Literal["worst", "time"]
 # A language code, optionally with a region or script.
 LOCALE = r"^[a-zA-Z]{2,3}(-[a-zA-Z0-9]{2,8})?$"
@@ -37,7 +37,7 @@ class ClipRequest(BaseModel):
 
     model_config = _STRICT
     text: Annotated[
-        str | None, Field(max_length=MOST_TEXT, description="The transcript; null: the text of the cut.")
+        str | None, Field(max_length=MAX_TEXT, description="The transcript; null: the text of the cut.")
     ] = None
     dropped: Annotated[bool, Field(description="Whether training leaves the clip out.")] = False
     sha256: Annotated[

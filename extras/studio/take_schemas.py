@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-MOST_PROMPT_TEXT = 50_000
+MAX_PROMPT_TEXT = 50_000
 FindingKind = Literal[
     "silent", "no_speech", "quiet", "noisy", "clipped", "cut_start", "cut_end", "short", "long", "words"
 ]
@@ -18,7 +18,7 @@ class PromptsRequest(BaseModel):
         str | None,
         Field(
             min_length=1,
-            max_length=MOST_PROMPT_TEXT,
+            max_length=MAX_PROMPT_TEXT,
             description="Your text, read from the beginning; null: the built-in sentences of "
             "the dataset's language.",
         ),

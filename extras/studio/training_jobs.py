@@ -46,12 +46,12 @@ _ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,79}")
 _DATASET_ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
 # The id of the run in OUTPUT_DIR itself.
 _TAKEN_NAMES = ("current",)
-_MOST_BYTES = 64 << 10
-MOST_JOBS = 500
+_MAX_BYTES = 64 << 10
+MAX_JOBS = 500
 # The most jobs that are not over.
-MOST_OPEN_JOBS = 50
-MOST_DATASET = 1_000
-MOST_VALUE = 2_000
+MAX_OPEN_JOBS = 50
+MAX_DATASET = 1_000
+MAX_VALUE = 2_000
 _LOCK = ".trainer.lock"
 _STRICT = ConfigDict(extra="forbid")
 
@@ -219,11 +219,11 @@ class TrainingQueue:
         identity = f"{moment}-{run}"[:80].rstrip("-")
         job = TrainingJob(identity, run, dataset, dict(settings), now.isoformat(timespec="milliseconds"))
         _check(job)
-        if len(self.jobs()) >= MOST_JOBS:
-            raise QueueFull(f"There are already {MOST_JOBS} jobs in QUEUE_DIR, the limit. Delete old ones.")
-        if sum(open_job.state().is_open for open_job in self.jobs()) >= MOST_OPEN_JOBS:
+        if len(self.jobs()) >= MAX_JOBS:
+            raise QueueFull(f"There are already {MAX_JOBS} jobs in QUEUE_DIR, the limit. Delete old ones.")
+        if sum(open_job.state().is_open for open_job in self.jobs()) >= MAX_OPEN_JOBS:
             raise QueueFull(
-                f"There are already {MOST_OPEN_JOBS} trainings in the queue, the limit. Cancel "
+                f"There are already {MAX_OPEN_JOBS} trainings in the queue, the limit. Cancel "
                 "one, or wait until one has ended."
             )
         # `jobs` ignores names that begin with a dot.
@@ -275,9 +275,9 @@ def check_settings(settings: Mapping[str, str]) -> None:
             raise JobRefused(
                 f"{name[:60]!r} is not a setting of a job. Allowed: {', '.join(sorted(ALLOWED))}."
             )
-        if len(value) > MOST_VALUE or not value.isprintable():
+        if len(value) > MAX_VALUE or not value.isprintable():
             raise JobRefused(
-                f"{name} is {value[:40]!r}…: at most {MOST_VALUE} characters in one line are allowed."
+                f"{name} is {value[:40]!r}…: at most {MAX_VALUE} characters in one line are allowed."
             )
 
 
@@ -336,8 +336,8 @@ def _read(path: Path, kind: type[Kept]) -> Kept:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
             raise JobRefused(f"{name} cannot be read: it is not a plain file.")
-        if status.st_size > _MOST_BYTES:
-            raise JobRefused(f"{name} has {status.st_size:,} bytes. A job has at most {_MOST_BYTES:,}.")
+        if status.st_size > _MAX_BYTES:
+            raise JobRefused(f"{name} has {status.st_size:,} bytes. A job has at most {_MAX_BYTES:,}.")
         return TypeAdapter(kind).validate_json(path.read_bytes(), strict=True)
     except OSError as error:
         raise JobRefused(f"{name} cannot be read: {error.strerror}.") from error
@@ -356,7 +356,7 @@ def _check(job: TrainingJob) -> TrainingJob:
             f"The name of the run is {job.run[:80]!r}. Use up to 40 lower-case letters, digits "
             "and single hyphens, such as ana-2; `current` is taken."
         )
-    if not 0 < len(job.dataset) <= MOST_DATASET or not job.dataset.isprintable():
+    if not 0 < len(job.dataset) <= MAX_DATASET or not job.dataset.isprintable():
         raise JobRefused(
             f"The dataset of job {job.id} is {job.dataset[:80]!r}, which is neither an id nor a path."
         )

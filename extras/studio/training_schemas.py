@@ -4,21 +4,21 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from extras.studio.training_jobs import ALLOWED, MOST_DATASET, MOST_VALUE, State
+from extras.studio.training_jobs import ALLOWED, MAX_DATASET, MAX_VALUE, State
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 DatasetText = Annotated[
     str,
     Field(
         min_length=1,
-        max_length=MOST_DATASET,
+        max_length=MAX_DATASET,
         description="The id of a dataset of /v1/datasets, or a folder below DATASET_ROOTS.",
     ),
 ]
 
 
 SettingTexts = Annotated[
-    dict[str, Annotated[str, Field(max_length=MOST_VALUE)]],
+    dict[str, Annotated[str, Field(max_length=MAX_VALUE)]],
     Field(max_length=len(ALLOWED), description=f"Texts as in `.env`: {', '.join(sorted(ALLOWED))}."),
 ]
 

@@ -23,7 +23,7 @@ SCALE, FLOOR_DB, RANGE_DB, BINS, WIDTH = 2_048 / FFT, -180.0, 195.0, 128, 256
 # Frames below this share of the loudest one are not changed or heard.
 _PRESENT = 0.05
 # The shortest chunk: its reflection pads it to a window. A chunk's watermark fades in and out.
-LEAST_SAMPLES, _FADE = FFT // 2 + 1, 120
+MIN_SAMPLES, _FADE = FFT // 2 + 1, 120
 
 
 Samples = TypeVar("Samples", Tensor, np.ndarray)
@@ -37,7 +37,7 @@ def load() -> None:
 def mark(samples: Samples) -> Samples:
     """Speech `[samples]` at 24 kHz with the watermark, as float32. A chunk of less than 32 ms is
     returned unchanged."""
-    if len(samples) < LEAST_SAMPLES:
+    if len(samples) < MIN_SAMPLES:
         return samples
     if isinstance(samples, np.ndarray):
         return _mark(torch.from_numpy(samples)).numpy()

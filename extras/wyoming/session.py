@@ -47,12 +47,12 @@ from xtts.inference.synthesis_request import SynthesisRequest
 log = logging.getLogger("api")
 _SEND_SECONDS = 30.0
 # The most waiting texts of one connection.
-_MOST_WAITING = 32
+_MAX_WAITING = 32
 # The wait for the first voice to open; Home Assistant repeats its request within it.
 _OPEN_SECONDS = 60.0
 _SOUND = {"rate": RATE, "width": 2, "channels": 1}
 # The largest data and payload of an event; a text of 4,096 characters takes at most 50 kB.
-MOST_BYTES = 64 << 10
+MAX_BYTES = 64 << 10
 # Time for a refused client to notice it and stop writing.
 LINGER_SECONDS = 1.0
 VERSION = "1"
@@ -79,7 +79,7 @@ class WyomingSession:
         self._connections = connections
         self._streamed: TextStream | None = None
         self._wanted: asyncio.Queue[tuple[SynthesizeVoice | None, TextStream, bool]]
-        self._wanted = asyncio.Queue(_MOST_WAITING)
+        self._wanted = asyncio.Queue(_MAX_WAITING)
 
     async def run(self) -> None:
         """Serves the connection until it ends."""
@@ -119,7 +119,7 @@ class WyomingSession:
         with contextlib.suppress(OSError, TimeoutError):
             self._writer.write_eof()
             async with asyncio.timeout(LINGER_SECONDS):
-                while await self._reader.read(MOST_BYTES):
+                while await self._reader.read(MAX_BYTES):
                     pass
 
     def drop(self, reason: str) -> None:
@@ -162,7 +162,7 @@ class WyomingSession:
         try:
             self._wanted.put_nowait((voice, text, streamed))
         except asyncio.QueueFull:
-            message = f"{_MOST_WAITING} texts of this connection are already waiting."
+            message = f"{_MAX_WAITING} texts of this connection are already waiting."
             raise APIError(503, "queue_full", message, retry_after=1) from None
 
     def _end_stream(self) -> None:
@@ -327,8 +327,8 @@ class EventReader:
 
     async def readexactly(self, size: int) -> bytes:
         """asyncio's method of that name."""
-        if type(size) is not int or size > MOST_BYTES:
-            raise MalformedEvent(f"An event can have at most {MOST_BYTES:,} bytes.")
+        if type(size) is not int or size > MAX_BYTES:
+            raise MalformedEvent(f"An event can have at most {MAX_BYTES:,} bytes.")
         async with asyncio.timeout_at(self._deadline):
             return await self._reader.readexactly(size)
 

@@ -33,7 +33,7 @@ _TEMPORARY = re.compile(r"^\..+\.\d+\.sotaque-part$")
 STALE_SECONDS = 24 * 3600.0
 # A parsed JSON object, whose reader knows the types of its fields.
 JsonObject = dict[str, Any]
-_MOST_CHARACTERS = 1 << 20
+_MAX_CHARACTERS = 1 << 20
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -128,7 +128,7 @@ def read_text(path: Path) -> str:
     """At most a million characters of a text file; "" if it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(_MOST_CHARACTERS)
+            return file.read(_MAX_CHARACTERS)
     except (OSError, ValueError):
         return ""
 

@@ -18,7 +18,7 @@ class Store:
     """path: of its list; word: in codes; folder: of its data.
 
     add: creates an item with a name. prepare: creates what an item needs first. deletes: whether an
-    item can be deleted. named: whether a name may be any text. most_bytes: the largest body. grow:
+    item can be deleted. named: whether a name may be any text. max_bytes: the largest body. grow:
     asks for the last gigabyte of the disk; None if items are small. changing: addresses whose
     content may change.
     """
@@ -30,7 +30,7 @@ class Store:
     prepare: Callable[[Running], None] = _nothing
     deletes: bool = True
     named: bool = True
-    most_bytes: int = 21 << 20
+    max_bytes: int = 21 << 20
     grow: Callable[[Running], httpx.Response] | None = None
     changing: Callable[[Running], list[str]] | None = None
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.system
 PROGRAMS = Path(__file__).parent / "client_programs"
 TEXT = "Good morning, how did you sleep?"
 # A frame and the encoder's delay at the start; FFmpeg, libsndfile and livekit pad the end.
-MOST_PADDING = 4_000
+MAX_PADDING = 4_000
 LIMITS = replace(QUICK, queue=32, deadline=300.0, hang=120.0)
 
 
@@ -138,7 +138,7 @@ def check(path: Path, reference: np.ndarray) -> None:
     sound, form = path.read_bytes(), path.suffix[1:]
     raw = form in ("pcm", "padded", "lossy")
     sound_heard = np.frombuffer(sound, "<i2") / 32768 if raw else decoded(sound)
-    assert 0 <= len(sound_heard) - len(reference) <= MOST_PADDING, path.name
+    assert 0 <= len(sound_heard) - len(reference) <= MAX_PADDING, path.name
     if form in ("wav", "flac", "pcm"):
         assert np.array_equal(sound_heard, reference), path.name
     elif form == "padded":

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from api import events
-from api.events import MOST_LISTENERS, Events
+from api.events import MAX_LISTENERS, Events
 
 
 async def heard(listener, count: int) -> list[dict[str, int]]:
@@ -14,7 +14,7 @@ async def heard(listener, count: int) -> list[dict[str, int]]:
 
 
 def test_a_listener_that_does_not_read_loses_the_oldest_events(monkeypatch):
-    monkeypatch.setattr(events, "_MOST_WAITING", 3)
+    monkeypatch.setattr(events, "_MAX_WAITING", 3)
 
     async def listen() -> list[dict[str, int]]:
         service = Events()
@@ -29,7 +29,7 @@ def test_a_listener_that_does_not_read_loses_the_oldest_events(monkeypatch):
 def test_a_listener_that_leaves_frees_its_place():
     async def come_and_go() -> int:
         service = Events()
-        for _ in range(MOST_LISTENERS + 1):
+        for _ in range(MAX_LISTENERS + 1):
             listener = await service.listen([])
             await anext(listener)
             await listener.aclose()

@@ -173,12 +173,12 @@ def test_a_path_trick_leads_nowhere(free):
 
 def test_no_body_is_larger_than_it_may_be(free):
     recordings = "/v1/datasets/{dataset}/recordings"
-    most_bytes = {"/v1/books": 128 << 20, recordings: 1 << 40, "/v1/voices/import": 8 << 30}
+    max_bytes = {"/v1/books": 128 << 20, recordings: 1 << 40, "/v1/voices/import": 8 << 30}
     for method, path in routes_of(free):
         if method in ("GET", "DELETE"):
             continue
         takes_a_file = path.endswith(
             ("/voices", "/voice_consents", "/clone_speaker", "/recordings", "/take", "/text")
         )
-        most = most_bytes.get(path, 21 << 20 if takes_a_file else 64 << 10)
+        most = max_bytes.get(path, 21 << 20 if takes_a_file else 64 << 10)
         assert ask(free, method, filled(path), size=most + 1).status == 413, path

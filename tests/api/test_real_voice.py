@@ -141,7 +141,7 @@ def test_a_child_that_dies_is_replaced_within_ten_seconds(tmp_path, name):
         dies_and_is_replaced(service, name, most_recovery_seconds(time.monotonic() - before))
 
 
-def dies_and_is_replaced(service: Running, name: str, most_seconds: float) -> None:
+def dies_and_is_replaced(service: Running, name: str, max_seconds: float) -> None:
     content = service.say(TEXTS[1]).content
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(service.say, TEXTS[2] * 5)
@@ -153,7 +153,7 @@ def dies_and_is_replaced(service: Running, name: str, most_seconds: float) -> No
     seconds = time.monotonic() - started
     print(f"spoke again {seconds:.1f} s after {name}")
     assert again.status_code == 200 and again.content == content
-    assert seconds < most_seconds
+    assert seconds < max_seconds
     assert service.state.engine.happened.restarts == 1
 
 

@@ -103,13 +103,13 @@ class CheckpointWriter:
 class PinnedStaging:
     """Copies a GPU's tensors into pinned memory, which is allocated once and used for every epoch.
 
-    Each call of `copied` overwrites the last copy. most_bytes: the limit of pinned memory; None =
+    Each call of `copied` overwrites the last copy. max_bytes: the limit of pinned memory; None =
     `LARGEST_SHARE` of the machine's memory.
     """
 
-    def __init__(self, most_bytes: int | None = None) -> None:
+    def __init__(self, max_bytes: int | None = None) -> None:
         self._buffers: dict[KeyPath, torch.Tensor] = {}
-        self._room = int(LARGEST_SHARE * memory_bytes()) if most_bytes is None else most_bytes
+        self._room = int(LARGEST_SHARE * memory_bytes()) if max_bytes is None else max_bytes
 
     def copied(self, state: State) -> tuple[State, Callable[[], object]]:
         """Copies nested dictionaries and lists with their tensors to the CPU's memory. Returns the

@@ -52,7 +52,7 @@ def check(
     # Unfinished files of a killed save are replaced by the next save.
     saved = sum(not run.unfinished(epoch) for epoch in run.epochs())
     states = min(saved + saves, KEPT_TRAINER_STATES + 1) - len(run.state_epochs())
-    at_once = most_checkpoints(settings, saved, saves)
+    at_once = max_checkpoints(settings, saved, saves)
     needed = checkpoint * at_once + trainer_state * max(1, states)
     if defaults.with_advice(settings, context.config.training).learn_decoder != "off":
         decoder, decoder_state = decoder_bytes(context)
@@ -72,7 +72,7 @@ def check(
         )
 
 
-def most_checkpoints(settings: TrainSettings, saved: int, saves: int) -> int:
+def max_checkpoints(settings: TrainSettings, saved: int, saves: int) -> int:
     """The most checkpoints that a run holds at once in addition to the `saved` ones. saves: the
     saves to come. Besides the kept epochs, the best one may stay, one is being written, and best.pt
     may be a blend."""

@@ -46,7 +46,7 @@ MELS_PER_CODE = SAMPLES_PER_CODE // MEL_HOP
 # At most this share of a clip may be its own conditioning, when its speaker has no other clip.
 LARGEST_OWN_SHARE = 1 / 3
 # Reading over a network may fail once; after this many failures the data is broken.
-MOST_TRIES = 3
+MAX_TRIES = 3
 
 
 Group = tuple[int, ...]
@@ -133,7 +133,7 @@ class Batches:
 
     def _make(self, epoch: int, group: Sequence[int]) -> Batch:
         """Makes a batch. Retries do not change its content."""
-        for number in range(1, MOST_TRIES + 1):
+        for number in range(1, MAX_TRIES + 1):
             try:
                 return self.batch(epoch, group)
             except SotaqueError:
@@ -141,9 +141,9 @@ class Batches:
             except Exception as error:
                 names = ", ".join(self.clips[clip].name for clip in group)
                 words = f"{type(error).__name__}: {error}"
-                if number == MOST_TRIES:
+                if number == MAX_TRIES:
                     raise SotaqueError(
-                        f"The batch of the clips {names} could not be made in {MOST_TRIES} tries "
+                        f"The batch of the clips {names} could not be made in {MAX_TRIES} tries "
                         f"({words}). Check the disk of CACHE_DIR, or delete that folder: it is "
                         "computed again. The same command resumes from the last checkpoint."
                     ) from error

@@ -45,22 +45,22 @@ SILENT_PEAK = 1e-3
 # Float files may exceed 1.0 a little; a file in units of 16-bit integers peaks at thousands.
 LOUDEST_PEAK = 8.0
 # Decoders may round the end of a file; with less than this share of its length, it was cut off.
-LEAST_PRESENT = 0.95
+MIN_PRESENT = 0.95
 # FAT stores times in steps of 2 s, ext4 in steps of 4 to 10 ms.
 RACY_SECONDS = 2.0
 # Part of the cache's namespace. Increase it when the checks of clips change.
 VERSION = 4
 READABLE = "a readable WAV, FLAC, OGG or MP3 file"
 VALIDATION_SHARE = 0.05
-MOST_VALIDATION_CLIPS = 64
-FEWEST_CLIPS_TO_SPLIT = 8
+MAX_VALIDATION_CLIPS = 64
+MIN_CLIPS_TO_SPLIT = 8
 # The loss over fewer clips is mostly noise.
-FEWEST_VALIDATION_CLIPS = 5
-_MOST_REFUSALS_SHOWN = 20
+MIN_VALIDATION_CLIPS = 5
+_MAX_REFUSALS_SHOWN = 20
 # XTTS-v2 speaks 17; a misread column may hold a different one for each clip.
-_MOST_LANGUAGES_NAMED = 17
+_MAX_LANGUAGES_NAMED = 17
 # The number of clips listed by name for each identical reason.
-_MOST_ALIKE = 5
+_MAX_ALIKE = 5
 # Clips per thread task: passing a cached clip to a thread costs more than checking it.
 _PORTION = 16
 
@@ -174,16 +174,16 @@ class Dataset:
     def _few_clips(self) -> str:
         """A warning about too few validation clips, with advice; "" if there are enough."""
         count = len(self.validation)
-        if count >= FEWEST_VALIDATION_CLIPS:
+        if count >= MIN_VALIDATION_CLIPS:
             return ""
         if not count:
             means = "No clip is left for validation, so no epoch has a validation loss"
         else:
             clips = "1 clip is" if count == 1 else f"{count} clips are"
             means = f"{clips} too few for validation: the loss says little about an epoch"
-        enough = round(FEWEST_VALIDATION_CLIPS / VALIDATION_SHARE)
+        enough = round(MIN_VALIDATION_CLIPS / VALIDATION_SHARE)
         return (
-            f" {means}. Training still works. From {enough} clips on, {FEWEST_VALIDATION_CLIPS} or "
+            f" {means}. Training still works. From {enough} clips on, {MIN_VALIDATION_CLIPS} or "
             "more are used for validation; or list validation clips in a metadata_val.csv "
             "(docs/datasets.md)."
         )
@@ -236,7 +236,7 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
             refused.append(RejectedClip(clip.name, seen, "each recording once"))
     if not clips:
         table = list(_table(refused))
-        lines = table[: _MOST_REFUSALS_SHOWN + 1]
+        lines = table[: _MAX_REFUSALS_SHOWN + 1]
         if len(table) > len(lines):
             lines.append(f"… and {len(table) - len(lines)} more lines")
         lines.append(f"No clip of {settings.dataset_dir} can be used.")
@@ -282,7 +282,7 @@ def _in_words(languages: Iterable[str]) -> str:
     """The names of the languages; if there are many, only the first few."""
     codes = dict.fromkeys(languages)
     names = [NAMES.get(code, repr(code)) for code in codes]
-    first_names = names[:_MOST_LANGUAGES_NAMED]
+    first_names = names[:_MAX_LANGUAGES_NAMED]
     if len(names) > len(first_names):
         first_names = [*first_names, f"{len(names) - len(first_names)} other languages"]
     return " and ".join(filter(None, (", ".join(first_names[:-1]), first_names[-1])))
@@ -318,9 +318,9 @@ def split(
 
 
 def _by_content(clips: Sequence[Clip]) -> set[str]:
-    if len(clips) < FEWEST_CLIPS_TO_SPLIT:
+    if len(clips) < MIN_CLIPS_TO_SPLIT:
         return set()
-    count = min(MOST_VALIDATION_CLIPS, max(1, round(len(clips) * VALIDATION_SHARE)))
+    count = min(MAX_VALIDATION_CLIPS, max(1, round(len(clips) * VALIDATION_SHARE)))
     left = Counter(clip.speaker for clip in clips)
     chosen: set[str] = set()
     for clip in sorted(clips, key=lambda clip: clip.sha256):
@@ -341,10 +341,10 @@ def _table(refused: Sequence[RejectedClip]) -> Iterator[str]:
     for clip in refused:
         kind = (clip.seen, clip.allowed)
         shown[kind] += 1
-        if shown[kind] <= _MOST_ALIKE:
+        if shown[kind] <= _MAX_ALIKE:
             yield f"{clip.name:{width}}  {clip.seen:{seen}}  {clip.allowed}"
         elif shown[kind] == alike[kind]:
-            more = f"… and {alike[kind] - _MOST_ALIKE} more"
+            more = f"… and {alike[kind] - _MAX_ALIKE} more"
             yield f"{more:{width}}  {clip.seen:{seen}}  {clip.allowed}"
 
 
@@ -399,9 +399,9 @@ def _decode(path: Path) -> tuple[float, str, str, str]:
     mono, rate, length = measure(path, most)
     seconds, promised = len(mono) / rate, min(length, most)
     declared, size = declared_bytes(path), path.stat().st_size
-    if seconds < LEAST_PRESENT * promised:
+    if seconds < MIN_PRESENT * promised:
         return seconds, "", f"{seconds:.2f} s of the {promised:.2f} s promised", "a whole file"
-    if declared is not None and size < LEAST_PRESENT * declared:
+    if declared is not None and size < MIN_PRESENT * declared:
         return seconds, "", f"{size} of the {declared} bytes promised", "a whole file"
     peak = float(np.abs(mono).max())
     if peak < SILENT_PEAK:

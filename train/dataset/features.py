@@ -55,7 +55,7 @@ CLIPS_PER_SHARD = 256
 LARGEST_LOST_SHARE = 0.01
 ON_CPU = Choice("cpu", "no GPU was requested")
 # Recordings that are read ahead, so that a GPU does not wait.
-_MOST_READERS = 8
+_MAX_READERS = 8
 # Records per thread task: passing one to a thread takes about as long as hashing it.
 _PORTION = 64
 
@@ -170,8 +170,8 @@ class FeatureCache:
         self.folder.mkdir(parents=True, exist_ok=True)
         log.info("Computing features of %d clips, once, on %s (%s).", len(clips), place.value, place.reason)
         extractor, lost = Extractor(self._base, self._config, place.value), 0
-        most_lost = int(LARGEST_LOST_SHARE * len(self._clips))
-        ahead = 1 if place.value == "cpu" else min(_MOST_READERS, os.cpu_count() or 1)
+        max_lost = int(LARGEST_LOST_SHARE * len(self._clips))
+        ahead = 1 if place.value == "cpu" else min(_MAX_READERS, os.cpu_count() or 1)
         records = list[tuple[str, np.ndarray, np.ndarray]]()
         with ThreadPoolExecutor(ahead) as pool:
             clips_with_progress = with_progress(clips, len(clips), "Features")
@@ -181,10 +181,10 @@ class FeatureCache:
                     records.append((clip.audio_sha256, *extractor.features(waveform.result())))
                 except AudioError as error:
                     lost += 1
-                    if lost > most_lost:
+                    if lost > max_lost:
                         raise FeaturesError(
                             f"{error} In total, {lost} clips can no longer be decoded; at most "
-                            f"{most_lost} (one in a hundred) may be left out. Repair the files or "
+                            f"{max_lost} (one in a hundred) may be left out. Repair the files or "
                             "remove their rows."
                         ) from error
                     log.warning("%s is left out of this run: %s", clip.name, error)

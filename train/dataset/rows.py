@@ -29,7 +29,7 @@ from train.dataset.tables import SPLITS, Columns, Table, is_label, is_sentence, 
 from xtts.text.languages import tag_of
 from xtts.text.markup import STYLE_MARK
 
-_MOST_FAULTS_SHOWN = 10
+_MAX_FAULTS_SHOWN = 10
 _ROWS_SHOWN = 3
 _NO_STYLE = frozenset({"", "neutral", "normal", "default", "none"})
 _CALLED = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
@@ -254,7 +254,7 @@ def _fault(row: Sequence[str], columns: Columns, delimiter: str, name: str, spea
 
 def _error_of_rows(table: Table, columns: Columns, faults: Sequence[str]) -> DatasetError:
     """The error for a file with malformed rows: the first faults, and what a row should be."""
-    first_faults, more = "; ".join(faults[:_MOST_FAULTS_SHOWN]), len(faults) - _MOST_FAULTS_SHOWN
+    first_faults, more = "; ".join(faults[:_MAX_FAULTS_SHOWN]), len(faults) - _MAX_FAULTS_SHOWN
     more_faults = f"; and {more} more" if more > 0 else ""
     delimiter = _CALLED.get(table.delimiter, f"a {table.delimiter!r}")
     example = f'"Yes{table.delimiter or ","} of course."'

@@ -110,16 +110,16 @@ _DELIMITERS = "\t;,"
 # Spreadsheets may write their delimiter into the first line.
 _DELIMITER_LINE = re.compile(r"sep=(.)", re.I)
 # A quotation mark that is not closed within this number of lines is part of the text.
-_MOST_LINES_IN_FIELD = 50
-_MOST_NAMES_LOOKED_UP = 20
+_MAX_LINES_IN_FIELD = 50
+_MAX_NAMES_LOOKED_UP = 20
 # The share of the rows that a form of names must have.
-_LEAST_FORM = 0.1
+_MIN_FORM = 0.1
 _MOST = 0.5
 # MeloTTS's codes: its KR is Korean; in ISO 639-1 it is Kanuri.
 _LANGUAGE_ALIASES = {"kr": "ko", "jp": "ja", "sp": "es", "zh_mix_en": "zh"}
 _BY_NAME = {name.lower(): code for code, name in NAMES.items()}
 _LOCALE = re.compile(r"([a-z]{2,3})([-_][a-z]{4})?([-_]([a-z]{2}|\d{3}))?")
-MOST_LABEL_WORDS, MOST_LABEL_CHARACTERS = 3, 40
+MAX_LABEL_WORDS, MAX_LABEL_CHARACTERS = 3, 40
 SENTENCE_ENDS = tuple(".!?…。！？")
 NUMBER = re.compile(r"[-+]?\d+")
 
@@ -239,7 +239,7 @@ def _rows(lines: Sequence[str], delimiter: str, path: Path) -> dict[int, tuple[s
             continue
         first, ended, rows[number] = number - 1, number, cells
         if lines[first].count('"') % 2:
-            below = lines[first : ended + _MOST_LINES_IN_FIELD]
+            below = lines[first : ended + _MAX_LINES_IN_FIELD]
             joined, taken = _fields("\n".join(below), delimiter)
             # While a field is open, the next lines belong to it, unless they look like rows.
             if taken and not any(map(begins_row, below[1 : 1 + taken])):
@@ -281,7 +281,7 @@ def _row_test(rows: Sequence[Sequence[str]], delimiter: str, path: Path) -> Call
     usual = [cells for cells in rows if len(cells) == width]
     folders = recording_folders(path, path.parent)
     columns = list(zip(*usual, strict=True))
-    column_starts = [column[:_MOST_NAMES_LOOKED_UP] for column in columns]
+    column_starts = [column[:_MAX_NAMES_LOOKED_UP] for column in columns]
     existing = [sum(names_recording(cell, folders) for cell in column) for column in column_starts]
     forms = [_usual_forms(column) for column in columns]
     alike = [sum(_form(cell) in forms[at] for cell in column) for at, column in enumerate(columns)]
@@ -310,7 +310,7 @@ def _row_test(rows: Sequence[Sequence[str]], delimiter: str, path: Path) -> Call
 def _usual_forms(names: Sequence[str]) -> frozenset[str]:
     """The forms with figures and without spaces that at least a tenth of the names have."""
     counts = Counter(map(_form, names))
-    least = _LEAST_FORM * len(names)
+    least = _MIN_FORM * len(names)
     return frozenset(
         form for form, count in counts.items() if count > least and "0" in form and " " not in form
     )
@@ -382,7 +382,7 @@ def language_of(cell: str) -> str:
 
 def is_label(cell: str) -> bool:
     """Whether a field is short enough for the name of a speaker or a style."""
-    short = len(cell) <= MOST_LABEL_CHARACTERS and len(cell.split()) <= MOST_LABEL_WORDS
+    short = len(cell) <= MAX_LABEL_CHARACTERS and len(cell.split()) <= MAX_LABEL_WORDS
     named = any(map(str.isalpha, cell)) or NUMBER.fullmatch(cell) is not None
     return short and named and not cell.endswith(SENTENCE_ENDS)
 
@@ -392,7 +392,7 @@ def is_sentence(cell: str) -> bool:
     another mark at the end."""
     words = len(cell.split())
     return (
-        words > 2 * MOST_LABEL_WORDS
-        or len(cell) > 2 * MOST_LABEL_CHARACTERS
+        words > 2 * MAX_LABEL_WORDS
+        or len(cell) > 2 * MAX_LABEL_CHARACTERS
         or (words > 1 and cell.endswith(SENTENCE_ENDS))
     )

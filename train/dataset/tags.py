@@ -85,7 +85,7 @@ _PHRASE_BEGINS = frozenset("a all and at in of to with".split())
 _STEMS = tuple(word[:-1] for word in _SOUNDS if word.endswith("*"))
 _WHOLE = frozenset(word for word in _SOUNDS if not word.endswith("*"))
 _CLEARS = frozenset(("clear", "clears", "clearing"))
-_MOST_WORDS = 6
+_MAX_WORDS = 6
 _WORD = re.compile(r"[^\W\d]+(?:['’][^\W\d]+)?|\d+")
 
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
@@ -117,8 +117,8 @@ _NO_SPEAKERS = frozenset(
     "IMPORTANT KAPITEL LESSON NB NEWS NOTE PART PS SCENE SECTION STEP TEIL TIP UK UPDATE USA "
     "VOLUME WARNING".split()
 )
-_LEAST_LABELLED = 0.5
-_FEWEST_REPEATS = 2
+_MIN_LABELLED = 0.5
+_MIN_REPEATS = 2
 _SPACE_BEFORE = re.compile(r"\s+([,.;:!?…])")
 _MAY_HOLD = re.compile(r"[\[({<*♩♪♫♬🎵🎶［（【:：]|>>|^#")
 
@@ -177,8 +177,8 @@ def without_speakers(texts: Sequence[str], *, captions: bool = False) -> tuple[l
     """
     labels = [label if (label := _LABEL.match(text)) and _is_name(label["name"]) else None for text in texts]
     counts = Counter(label["name"] for label in labels if label)
-    repeated = {name for name, count in counts.items() if count >= _FEWEST_REPEATS}
-    if counts.total() >= _LEAST_LABELLED * len(texts) and repeated:
+    repeated = {name for name, count in counts.items() if count >= _MIN_REPEATS}
+    if counts.total() >= _MIN_LABELLED * len(texts) and repeated:
         speakers = set(counts)
     elif captions:
         begun = {
@@ -188,7 +188,7 @@ def without_speakers(texts: Sequence[str], *, captions: bool = False) -> tuple[l
         }
         speakers = {name for name in counts if name in repeated or " " in name} - begun
     else:
-        speakers = repeated if len(repeated) >= _FEWEST_REPEATS else set[str]()
+        speakers = repeated if len(repeated) >= _MIN_REPEATS else set[str]()
     plain, names = list[str](), list[str]()
     for text, label in zip(texts, labels, strict=True):
         if label and label["name"] in speakers:
@@ -240,7 +240,7 @@ def _is_tag(match: re.Match[str], *, captions: bool) -> bool:
         return kind != "curly" or not any(map(str.isdigit, inside))
     plain = [word.casefold() for word in words if not word.isdigit()]
     ordinary = _EMPHASISED if kind == "star" else _PHRASE_BEGINS if kind == "round" else ()
-    if not plain or len(plain) > _MOST_WORDS or plain[0] in ordinary:
+    if not plain or len(plain) > _MAX_WORDS or plain[0] in ordinary:
         return False
     return not re.search(r"[,.;!?]", inside) and _names_sound(plain, manners=square or captions)
 

@@ -42,7 +42,7 @@ from train.sampling.decoders import (
     newest_state,
     request_for,
 )
-from train.sampling.reference import MOST_COMPARED
+from train.sampling.reference import MAX_COMPARED
 from train.sampling.samples import Samples
 from train.settings import TrainSettings
 from xtts.model.blending import blend
@@ -70,9 +70,9 @@ log = logging.getLogger("train")
 # Interpolation weights of BLEND=auto, the largest first.
 AUTO_SHARES = (0.7, 0.5, 0.3)
 # The fewest clips for a speaker's decoder, including some that only judge it.
-FEWEST_CLIPS = 6
+MIN_CLIPS = 6
 # A run begins no further speaker after this time for each, and for at most this number of speakers.
-SPEAKER_SECONDS, MOST_SPEAKERS = 150.0, 5
+SPEAKER_SECONDS, MAX_SPEAKERS = 150.0, 5
 
 
 def shares_of(blend: float | str) -> tuple[float, ...]:
@@ -138,7 +138,7 @@ def seconds_left(evaluator: Evaluator, settings: TrainSettings, decoder_step_sec
         # The base also speaks the sentences with the trained decoder.
         steps = _steps_left(evaluator, evaluator.run.decoder_state_epochs())
         decoder = each + steps * decoder_step_seconds
-    others = min(MOST_SPEAKERS, len(evaluator.plan.others))
+    others = min(MAX_SPEAKERS, len(evaluator.plan.others))
     return blends * each + decoder + others * min(SPEAKER_SECONDS, 2 * each + decoder)
 
 
@@ -429,7 +429,7 @@ def judge_speakers(evaluator: Evaluator, evaluation: Evaluation) -> Evaluation:
     named = [name for name in recordings if name in evaluator.plan.others]
     before, late = {row.name: row for row in evaluation.speakers}, []
     rows: list[SpeakerJudgement] = []
-    most = SPEAKER_SECONDS * min(MOST_SPEAKERS, len(named)) if evaluator.in_run else math.inf
+    most = SPEAKER_SECONDS * min(MAX_SPEAKERS, len(named)) if evaluator.in_run else math.inf
     until = time.perf_counter() + most
     for name in named:
         row = before.get(name)
@@ -466,7 +466,7 @@ def _is_current(row: SpeakerJudgement, verdict: Verdict, recording: Path, evalua
         return False
     learns = evaluator.plan.learns_decoder
     # `train evaluate` has the time that a run lacked.
-    trains = learns and not evaluator.in_run and row.clips >= FEWEST_CLIPS
+    trains = learns and not evaluator.in_run and row.clips >= MIN_CLIPS
     if row.learned is None and not trains:
         return True
     return learns and learned_decoder.read(speakers.decoder_of(recording)) is not None
@@ -484,7 +484,7 @@ def _speaker(
         reference=replace(evaluator.plan.reference, path=recording),
         clips=clips,
         training=clips,
-        recordings=sorted(clips, key=lambda clip: clip.sha256)[:MOST_COMPARED],
+        recordings=sorted(clips, key=lambda clip: clip.sha256)[:MAX_COMPARED],
     )
     of_speaker = Evaluator(plan, evaluator.sampler, evaluator.checkpoints)
     learned = list[SpokenSentence]()
@@ -499,7 +499,7 @@ def _speaker(
             return with_judgement(record, judges.differences(learned, best))
 
         learned_decoder.remove(tensors)
-        if evaluator.plan.learns_decoder and len(clips) >= FEWEST_CLIPS:
+        if evaluator.plan.learns_decoder and len(clips) >= MIN_CLIPS:
             learned_clips = clips_to_learn_from(clips)
             request = request_for(
                 learned_clips, voice, steps=steps_for(minutes_of(learned_clips), plan.decoder_steps)

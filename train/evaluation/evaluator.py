@@ -60,7 +60,7 @@ log = logging.getLogger("train")
 # A run skips epochs if judging one takes longer than this share of its training time and longer
 # than these seconds. The embedded base takes 12 s on two cores, half of its epoch.
 TIME_SHARE, SHORT_SECONDS = 0.15, 60.0
-MOST_FAILURES = 3
+MAX_FAILURES = 3
 # Added to the seeds of the sentences (100 apart) for speech that no choice was based on.
 FRESH_SEEDS = 50
 
@@ -104,7 +104,7 @@ class Evaluator:
     def working(self) -> bool:
         """Whether candidates can be judged: samples are spoken, and there are sentences."""
         speaks = self.sampler.plan.mode != "skipped"
-        return speaks and bool(self.plan.sentences) and self.failures < MOST_FAILURES
+        return speaks and bool(self.plan.sentences) and self.failures < MAX_FAILURES
 
     @property
     def is_slow(self) -> bool:
@@ -140,7 +140,7 @@ class Evaluator:
             self.sampler.submit(partial(self.attempt, work, *arguments))
 
     def attempt(self, work: Callable[..., object], *arguments: object) -> None:
-        """Does the work inside a job. An error costs one evaluation; after `MOST_FAILURES` of them,
+        """Does the work inside a job. An error costs one evaluation; after `MAX_FAILURES` of them,
         the run is not evaluated further. Raises only GpuLost."""
         if not self.working:
             return
@@ -154,7 +154,7 @@ class Evaluator:
                 return
             self.failures += 1
             log.warning("The evaluation failed: %s", error)
-            if self.failures >= MOST_FAILURES:
+            if self.failures >= MAX_FAILURES:
                 log.warning(
                     "It failed %d times: this run is not evaluated further. Training continues.",
                     self.failures,

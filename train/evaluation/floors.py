@@ -33,11 +33,11 @@ from train.evaluation.judges import (
 from xtts.voices.evaluation_file import Candidate, Evaluation, MeanInterval
 
 # One more failed sentence is chance; two are not, nor a tenth of a large set.
-FEWEST_FAILED, FAILED_SHARE = 2, 0.1
+MIN_FAILED, FAILED_SHARE = 2, 0.1
 # Where the base always ends in time, one sentence in fifty may not.
 RUNAWAY_SHARE = 0.02
 # A candidate and the base are compared by at least this number of sentences that both finished.
-FEWEST_FINISHED = 8
+MIN_FINISHED = 8
 # A candidate has a figure of these judges if another one has. The others are optional.
 REQUIRED = {WORD_ERRORS: "word error rate", WORDS: "words", VOICE: "voice", RATE_DRIFT: "rate"}
 # Three words in a hundred; a smaller loss counts only if its interval excludes 0.
@@ -47,14 +47,14 @@ WORDS_MARGIN = 0.03
 ERRORS_MARGIN = 0.07
 # A recogniser mishears an accent that it does not know, so a voice that comes nearer to the accent
 # gets more errors. Up to this many do not count while the person's own clips have as many.
-MOST_ERRORS_OF_ACCENT = 2 * ERRORS_MARGIN
+MAX_ERRORS_OF_ACCENT = 2 * ERRORS_MARGIN
 # Percent: further from the person's than this, and than the base by BEYOND_BASE, is ruled out.
 # 20 % of F0 are three semitones.
-MOST_DRIFT = {RATE_DRIFT: 10.0, PITCH_DRIFT: 20.0}
+MAX_DRIFT = {RATE_DRIFT: 10.0, PITCH_DRIFT: 20.0}
 BEYOND_BASE = 5.0
 # Percent of the person's spread of F0: speech below the first, and below the base by the second, is
 # monotone.
-LEAST_SPREAD, SPREAD_BEYOND_BASE = -20.0, 15.0
+MIN_SPREAD, SPREAD_BEYOND_BASE = -20.0, 15.0
 UNLEARNED = "The base never learned the added language."
 
 
@@ -79,7 +79,7 @@ class PersonFigures:
         difference from the base's."""
         if self.word_errors is None:
             return False
-        return errors <= self.word_errors and more.mean <= MOST_ERRORS_OF_ACCENT
+        return errors <= self.word_errors and more.mean <= MAX_ERRORS_OF_ACCENT
 
     def naturalness_below(self, base: float) -> float:
         """How far the person's own naturalness is below the base's; 0 if it is not, or unknown."""
@@ -140,7 +140,7 @@ def cannot_serve(base: Candidate, candidates: Sequence[Candidate]) -> bool:
 
 def _failures(candidate: Candidate, candidates: Sequence[Candidate]) -> str | None:
     fewest = min(other.num_failed for other in candidates)
-    allowed = max(FEWEST_FAILED, FAILED_SHARE * len(candidate.sentences))
+    allowed = max(MIN_FAILED, FAILED_SHARE * len(candidate.sentences))
     if candidate.num_failed - fewest < allowed:
         return None
     counts = ((candidate.unfinished, "unfinished"), (candidate.cut, "cut"), (candidate.babbling, "babbling"))
@@ -169,11 +169,11 @@ def _missing_figures(candidate: Candidate, base: Candidate, candidates: Sequence
         return None
     alone = cannot_serve(base, candidates)
     finished = candidate.finished if alone else candidate.finished & base.finished
-    if len(finished) < FEWEST_FINISHED:
+    if len(finished) < MIN_FINISHED:
         who = "it" if alone else "it and the base both"
         return (
             f"Too few sentences: {who} finished {len(finished)} of {len(candidate.sentences)}. A verdict "
-            f"needs {FEWEST_FINISHED}."
+            f"needs {MIN_FINISHED}."
         )
     missing = [
         name
@@ -220,7 +220,7 @@ def _off(candidate: Candidate, base: Candidate, judge: str) -> str | None:
     # A drift that the base shares, in the same direction, is not a loss.
     same_way = usual is not None and figure.mean * usual.mean > 0
     beyond = abs(figure.mean) - (abs(usual.mean) if usual and same_way else 0.0)
-    if abs(figure.mean) <= MOST_DRIFT[judge] or beyond <= BEYOND_BASE:
+    if abs(figure.mean) <= MAX_DRIFT[judge] or beyond <= BEYOND_BASE:
         return None
     of_base = f" (the base: {abs(usual.mean):.0f} %)" if usual and same_way else ""
     if judge == RATE_DRIFT:
@@ -232,7 +232,7 @@ def _off(candidate: Candidate, base: Candidate, judge: str) -> str | None:
 
 def _monotone(candidate: Candidate, base: Candidate) -> str | None:
     spread, gap = candidate.judges.get(PITCH_SPREAD), against(candidate, base, PITCH_SPREAD)
-    if spread is None or gap is None or spread.mean > LEAST_SPREAD:
+    if spread is None or gap is None or spread.mean > MIN_SPREAD:
         return None
     if gap.high >= 0 or gap.mean > -SPREAD_BEYOND_BASE:
         return None
@@ -259,7 +259,7 @@ def _loses_words(candidate: Candidate, base: Candidate, person: PersonFigures) -
 def _forgets(candidate: Candidate, base: Candidate) -> str | None:
     """A sentence about a candidate's loss in the old language, if it is too much."""
     more = candidate.old_language_failed - base.old_language_failed
-    if more >= FEWEST_FAILED:
+    if more >= MIN_FAILED:
         return f"It forgets the old language: {more} more sentences in it failed than the base's."
     errors, words = (against(candidate, base, judge, old=True) for judge in (WORD_ERRORS, WORDS))
     judged = any(against(base, base, judge, old=True) for judge in (WORD_ERRORS, WORDS))
@@ -291,7 +291,7 @@ def _indistinguishable(candidate: Candidate, base: Candidate) -> bool:
     """Whether no judge finds a difference."""
     judged = [against(candidate, base, judge) for judge in base.judges]
     gaps = [difference for difference in judged if difference is not None]
-    alike = abs(candidate.num_failed - base.num_failed) < FEWEST_FAILED
+    alike = abs(candidate.num_failed - base.num_failed) < MIN_FAILED
     return bool(gaps) and alike and all(difference.holds_zero for difference in gaps)
 
 

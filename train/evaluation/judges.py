@@ -35,7 +35,7 @@ from xtts.workers.requests import SpokenFacts
 # Shares of a sentence's expected length at the candidate's own rate, as in `benchmarks.voice`.
 SHORTEST, LONGEST = 0.7, 1.4
 # In a shorter text, the pauses at both ends outweigh the words.
-FEWEST_TOKENS = 12
+MIN_TOKENS = 12
 # The limits of a candidate's overall rate; beyond them, its sentences count as failed.
 SLOWEST, FASTEST = 1.3, 0.75
 # A word whose evidence is below this share of the sentence's median was left out. Measured:
@@ -286,9 +286,9 @@ def _outcome(facts: SpokenFacts, length: float) -> Outcome:
     """How a sentence ended. length: as a share of the expected length."""
     if not facts.finished:
         return "unfinished"
-    if facts.text_tokens >= FEWEST_TOKENS and length < SHORTEST:
+    if facts.text_tokens >= MIN_TOKENS and length < SHORTEST:
         return "cut"
-    if facts.text_tokens >= FEWEST_TOKENS and length > LONGEST:
+    if facts.text_tokens >= MIN_TOKENS and length > LONGEST:
         return "babbling"
     return "finished"
 

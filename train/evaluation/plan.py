@@ -23,7 +23,7 @@ from machine.storage.checksums import sha256_of
 from train import defaults
 from train.dataset.dataset import Clip, Dataset
 from train.evaluation.strangers import strangers
-from train.sampling.reference import FEWEST_COMPARED, SampleReference, compared_clips, joined_clips
+from train.sampling.reference import MIN_COMPARED, SampleReference, compared_clips, joined_clips
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.evaluation import naturalness, speaker_judge
@@ -54,9 +54,9 @@ NATURAL_EVERY = 2
 # WAV files to keep for each candidate.
 KEPT_SOUNDS = 4
 # Fewer clips do not determine a line through their lengths.
-FEWEST_FOR_A_LINE = 8
+MIN_FOR_A_LINE = 8
 # If the two ends of the scale are closer than this, the encoder cannot distinguish people.
-LEAST_SCALE = 0.05
+MIN_SCALE = 0.05
 REFERENCE_COMPARED = "compared with the reference"
 NATURALNESS_OFF = "EVALUATE_NATURALNESS is off"
 
@@ -371,7 +371,7 @@ def speaking_rate(clips: Sequence[tuple[float, int]]) -> SpeakingRate:
     codes = np.array([seconds * CODE_RATE / SAMPLES_PER_CODE for seconds, _ in clips])
     tokens = np.array([tokens for _, tokens in clips], dtype=np.float64)
     ratio = SpeakingRate(float(codes.sum() / max(1.0, tokens.sum())), 0.0)
-    if len(clips) < FEWEST_FOR_A_LINE or np.ptp(tokens) < 5:
+    if len(clips) < MIN_FOR_A_LINE or np.ptp(tokens) < 5:
         return ratio
     per_token, per_text = np.polyfit(tokens, codes, 1)
     # Implausible lines: almost no time for a token, or a negative time for an empty text.
@@ -385,10 +385,10 @@ def voice_scale(
 ) -> tuple[VoiceScale | None, str | None]:
     """The scale, or the reason why there is none. others: as `_strangers` returns them."""
     embeddings = [np.asarray(recording.embedding) for recording in recordings if recording.embedding]
-    if len(embeddings) < FEWEST_COMPARED:
+    if len(embeddings) < MIN_COMPARED:
         return None, (
             f"the person has {len(embeddings)} recordings besides the reference; at least "
-            f"{FEWEST_COMPARED} are needed to measure how similar two of them are"
+            f"{MIN_COMPARED} are needed to measure how similar two of them are"
         )
     if not others:
         return None, "there are no other voices to compare with"
@@ -399,7 +399,7 @@ def voice_scale(
     centre = _centre(embeddings)
     at_one = statistics.fmean(left_out)
     at_zero = statistics.fmean(float(other @ centre) for other in others)
-    if at_one - at_zero < LEAST_SCALE:
+    if at_one - at_zero < MIN_SCALE:
         return None, (
             "the speaker encoder hardly distinguishes the person from other people "
             f"({at_one:.2f} against {at_zero:.2f})"

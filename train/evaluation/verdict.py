@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from machine import commands
 from machine.text import table
-from train.evaluation.floors import FEWEST_FINISHED, UNMEASURED, PersonFigures, with_floors
+from train.evaluation.floors import MIN_FINISHED, UNMEASURED, PersonFigures, with_floors
 from train.evaluation.judges import (
     NATURALNESS,
     NATURALNESS_MARGIN,
@@ -63,7 +63,7 @@ _SOURCES = {
 }
 # A smaller gain, even a measurable one, is not heard. Five hundredths of the way to the person;
 # 3 % of F0 and of the rate are about the least that people notice in speech.
-LEAST_GAIN = {
+MIN_GAIN = {
     VOICE: 0.05,
     PITCH_DRIFT: 3.0,
     PITCH_SPREAD: 15.0,
@@ -74,7 +74,7 @@ LEAST_GAIN = {
 # base with a decoder speaks with its own prosody, and a blend has to win.
 _ORDER = ("epoch", "base", "blend")
 # With less speech, a run seldom learns an accent (docs/your-voice.md).
-LEAST_SPEECH_SECONDS = 180.0
+MIN_SPEECH_SECONDS = 180.0
 
 
 def decide(
@@ -134,7 +134,7 @@ def gains(candidate: Candidate, base: Candidate) -> list[str]:
     or more natural."""
     return [
         judge
-        for judge, least in LEAST_GAIN.items()
+        for judge, least in MIN_GAIN.items()
         if (better := improvement(candidate, base, judge)) and better.low > 0 and better.mean >= least
     ]
 
@@ -301,12 +301,12 @@ def _base_is_best(base: Candidate, judged: Sequence[Candidate], speech_seconds: 
     others = [candidate for candidate in judged if not candidate.is_base]
     same = all(candidate.indistinguishable_from_base for candidate in others)
     most = max(len(candidate.finished) for candidate in others)
-    if most < FEWEST_FINISHED:
+    if most < MIN_FINISHED:
         count = max(len(candidate.sentences) for candidate in others)
         reason = (
             "The untrained model is kept: the run was too short to be judged. No candidate "
             f"finished more than {most} of {count} sentences, and a verdict needs "
-            f"{FEWEST_FINISHED}."
+            f"{MIN_FINISHED}."
         )
         more = (
             f"`{commands.program('train evaluate')}` judges by all sentences, without a time "
@@ -340,7 +340,7 @@ def advice(others: Sequence[Candidate], speech_seconds: float | None) -> str:
     learned = [candidate for candidate in others if not candidate.indistinguishable_from_base]
     epochs = {candidate.epoch for candidate in others if candidate.kind != "base"}
     ways = []
-    if speech_seconds is not None and speech_seconds < LEAST_SPEECH_SECONDS:
+    if speech_seconds is not None and speech_seconds < MIN_SPEECH_SECONDS:
         ways.append(
             f"Add clips: the dataset has {speech_seconds / 60:.1f} minutes of this person, with "
             "the validation clips. Half an hour is good."

@@ -17,7 +17,7 @@ from train.settings import TrainSettings, load
 
 log = logging.getLogger("train")
 
-MOST_PORTS_TRIED = 50
+MAX_PORTS_TRIED = 50
 START_SECONDS = 90.0
 # By default it shows ten samples, drawn at random. "0 = all" shows none in the audio plugin of
 # 2.21, so this is a number that no run reaches. It costs no memory for samples that do not exist.
@@ -68,7 +68,7 @@ def of_run(settings: TrainSettings, *, in_container: bool) -> TensorBoard | None
 
 def free_port(first: int, host: str) -> int:
     """The first free port from `first` on; `first` itself if none is free."""
-    for port in range(first, min(first + MOST_PORTS_TRIED, 65536)):
+    for port in range(first, min(first + MAX_PORTS_TRIED, 65536)):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):

@@ -26,7 +26,7 @@ DUMP_SECONDS = 1.0
 ASK_SECONDS = 2.0
 # Seconds that a killed trainer may take to end.
 LEAVE_SECONDS = 10.0
-MOST_BYTES = 1 << 16
+MAX_BYTES = 1 << 16
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def wait(beats: int) -> str | None:
     while True:
         look = min(1.0, allowed / 5)
         if select.select([beats], [], [], look)[0]:
-            data = os.read(beats, MOST_BYTES)
+            data = os.read(beats, MAX_BYTES)
             if not data:
                 return None
             # Lines are written whole, and a poll reads all that have arrived.
@@ -108,7 +108,7 @@ def _gone(beats: int, within_seconds: float) -> bool:
     not count."""
     end = time.monotonic() + within_seconds
     while (left := end - time.monotonic()) > 0:
-        if select.select([beats], [], [], left)[0] and not os.read(beats, MOST_BYTES):
+        if select.select([beats], [], [], left)[0] and not os.read(beats, MAX_BYTES):
             return True
     return False
 

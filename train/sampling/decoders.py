@@ -47,7 +47,7 @@ def request_for(
     voice: TunedVoice,
     *,
     steps: int | None,
-    least_steps: int = 0,
+    min_steps: int = 0,
     budget_seconds: float | None = None,
     state: Path | None = None,
 ) -> LearnDecoderRequest:
@@ -58,7 +58,7 @@ def request_for(
         voice,
         Path(),
         steps=steps,
-        least_steps=least_steps,
+        min_steps=min_steps,
         budget_seconds=budget_seconds,
         state=state,
     )
@@ -174,7 +174,7 @@ def learn_for_base(
         heard,
         voice,
         steps=steps_for(minutes, minute_steps),
-        least_steps=steps_until(1, minutes, minute_steps),
+        min_steps=steps_until(1, minutes, minute_steps),
         state=state,
     )
     _, record = learn(

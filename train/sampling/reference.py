@@ -36,10 +36,10 @@ log = logging.getLogger("train")
 
 # The clips to compare the voice with: enough for a mean, at half a second of work each, and at most
 # half of the person's.
-MOST_COMPARED, FEWEST_COMPARED = 8, 2
+MAX_COMPARED, MIN_COMPARED = 8, 2
 # The most clips in a recording, and the most that they are chosen from.
-MOST_CLIPS, MOST_HEARD = 10, 60
-_LEAST_SECONDS = 1.5
+MAX_CLIPS, MAX_HEARD = 10, 60
+_MIN_SECONDS = 1.5
 # A sentence of this length shows a voice well, and takes little time to speak.
 SENTENCE_SECONDS = (3.0, 8.0)
 # A clip is clipped if more than this share of its samples is within 1 % of its peak.
@@ -130,7 +130,7 @@ def compared_clips(data: Dataset, speaker: str) -> list[Clip]:
         for index, clip in enumerate(data.clips)
         if clip.speaker == speaker
     ]
-    count = min(MOST_COMPARED, max(FEWEST_COMPARED, len(ranked) // 2), len(ranked) - 1)
+    count = min(MAX_COMPARED, max(MIN_COMPARED, len(ranked) // 2), len(ranked) - 1)
     return [clip for *_, clip in sorted(ranked, key=lambda rank: rank[:3])[:count]]
 
 
@@ -150,7 +150,7 @@ def best_recording(
     """The best clips, joined for conditioning: `[samples]` at 24,000 Hz. Clips that cannot be read
     are skipped; raises AudioError if there is no other."""
     heard, error = list[tuple[Clip, np.ndarray]](), None
-    for clip in sorted(clips, key=lambda clip: clip.sha256)[:MOST_HEARD]:
+    for clip in sorted(clips, key=lambda clip: clip.sha256)[:MAX_HEARD]:
         try:
             heard.append((clip, audio.read(clip.path, VOCODER_RATE).numpy()))
         except AudioError as fault:
@@ -168,7 +168,7 @@ def best_of(recordings: Sequence[np.ndarray], embed: Embed, seconds: float) -> l
     they fill `seconds`. Clipped ones, and less than 1.5 s of speech, only if there are no others.
     """
     spoken = [without_silent_ends(recording, VOCODER_RATE) for recording in recordings]
-    long = [n for n, sound in enumerate(spoken) if len(sound) >= _LEAST_SECONDS * VOCODER_RATE]
+    long = [n for n, sound in enumerate(spoken) if len(sound) >= _MIN_SECONDS * VOCODER_RATE]
     if not long:
         return [max(range(len(recordings)), key=lambda n: len(recordings[n]))]
     clean = [n for n in long if not _is_clipped(recordings[n])] or long
@@ -177,7 +177,7 @@ def best_of(recordings: Sequence[np.ndarray], embed: Embed, seconds: float) -> l
     others = vectors.sum(0) - vectors if len(clean) > 1 else vectors
     likeness = (vectors * others).sum(1) / np.linalg.norm(others, axis=1).clip(min=1e-6)
     best, room = list[int](), seconds * VOCODER_RATE
-    for place in np.argsort(-likeness, kind="stable")[:MOST_CLIPS]:
+    for place in np.argsort(-likeness, kind="stable")[:MAX_CLIPS]:
         if room <= 0:
             break
         best.append(clean[place])

@@ -12,7 +12,7 @@ from pathlib import Path
 from machine.storage.files import Written, make_folder, replace_file
 from train.dataset.dataset import Clip, Dataset
 from train.run_context import RunContext
-from train.sampling.reference import MOST_HEARD, SampleReference, base_embedder, best_recording
+from train.sampling.reference import MAX_HEARD, SampleReference, base_embedder, best_recording
 from xtts import encoding
 from xtts.voices import speakers
 from xtts.voices.run_folder import RunFolder
@@ -69,7 +69,7 @@ def _speaker_of(
     write: Callable[[Path], Written],
 ) -> Speaker:
     """The speaker's row. Writes their recording unless one of the same clips exists."""
-    identity = [clip.sha256 for clip in sorted(clips, key=lambda clip: clip.sha256)[:MOST_HEARD]]
+    identity = [clip.sha256 for clip in sorted(clips, key=lambda clip: clip.sha256)[:MAX_HEARD]]
     if row and row.file == file and list(row.clips) == identity:
         return row
     make_folder(run.folder / speakers.FOLDER)

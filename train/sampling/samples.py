@@ -30,7 +30,7 @@ from xtts.workers.requests import SpeakRequest, SpokenFile, TunedVoice
 
 log = logging.getLogger("train")
 
-MOST_FAILURES_IN_A_ROW = 3
+MAX_FAILURES_IN_A_ROW = 3
 # Samples of further speakers start within these seconds, or this share of the epoch's time.
 SPEAKERS_SECONDS, SPEAKERS_SHARE = 20.0, 0.1
 
@@ -295,8 +295,8 @@ class Samples:
         if self.sampler.plan.reason.startswith("speaking on"):  # why samples had moved
             reason += f" Before that, {self.sampler.plan.reason}."
         log.warning("No sample of epoch %d (%s): %s", nothing.epoch, code, failure)
-        if self.failures_in_a_row >= MOST_FAILURES_IN_A_ROW and not self.sampler.lost(failure):
-            ends = f"{MOST_FAILURES_IN_A_ROW} samples in a row failed, the last one: {failure}"
+        if self.failures_in_a_row >= MAX_FAILURES_IN_A_ROW and not self.sampler.lost(failure):
+            ends = f"{MAX_FAILURES_IN_A_ROW} samples in a row failed, the last one: {failure}"
             log.warning("This run speaks no more samples: %s Training continues.", ends)
             self.sampler.give_up(ends)
         return replace(nothing, reason=reason)

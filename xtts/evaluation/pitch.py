@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 LOWEST_HZ, HIGHEST_HZ = 60, 500
-LEAST_SECONDS, FRAME_SECONDS = 0.5, 0.02
+MIN_SECONDS, FRAME_SECONDS = 0.5, 0.02
 # Windows of 50 ms at 12 kHz.
 COURSE_RATE, WINDOW = 12_000, 600
 # A frame is voiced if its autocorrelation has such a peak, and at most 20 dB less power than the
@@ -28,7 +28,7 @@ class Pitch:
 def pitch(waveform: Tensor, rate: int) -> Pitch | None:
     """The pitch of a recording `[samples]`; None for less than half a second, or without a voiced
     frame."""
-    if len(waveform) < LEAST_SECONDS * rate:
+    if len(waveform) < MIN_SECONDS * rate:
         return None
     count = int(len(waveform) / rate / FRAME_SECONDS)
     course = pitch_course(waveform, rate, count, FRAME_SECONDS)

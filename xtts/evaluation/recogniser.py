@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 POCKETSPHINX = "pocketsphinx"
 # Each decoder needs a copy of the language model.
-MOST_DECODERS = 2
+MAX_DECODERS = 2
 # A sound of 20 s takes 2 s of a free core.
 _LONGEST_SECONDS = 120.0
 _LOUDNESS = 0.7
 _PADDING = RATE // 4
 # Two words a second, three tokens a word, 20 s. More tokens are a hallucination of the recogniser.
-_MOST_TOKENS = 128
+_MAX_TOKENS = 128
 # CTranslate2's files, for faster-whisper, which would download the second if it were missing.
 _CONVERTED, _CONVERTED_WORDS = "model.bin", "tokenizer.json"
 # Languages written without spaces, whose characters are counted instead of words.
@@ -148,7 +148,7 @@ class Pocketsphinx(Recogniser):
     def __init__(self, threads: int = 1) -> None:
         if not can_hear_english():
             raise RecogniserError("pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13.")
-        self.at_once = max(1, min(threads, MOST_DECODERS))
+        self.at_once = max(1, min(threads, MAX_DECODERS))
         self._idle: SimpleQueue[JsonLineProcess | None] = SimpleQueue()
         for _ in range(self.at_once):
             self._idle.put(None)  # started when it is needed
@@ -197,7 +197,7 @@ class Whisper(Recogniser):
             model = transformers.WhisperForConditionalGeneration.from_pretrained(folder, **local)
         self._model = model.eval()
         chosen = self._model.generation_config
-        chosen.max_length, chosen.max_new_tokens, chosen.do_sample = None, _MOST_TOKENS, False
+        chosen.max_length, chosen.max_new_tokens, chosen.do_sample = None, _MAX_TOKENS, False
         # English-only models reject the language option.
         self._options: dict[str, str] = (
             {"language": language.split("-")[0], "task": "transcribe"}
@@ -236,7 +236,7 @@ class FasterWhisper(Recogniser):
             temperature=0.0,
             without_timestamps=True,
             condition_on_previous_text=False,
-            max_new_tokens=_MOST_TOKENS,
+            max_new_tokens=_MAX_TOKENS,
         )
         return " ".join(segment.text.strip() for segment in segments).strip()
 

@@ -20,7 +20,7 @@ RATE, WIDTH = 16_000, 256
 BANDS, FFT, HOP = 40, 400, 160
 # Frames of a partial window, and from one to the next (1.3 a second). The last one may end in
 # silence if at least this share of it is sound.
-PARTIAL, STEP, LEAST_PRESENT = 160, 77, 0.75
+PARTIAL, STEP, MIN_PRESENT = 160, 77, 0.75
 # dB of speech. The package only amplifies to -30 dB, so that half the loudness of one recording was
 # a cosine of 0.94 to it, as much as from one sentence to the next.
 LEVEL = -25.0
@@ -120,7 +120,7 @@ def partials(samples: "Tensor") -> "Tensor":
     frames = len(samples) // HOP + 1
     starts = list(range(0, max(1, frames - PARTIAL + STEP + 1), STEP))
     present = (len(samples) - starts[-1] * HOP) / (PARTIAL * HOP)
-    if present < LEAST_PRESENT and len(starts) > 1:
+    if present < MIN_PRESENT and len(starts) > 1:
         starts.pop()
     size = (starts[-1] + PARTIAL) * HOP
     whole = mel(F.pad(samples, (0, max(0, size - len(samples)))))

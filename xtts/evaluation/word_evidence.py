@@ -18,7 +18,7 @@ from xtts.model.gpt import GPT
 from xtts.text.tokenizer import Piece, Tokenizer
 
 # The number of words that are scored in a long text, evenly spread; each costs a forward pass.
-MOST_WORDS = 12
+MAX_WORDS = 12
 _WORD = re.compile(r"\w")
 
 
@@ -47,8 +47,8 @@ def word_evidence(
     places = [place for place, part in enumerate(parts) if _WORD.search(part)]
     if len(places) < 2 or not len(codes):
         return []
-    chosen = [places[i * len(places) // MOST_WORDS] for i in range(MOST_WORDS)]
-    chosen = places if len(places) <= MOST_WORDS else chosen
+    chosen = [places[i * len(places) // MAX_WORDS] for i in range(MAX_WORDS)]
+    chosen = places if len(places) <= MAX_WORDS else chosen
     without = [
         tokenizer.encode_reading(" ".join(parts[:place] + parts[place + 1 :]), language) for place in chosen
     ]

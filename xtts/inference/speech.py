@@ -59,7 +59,7 @@ class Voice:
 
 
 # The ids of a word with its signs. Languages without spaces write a whole sentence as one word.
-_MOST_WORD_IDS = 16
+_MAX_WORD_IDS = 16
 # The cast of a text with a single voice.
 NOBODY_ELSE: Mapping[str, Voice] = {}
 
@@ -295,7 +295,7 @@ class Speech:
 
 def _is_a_word(piece: Piece) -> bool:
     """Whether a piece is a single word. In a stream it waits for its verdict, too."""
-    return len(piece.words) == 1 and len(piece.ids) <= _MOST_WORD_IDS
+    return len(piece.words) == 1 and len(piece.ids) <= _MAX_WORD_IDS
 
 
 class StreamFade:

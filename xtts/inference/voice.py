@@ -17,7 +17,7 @@ from xtts.model.loading import Model
 # Coqui drops a last chunk shorter than this. We also refuse a reference that is shorter.
 MIN_CHUNK_SECONDS = 0.33
 # The start of speech is searched in the first minute, or in ten as long as all is below -50 dB.
-_BLOCK_SECONDS, _LOOKED_AT_SECONDS, _MOST_SILENCE_SECONDS = 10.0, 60.0, 600.0
+_BLOCK_SECONDS, _LOOKED_AT_SECONDS, _MAX_SILENCE_SECONDS = 10.0, 60.0, 600.0
 _LOUD_DB = -50.0
 
 
@@ -58,7 +58,7 @@ def _speech_start_seconds(path: Path) -> float:
             levels.append(block_levels)
             seen = number * _BLOCK_SECONDS
             loudest = max(float(part.max(initial=speech_span.FLOOR_DB)) for part in levels)
-            if seen >= _MOST_SILENCE_SECONDS or (seen >= _LOOKED_AT_SECONDS and loudest > _LOUD_DB):
+            if seen >= _MAX_SILENCE_SECONDS or (seen >= _LOOKED_AT_SECONDS and loudest > _LOUD_DB):
                 break
         return speech_span.speech_start(np.concatenate(levels), rate) / rate if levels else 0.0
 

@@ -22,7 +22,7 @@ from xtts.model.config import ConfigError
 
 FILE = "discriminators.safetensors"
 # A limit for the file of a base model: the float16 weights of up to 39 channels.
-MOST_BYTES = 1_500_000
+MAX_BYTES = 1_500_000
 # FFT sizes.
 WINDOWS = (2048, 1024, 512, 256)
 
@@ -124,7 +124,7 @@ def read_discriminators(base: Path) -> Discriminators | None:
 
 def write_discriminators(base: Path, discriminators: Discriminators) -> None:
     """Writes `discriminators.safetensors` into a base model's folder, in float16. Raises
-    ConfigError if it would be larger than `MOST_BYTES`."""
+    ConfigError if it would be larger than `MAX_BYTES`."""
     from safetensors.torch import save
 
     tensors = {
@@ -132,9 +132,9 @@ def write_discriminators(base: Path, discriminators: Discriminators) -> None:
         for name, tensor in discriminators.state_dict().items()
     }
     data = save(tensors)
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise ConfigError(
             f"{FILE} would have {len(data):,} bytes with {discriminators.channels} channels; at "
-            f"most {MOST_BYTES:,} are allowed. Train discriminators with fewer channels."
+            f"most {MAX_BYTES:,} are allowed. Train discriminators with fewer channels."
         )
     (base / FILE).write_bytes(data)

@@ -22,7 +22,7 @@ GROUP = 32
 _ENDS = 1.0001
 # With 5, 7, 8 or 9 rows, the result of oneDNN's AVX2 kernels for a row depends on its place; with 4
 # and 12 it does not. 16 to 60 rows at once take up to three times as long as in groups of twelve.
-_ROWS_ALIKE, _MOST_ALIKE, _FEW_ROWS = 4, 12, 60
+_ROWS_ALIKE, _MAX_ALIKE, _FEW_ROWS = 4, 12, 60
 # From this compute capability on (Ampere), a GPU multiplies bfloat16 in hardware.
 BF16_CAPABILITY = (8, 0)
 
@@ -44,7 +44,7 @@ class PackedLinear(nn.Module):
         rows = x.reshape(-1, x.shape[-1])
         if len(rows) <= _ROWS_ALIKE or len(rows) > _FEW_ROWS:
             return self._product(rows).view(*x.shape[:-1], -1)
-        most = _MOST_ALIKE if len(rows) % _MOST_ALIKE in (0, _ROWS_ALIKE) else _ROWS_ALIKE
+        most = _MAX_ALIKE if len(rows) % _MAX_ALIKE in (0, _ROWS_ALIKE) else _ROWS_ALIKE
         products = [self._product(part) for part in rows.split(most)]
         return torch.cat(products).view(*x.shape[:-1], -1)
 

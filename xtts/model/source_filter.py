@@ -26,7 +26,7 @@ HIGHEST_HARMONIC_HZ = 11_000.0
 # The noise is a fixed table of this many steps (2.7 s), so that chunks equal the whole.
 NOISE_STEPS = 256
 # Largest gains of harmonics and noise, as logarithms.
-_MOST_GAIN = 4.0
+_MAX_GAIN = 4.0
 _MIDDLE_HZ = 170.0
 
 
@@ -169,10 +169,10 @@ class SourceFilter(nn.Module):
             harmonics, turn, noise = shaped.float().unflatten(2, (3, self.bins)).unbind(2)
             voice = self._spectra(self._pulses(*source[:, :3].unbind(1)))
             breath = self._spectra(self.noise[source[:, 3].long()])
-            size = harmonics.clamp(max=_MOST_GAIN).exp()
+            size = harmonics.clamp(max=_MAX_GAIN).exp()
             angle = math.pi * torch.tanh(turn)
             real, imaginary = size * torch.cos(angle), size * torch.sin(angle)
-            hiss = noise.clamp(max=_MOST_GAIN).exp()
+            hiss = noise.clamp(max=_MAX_GAIN).exp()
             spectra = torch.cat(
                 (
                     voice[0] * real - voice[1] * imaginary + breath[0] * hiss,

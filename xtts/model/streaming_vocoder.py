@@ -23,22 +23,22 @@ Latents = BackendArray
 STEPS_PER_FRAME = VOCODER_RATE / CODE_RATE
 # Codes per chunk: the first, the growth from one to the next, and the most. The first is short, so
 # that sound starts early, but long enough to cover the wait for the second.
-FIRST_CODES, GROWTH, MOST_CODES = 8, 1.5, 64
+FIRST_CODES, GROWTH, MAX_CODES = 8, 1.5, 64
 # The lengths of windows in output samples. They are few, so that backends can reuse each.
 WINDOW_SAMPLES = (16_384, 32_768, 49_152)
 # The most samples computed at once; a vocoder at XTTS-v2's size takes 40 MB per second of audio.
-MOST_SAMPLES = 256_000
+MAX_SAMPLES = 256_000
 
 
 class StepVocoder(Protocol):
     """A vocoder of steps: `xtts.model.vocoder.Vocoder`, `extras.onnx.speech.vocoder.OnnxVocoder`.
 
-    arrays: torch or numpy; widths: its preferred window widths in steps, if any; most_samples: its
+    arrays: torch or numpy; widths: its preferred window widths in steps, if any; max_samples: its
     limit at once.
     """
 
     shape: AnyVocoderShape
-    most_samples: int
+    max_samples: int
 
     @property
     def arrays(self) -> ModuleType: ...
@@ -119,7 +119,7 @@ class ChunkedVocoder:
     def _up_to(self, end: int, available: int) -> Iterator[Samples]:
         """The samples that were not returned yet, up to step `end`. available: the steps before it
         may be used as context."""
-        most = max(1, self._vocoder.most_samples // self._shape.hop)
+        most = max(1, self._vocoder.max_samples // self._shape.hop)
         while self._spoken_steps < end:
             begin, self._spoken_steps = self._spoken_steps, min(end, self._spoken_steps + most)
             yield self._between(begin, self._spoken_steps, available)
@@ -159,7 +159,7 @@ def chunk_codes() -> Iterator[float]:
     codes = float(FIRST_CODES)
     while True:
         yield codes
-        codes = min(codes * GROWTH, MOST_CODES)
+        codes = min(codes * GROWTH, MAX_CODES)
 
 
 def first_steps(shape: AnyVocoderShape) -> int:

@@ -26,7 +26,7 @@ from xtts.model.config import ModelConfig
 from xtts.model.empty_weights import without_weights
 from xtts.model.shapes import AnyVocoderShape, VocoderShape
 from xtts.model.source_filter import SOURCE_ROWS, SourceFilter
-from xtts.model.streaming_vocoder import MOST_SAMPLES, STEPS_PER_FRAME, WINDOW_SAMPLES, first_steps
+from xtts.model.streaming_vocoder import MAX_SAMPLES, STEPS_PER_FRAME, WINDOW_SAMPLES, first_steps
 
 # The prefix of its tensors in a `model.pth`.
 WAVEFORM_DECODER = "hifigan_decoder.waveform_decoder."
@@ -36,7 +36,7 @@ class Vocoder(nn.Module):
     """GPT latents to a waveform. Inference uses it through `xtts.model.streaming_vocoder`."""
 
     arrays = torch
-    most_samples = MOST_SAMPLES
+    max_samples = MAX_SAMPLES
 
     def __init__(self, width: int, speaker_width: int, shape: AnyVocoderShape) -> None:
         super().__init__()

@@ -162,10 +162,10 @@ FUNCTION_WORDS = {
     "tr": "ve bir bu için çok var ben değil gibi daha ne olarak kadar sonra ama mi her biz",
 }
 _WORD = re.compile(r"[^\W\d_]+")
-_FEWEST_WORDS = 50
+_MIN_WORDS = 50
 # The least share of words that are frequent only in the other language, and the given language's
 # largest share relative to it.
-_LEAST_SHARE, _MOST_OF_IT = 0.06, 0.25
+_MIN_SHARE, _MAX_OF_IT = 0.06, 0.25
 
 
 def _only_in(code: str) -> frozenset[str]:
@@ -178,7 +178,7 @@ def other_language(texts: Iterable[str], language: str) -> str | None:
     the texts have fewer than 50 words. Knows languages in Latin letters only."""
     named = short_code(language)
     words = Counter(word for text in texts for word in _WORD.findall(text.lower()))
-    if named not in FUNCTION_WORDS or words.total() < _FEWEST_WORDS:
+    if named not in FUNCTION_WORDS or words.total() < _MIN_WORDS:
         return None
     shares = {
         code: sum(words[word] for word in own_words) / words.total()
@@ -186,6 +186,6 @@ def other_language(texts: Iterable[str], language: str) -> str | None:
         if (own_words := _only_in(code))
     }
     best = max(shares, key=lambda code: shares[code])
-    if shares[best] < _LEAST_SHARE or shares[named] > _MOST_OF_IT * shares[best]:
+    if shares[best] < _MIN_SHARE or shares[named] > _MAX_OF_IT * shares[best]:
         return None
     return best

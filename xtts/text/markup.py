@@ -22,9 +22,9 @@ from xtts.text.normalization.registry import LanguageRules
 from xtts.text.reading import speakable
 
 PARAGRAPH_SECONDS = 0.6
-MOST_PAUSE_SECONDS = 10.0
+MAX_PAUSE_SECONDS = 10.0
 # The limit of all pauses in a text together.
-MOST_PAUSES_SECONDS = 60.0
+MAX_PAUSES_SECONDS = 60.0
 # A style follows the last colon of a voice's name.
 STYLE_MARK = ":"
 VOICE_TAG = re.compile(r"\[\s*(?:(voice|style)\s*:\s*([^\[\]\n]{1,100}?)|/\s*(voice|style))\s*\]", re.I)
@@ -178,10 +178,10 @@ class MarkupReader:
         self._paragraph_pause += seconds if paragraph else 0.0
         self._total += seconds
         # Rounded to milliseconds, as shown, so that 600 pauses of 0.1 s are exactly a minute.
-        if (total := round(self._total, 3)) > MOST_PAUSES_SECONDS:
+        if (total := round(self._total, 3)) > MAX_PAUSES_SECONDS:
             raise TextError(
                 f"The pauses of this text add up to {total:g} s; at most "
-                f"{MOST_PAUSES_SECONDS:g} s are allowed."
+                f"{MAX_PAUSES_SECONDS:g} s are allowed."
             )
 
     def _flush(self) -> None:
@@ -201,8 +201,6 @@ def unknown_tag_error(tag: str, name: str) -> TextError:
 def seconds_of(number: str, unit: str) -> float:
     """The seconds of a pause. Raises TextError if they are too many."""
     seconds = float(number) / (1000 if unit.lower() == "ms" else 1)
-    if seconds > MOST_PAUSE_SECONDS:
-        raise TextError(
-            f"A pause of {seconds:g} s is too long; at most {MOST_PAUSE_SECONDS:g} s are allowed."
-        )
+    if seconds > MAX_PAUSE_SECONDS:
+        raise TextError(f"A pause of {seconds:g} s is too long; at most {MAX_PAUSE_SECONDS:g} s are allowed.")
     return seconds

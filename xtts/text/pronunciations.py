@@ -159,9 +159,9 @@ def _dictionary() -> dict[str, str]:
 
 
 NAME = "pronunciations.txt"
-MOST_ENTRIES = 5_000
-_MOST_BYTES = 1 << 20
-MOST_CHARACTERS = 80
+MAX_ENTRIES = 5_000
+_MAX_BYTES = 1 << 20
+MAX_CHARACTERS = 80
 # Private-use characters that mark phones until the other words are phones too. `clean_text` removes
 # them from texts.
 _FIRST_MARK = 0xE000
@@ -201,7 +201,7 @@ class Pronunciations:
     def restore(self, text: str, language: str, *, phones: bool) -> str:
         """Replaces the marks of `replace` with their phones, or with the written words to show a
         text to a person."""
-        if not any(_FIRST_MARK <= ord(character) < _FIRST_MARK + MOST_ENTRIES for character in text):
+        if not any(_FIRST_MARK <= ord(character) < _FIRST_MARK + MAX_ENTRIES for character in text):
             return text
         for entry, mark in self._marked(language)[0].values():
             if entry.phones:
@@ -226,8 +226,8 @@ def read_list(
     without letters and digits. Raises TextError."""
     try:
         content = path.read_bytes()
-        if len(content) > _MOST_BYTES:
-            raise TextError(f"{path} has {len(content):,} bytes; at most {_MOST_BYTES:,} are allowed.")
+        if len(content) > _MAX_BYTES:
+            raise TextError(f"{path} has {len(content):,} bytes; at most {_MAX_BYTES:,} are allowed.")
         lines = decoded_text(content).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise TextError(f"The pronunciation list {path} cannot be read ({error}).") from error
@@ -242,8 +242,8 @@ def read_list(
         where = f"{path}, line {number}"
         entry = _entry(line, where, with_phones, with_signs)
         entries.setdefault(language, {})[entry.word.casefold()] = entry
-    if sum(map(len, entries.values())) > MOST_ENTRIES:
-        raise TextError(f"{path}: at most {MOST_ENTRIES:,} pronunciations are allowed.")
+    if sum(map(len, entries.values())) > MAX_ENTRIES:
+        raise TextError(f"{path}: at most {MAX_ENTRIES:,} pronunciations are allowed.")
 
 
 def check_entry(word: str, spoken: str) -> None:
@@ -259,8 +259,8 @@ def _entry(line: str, where: str, with_phones: bool, with_signs: bool = False) -
     word, equals, spoken = (part.strip() for part in line.partition("="))
     if not equals or not word or not spoken:
         raise TextError(f"{where}: {excerpt(line)} is not an entry; write WORD = PRONUNCIATION.")
-    if max(len(word), len(spoken)) > MOST_CHARACTERS:
-        raise TextError(f"{where}: at most {MOST_CHARACTERS} characters on each side of the =.")
+    if max(len(word), len(spoken)) > MAX_CHARACTERS:
+        raise TextError(f"{where}: at most {MAX_CHARACTERS} characters on each side of the =.")
     if not with_signs and not any(map(str.isalnum, word)):
         raise TextError(f"{where}: {excerpt(word)} has neither letters nor digits.")
     if not (spoken.startswith("/") and spoken.endswith("/") and len(spoken) > 2):

@@ -59,7 +59,7 @@ _DOTLESS = ("az", "crh", "gag", "tt")
 _QUOTES = str.maketrans("\u2019\u02bc\uff07", "'''", '"')
 # The most digits of a number. 24 are enough for every account number; longer ones are typing errors
 # or attacks, and num2words fails beyond 10**306.
-MOST_DIGITS = 24
+MAX_DIGITS = 24
 _NUMBER = re.compile(r"\d[\d.,]*")
 _GROUPED = re.compile(
     r"(?<![\d.,\u00a0\u2007\u2009])[1-9]\d{0,2}(?:[\u00a0\u2007\u2009]\d{3})+"
@@ -129,9 +129,9 @@ def check_numbers(text: str) -> None:
     """Raises TextError for a number of more than 24 digits."""
     for match in _NUMBER.finditer(text):
         digits = sum(character.isdigit() for character in match[0])
-        if digits > MOST_DIGITS:
+        if digits > MAX_DIGITS:
             raise TextError(
-                f"{excerpt(match[0])} is a number of {digits:,} digits; at most {MOST_DIGITS} are "
+                f"{excerpt(match[0])} is a number of {digits:,} digits; at most {MAX_DIGITS} are "
                 "allowed. Put spaces between its parts, or write it in words."
             )
 

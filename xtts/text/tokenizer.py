@@ -37,9 +37,9 @@ UNKNOWN = "[UNK]"
 # leaves free, because it checks `tokens < max_text_tokens`.
 RESERVED_TOKENS = 2
 # The longest text: more than an hour of speech.
-MOST_CHARACTERS = 90_000
+MAX_CHARACTERS = 90_000
 # The longest piece or clip's text: three times the longest piece of any language.
-MOST_PIECE_CHARACTERS = 1_000
+MAX_PIECE_CHARACTERS = 1_000
 # The limit of a piece in languages that are not in Coqui's table.
 USUAL_CHARACTERS = 200
 # Packages whose versions change the ids of a text, and the version of our normalization rules.
@@ -153,10 +153,10 @@ class Tokenizer:
         """Reads a text of at most 1,000 characters. spoken: applies the pronunciation lists, which
         training does not. Raises TextError, also if only punctuation is left."""
         short, cleaned = self._code_of(language), clean_text(text)
-        if len(cleaned) > MOST_PIECE_CHARACTERS:
+        if len(cleaned) > MAX_PIECE_CHARACTERS:
             raise TextError(
                 f"{len(cleaned):,} characters are too many to be read in one piece; at most "
-                f"{MOST_PIECE_CHARACTERS:,}."
+                f"{MAX_PIECE_CHARACTERS:,}."
             )
         check_numbers(cleaned)
         words, normal = self._reader.read(cleaned, short, spoken=spoken)
@@ -250,9 +250,9 @@ class Tokenizer:
 
     def _marked_texts(self, text: str, short: str, *, plain: bool) -> list[MarkedText]:
         """The marked texts of a text. Raises TextError if it is too long or has no words."""
-        if len(text) > MOST_CHARACTERS:
+        if len(text) > MAX_CHARACTERS:
             raise TextError(
-                f"The text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are spoken at "
+                f"The text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are spoken at "
                 "once. Split it into parts."
             )
         if not speakable(text):
@@ -262,7 +262,7 @@ class Tokenizer:
         result = marked_texts(text if plain else markdown.read_markdown(text), rules_of(short))
         if not result:
             raise TextError("The text has only tags, and no words to speak.")
-        if (longest := max(len(marked.text) for marked in result)) > MOST_CHARACTERS:
+        if (longest := max(len(marked.text) for marked in result)) > MAX_CHARACTERS:
             raise TextError(f"With its tags replaced, the text has {longest:,} characters.")
         return result
 
@@ -301,7 +301,7 @@ class Tokenizer:
             return len(self._encode(normal, reading.short)[1].ids) - 1
 
         count: Callable[[str], int] = len if self._reader.reads_phones(reading.short) else length
-        for normal in cut(reading.normal, Limits(MOST_PIECE_CHARACTERS, self.piece_tokens, count)):
+        for normal in cut(reading.normal, Limits(MAX_PIECE_CHARACTERS, self.piece_tokens, count)):
             if self._reader.says(normal):
                 yield Piece(normal.strip(), self._tokenise(normal.strip(), reading.short)[0])
 

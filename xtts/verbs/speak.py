@@ -31,7 +31,7 @@ SUMMARY = "speak a text, or each line of a file, into files"
 USAGE = "TEXT "
 # A file without a name: WAV on stdout, text on stdin.
 STREAM = "-"
-_MOST_REFUSALS = 10
+_MAX_REFUSALS = 10
 _ASK = 'write it after the command, such as "Good morning.", or name a file of lines with --lines FILE'
 
 
@@ -300,9 +300,9 @@ def _read(
         except TextError as error:
             refusals.append(f"{line.where}{error}")
     if refusals:
-        more = len(refusals) - _MOST_REFUSALS
+        more = len(refusals) - _MAX_REFUSALS
         rest = [f"{more} more lines are refused."] if more > 0 else []
-        raise TextError("\n".join([*refusals[:_MOST_REFUSALS], *rest]))
+        raise TextError("\n".join([*refusals[:_MAX_REFUSALS], *rest]))
     return requests
 
 

@@ -34,10 +34,10 @@ from xtts.workers.decoder_schedule import (
     CHECK_EVERY,
     DISCRIMINATOR_RATE,
     LEARNING_RATE,
-    LEAST_GAIN,
     MATCHING_WEIGHT,
+    MAX_NORM,
     MEL_WEIGHT,
-    MOST_NORM,
+    MIN_GAIN,
     PATIENCE,
     PITCH_WEIGHT,
     WARM_UP,
@@ -131,7 +131,7 @@ class DecoderLearner:
         if self.step % CHECK_EVERY:
             return
         ratio = self.distance(self.average, held_out) / max(base_distance, 1e-9)
-        has_improved = ratio < self.best_ratio - LEAST_GAIN
+        has_improved = ratio < self.best_ratio - MIN_GAIN
         self.checks_since_best = 0 if has_improved else self.checks_since_best + 1
         self.best_ratio = min(self.best_ratio, ratio)
 
@@ -239,7 +239,7 @@ def _new_optimizer(module: nn.Module, rate: float) -> torch.optim.Optimizer:
 def _descend(optimizer: torch.optim.Optimizer, module: nn.Module, loss: Tensor) -> None:
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    nn.utils.clip_grad_norm_(module.parameters(), MOST_NORM)
+    nn.utils.clip_grad_norm_(module.parameters(), MAX_NORM)
     optimizer.step()
 
 

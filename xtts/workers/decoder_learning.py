@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from xtts.workers.decoder_learner import DecoderLearner
 
 # Every n-th clip is held out to judge the decoder, and no more than some.
-HELD_OUT_EVERY, MOST_HELD_OUT = 8, 8
-FEWEST_CLIPS = 4
+HELD_OUT_EVERY, MAX_HELD_OUT = 8, 8
+MIN_CLIPS = 4
 
 # The names of a weight's length and direction in torch since 2.1, and before.
 _WEIGHT_NORM = re.compile(r"\.parametrizations\.weight\.original[01]$|\.weight_[gv]$")
@@ -67,9 +67,9 @@ def learn(
         spoken = tuned.clips.spoken_clips(model, whose, new_dvae, request.clips, progress)
         discriminators = read_discriminators(tuned.base)
     held_out, learned_from = divide(spoken)
-    if len(learned_from) < FEWEST_CLIPS:
+    if len(learned_from) < MIN_CLIPS:
         raise DecoderLearningError(
-            f"Training a decoder needs at least {FEWEST_CLIPS} clips of a suitable length; "
+            f"Training a decoder needs at least {MIN_CLIPS} clips of a suitable length; "
             f"{len(learned_from)} of {len(request.clips)} clips are suitable."
         )
     published = loading.read_tensors(tuned.base / "model.pth")
@@ -106,7 +106,7 @@ def learn(
 
 def divide(clips: Sequence[SpokenClip]) -> tuple[list[SpokenClip], list[SpokenClip]]:
     """The held-out clips, and those to learn from."""
-    every = max(HELD_OUT_EVERY, math.ceil(len(clips) / MOST_HELD_OUT))
+    every = max(HELD_OUT_EVERY, math.ceil(len(clips) / MAX_HELD_OUT))
     return list(clips[::every]), [clip for number, clip in enumerate(clips) if number % every]
 
 
@@ -121,7 +121,7 @@ def _train(
     """Trains until the requested step, the end of the time limit, or until held-out clips stop
     improving. Returns the seconds of a step as in `DecoderLearned.step_seconds`."""
     first, limit = learner.step, request.budget_seconds
-    last = math.inf if request.steps is None else max(request.steps, first + request.least_steps)
+    last = math.inf if request.steps is None else max(request.steps, first + request.min_steps)
     if limit is not None:
         learner.checks_since_best = 0  # a time limit is a request to continue
     total_steps = last - first + learner.warm_up_steps - learner.warm_up_done

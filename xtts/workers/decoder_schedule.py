@@ -14,7 +14,7 @@ import math
 # All steps for some minutes of a person's clips: STEPS * minutes ** GROWTH. Eight clips (0.4
 # minutes) take 41 steps, 3.5 minutes 149, 12 minutes 311.
 STEPS, GROWTH = 70.0, 0.6
-FEWEST_STEPS, MOST_STEPS = 24, 400
+MIN_STEPS, MAX_STEPS = 24, 400
 # The first epochs of a run share the steps equally; later epochs take no more.
 EPOCHS = 4
 # Steps in which only the discriminators learn, if the base brings none, and their channels.
@@ -23,19 +23,19 @@ WARM_UP, CHANNELS = 60, 16
 BATCH = 4
 LEARNING_RATE, DISCRIMINATOR_RATE, BETAS = 1e-4, 2e-4, (0.8, 0.99)
 MEL_WEIGHT, MATCHING_WEIGHT, PITCH_WEIGHT = 15.0, 2.0, 15.0
-MOST_NORM = 50.0
+MAX_NORM = 50.0
 # The decoder that speaks is an average over the last steps: about a ninth of all so far.
 AVERAGE_SHARE = 9.0
 # Held-out clips are compared every CHECK_EVERY steps: at XTTS-v2's size, eight of them take as long
 # as three steps. Training ends when PATIENCE comparisons in a row were not closer than the closest
 # so far, by this share of the base's distance.
-CHECK_EVERY, PATIENCE, LEAST_GAIN = 20, 2, 1e-3
+CHECK_EVERY, PATIENCE, MIN_GAIN = 20, 2, 1e-3
 
 
 def steps_for(minutes: float, minute_steps: float = STEPS) -> int:
     """All steps for some minutes of a person's clips. minute_steps: the steps for one minute."""
     steps = math.ceil(minute_steps * max(minutes, 0.0) ** GROWTH)
-    return min(MOST_STEPS, max(FEWEST_STEPS, steps))
+    return min(MAX_STEPS, max(MIN_STEPS, steps))
 
 
 def steps_until(epoch: int, minutes: float, minute_steps: float = STEPS) -> int:

@@ -262,7 +262,7 @@ class LearnDecoderRequest(Request[DecoderLearned]):
         voice: The speaker, and the weights whose latents the decoder learns to decode.
         out: The file for its tensors (`xtts.voices.learned_decoder`).
         steps: Training ends at this step, counted from the base's decoder; None for no limit.
-        least_steps: At least this number of steps is taken, unless held-out clips stop
+        min_steps: At least this number of steps is taken, unless held-out clips stop
             coming closer.
         budget_seconds: A time limit for requests that no run repeats; None for no limit, so that
             the result is the same on every machine.
@@ -275,7 +275,7 @@ class LearnDecoderRequest(Request[DecoderLearned]):
     voice: TunedVoice
     out: Path
     steps: int | None
-    least_steps: int = 0
+    min_steps: int = 0
     budget_seconds: float | None = None
     seed: int = 0
     state: Path | None = None

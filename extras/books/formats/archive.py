@@ -18,11 +18,11 @@ from urllib.parse import unquote
 from extras.books.book import BookError
 from machine.text import size_words
 
-MOST_PARTS = 30_000
-MOST_PART_BYTES = 64 << 20
-MOST_BYTES = 512 << 20
+MAX_PARTS = 30_000
+MAX_PART_BYTES = 64 << 20
+MAX_BYTES = 512 << 20
 # Text is compressed about 3 to 1, and at most 1,032 to 1. Small parts may consist of spaces.
-MOST_RATIO, _RATIO_FROM_BYTES = 200, 1 << 20
+MAX_RATIO, _RATIO_FROM_BYTES = 200, 1 << 20
 _STEP = 1 << 16
 
 
@@ -35,9 +35,9 @@ class Archive:
         self._read = 0
         self._zip = None if path.is_dir() else _open(path)
         self._parts = _folder_parts(path) if self._zip is None else _zip_parts(self._zip)
-        if (count := len(self._parts)) > MOST_PARTS:
+        if (count := len(self._parts)) > MAX_PARTS:
             self.close()
-            raise BookError(f"{path} has {count:,} parts; at most {MOST_PARTS:,} are allowed.")
+            raise BookError(f"{path} has {count:,} parts; at most {MAX_PARTS:,} are allowed.")
         self._by_form = dict[str, str]()
         for name in self._parts:
             for form in _forms(name):
@@ -100,12 +100,12 @@ class Archive:
 
     def _check(self, name: str, unpacked: int, packed: int | None) -> None:
         ratio = 0.0 if packed is None else unpacked / max(1, packed)
-        if unpacked > _RATIO_FROM_BYTES and ratio > MOST_RATIO:
-            reason = f"it unpacks to more than {MOST_RATIO} times its size"
-        elif unpacked > MOST_PART_BYTES:
-            reason = f"it unpacks to more than {size_words(MOST_PART_BYTES)}"
-        elif self._read > MOST_BYTES:
-            reason = f"the parts unpack to more than {size_words(MOST_BYTES)} together"
+        if unpacked > _RATIO_FROM_BYTES and ratio > MAX_RATIO:
+            reason = f"it unpacks to more than {MAX_RATIO} times its size"
+        elif unpacked > MAX_PART_BYTES:
+            reason = f"it unpacks to more than {size_words(MAX_PART_BYTES)}"
+        elif self._read > MAX_BYTES:
+            reason = f"the parts unpack to more than {size_words(MAX_BYTES)} together"
         else:
             return
         raise BookError(f"{self.path}: the part {name!r} is refused, because {reason}.")
@@ -133,7 +133,7 @@ def _folder_parts(folder: Path) -> _Parts:
     for path in folder.rglob("*"):
         if path.is_file() and path.resolve().is_relative_to(folder.resolve()):
             parts[path.relative_to(folder).as_posix()] = path
-        if len(parts) > MOST_PARTS:
+        if len(parts) > MAX_PARTS:
             break
     return parts
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from extras.books.book import MOST_CHAPTERS, MOST_TITLE, Book, BookError, Chapter, Kind, Paragraph
+from extras.books.book import MAX_CHAPTERS, MAX_TITLE, Book, BookError, Chapter, Kind, Paragraph
 from extras.books.formats.epub import read_epub
 from extras.books.formats.headings import chapter_level
 from extras.books.formats.html_text import decode, formula_notes, page_of, unicode_of, without_licence
@@ -12,11 +12,11 @@ from extras.books.formats.plain import chapters_of, read_markdown, read_text
 from xtts.text.languages import code_of
 
 FORMATS = (".epub", ".txt", ".md", ".markdown", ".html", ".htm", ".xhtml")
-MOST_FILE_BYTES = 1 << 30
-MOST_TEXT_BYTES = 64 << 20
+MAX_FILE_BYTES = 1 << 30
+MAX_TEXT_BYTES = 64 << 20
 # The limit of a book's text, five times that of the Bible.
-MOST_CHARACTERS = 20_000_000
-MOST_NOTES, MOST_NOTE = 50, 300
+MAX_CHARACTERS = 20_000_000
+MAX_NOTES, MAX_NOTE = 50, 300
 
 
 def read_book(path: Path, called: str = "") -> Book:
@@ -34,7 +34,7 @@ def read_book(path: Path, called: str = "") -> Book:
             "Convert it, for example to EPUB with Calibre."
         )
     epub = suffix == ".epub"
-    _check_size(path, MOST_FILE_BYTES if epub else MOST_TEXT_BYTES)
+    _check_size(path, MAX_FILE_BYTES if epub else MAX_TEXT_BYTES)
     title = Path(called or path).stem.replace("_", " ").strip()
     book = _within_bounds(path, read_epub(path) if epub else _of_text(path, suffix, title))
     if not book.read_aloud:
@@ -46,17 +46,17 @@ def _within_bounds(path: Path, book: Book) -> Book:
     """Shortens titles. Raises BookError for a book that is too large."""
     characters = sum(len(paragraph.text) for part in book.chapters for paragraph in part.paragraphs)
     for name, count, most in (
-        ("chapters", len(book.chapters), MOST_CHAPTERS),
-        ("characters of text", characters, MOST_CHARACTERS),
+        ("chapters", len(book.chapters), MAX_CHAPTERS),
+        ("characters of text", characters, MAX_CHARACTERS),
     ):
         if count > most:
             raise BookError(f"{path} has {count:,} {name}; at most {most:,} are read. Split it.")
     return replace(
         book,
-        title=book.title[:MOST_TITLE],
-        author=book.author[:MOST_TITLE],
-        chapters=[replace(chapter, title=chapter.title[:MOST_TITLE]) for chapter in book.chapters],
-        notes=[note[:MOST_NOTE] for note in book.notes[:MOST_NOTES]],
+        title=book.title[:MAX_TITLE],
+        author=book.author[:MAX_TITLE],
+        chapters=[replace(chapter, title=chapter.title[:MAX_TITLE]) for chapter in book.chapters],
+        notes=[note[:MAX_NOTE] for note in book.notes[:MAX_NOTES]],
     )
 
 

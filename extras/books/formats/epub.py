@@ -30,7 +30,7 @@ from extras.books.formats.html_text import (
 from extras.books.formats.safe_xml import children, parse, within
 from xtts.text.languages import code_of
 
-MOST_DOCUMENTS = 20_000
+MAX_DOCUMENTS = 20_000
 _CONTAINER = "META-INF/container.xml"
 _OTHER_FILE = "Download it again, or convert it to EPUB with Calibre."
 _PAGES = ("application/xhtml+xml", "text/html", "text/x-oeb1-document", "application/xml")
@@ -43,7 +43,7 @@ _PROTECTED_BY = {
 }
 # The number of blocks in which the heading of a document is searched.
 _HEADING_WITHIN = 3
-MOST_COVER_BYTES = 16 << 20
+MAX_COVER_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ def _package(archive: Archive) -> Package:
             f"{archive.path} lacks a spine: {path} does not list the documents in reading order. "
             "Repair it, for example by converting it to EPUB with Calibre."
         )
-    if len(spine) > MOST_DOCUMENTS:
-        raise BookError(f"{archive.path} has {len(spine):,} documents; at most {MOST_DOCUMENTS:,}.")
+    if len(spine) > MAX_DOCUMENTS:
+        raise BookError(f"{archive.path} has {len(spine):,} documents; at most {MAX_DOCUMENTS:,}.")
     # Links to an anchor are skipped, because they do not describe the whole document.
     guide = {
         _resolve(archive, path, href): reference.get("type", "")
@@ -441,7 +441,7 @@ def _cover(archive: Archive, package: Package, notes: list[str]) -> bytes | None
     except BookError as error:
         notes.append(f"The cover is left out: {error}")
         return None
-    if len(picture) > MOST_COVER_BYTES or not picture.startswith((b"\xff\xd8\xff", b"\x89PNG")):
+    if len(picture) > MAX_COVER_BYTES or not picture.startswith((b"\xff\xd8\xff", b"\x89PNG")):
         notes.append(f"The cover {item.path} is left out: not a JPEG or PNG of at most 16 MB.")
         return None
     return picture

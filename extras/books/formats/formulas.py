@@ -11,7 +11,7 @@ from extras.books.formats.raised import subscript, superscript, with_meaning
 _TOKENS = frozenset(("mi", "mn", "mo", "mtext", "ms"))
 _ROWS = frozenset(("math", "mrow", "mstyle", "mpadded", "merror"))
 _SILENT = frozenset(("annotation", "annotation-xml", "mspace", "mphantom", "maligngroup"))
-_MOST_DEPTH, _MOST_ELEMENTS = 40, 400
+_MAX_DEPTH, _MAX_ELEMENTS = 40, 400
 # Function application and invisible operators.
 _INVISIBLE = re.compile("[\u2061-\u2064\u200b]")
 _TIGHT_BEFORE = re.compile(r"\s+([),.;:!%\]’°])")
@@ -43,7 +43,7 @@ class Formula:
         """An element begins."""
         self._count += 1
         node = _Node(tag)
-        if self._count <= _MOST_ELEMENTS:
+        if self._count <= _MAX_ELEMENTS:
             self._open[-1].children.append(node)
             self._open.append(node)
 
@@ -55,13 +55,13 @@ class Formula:
 
     def data(self, text: str) -> None:
         """Text inside an element."""
-        if self._count <= _MOST_ELEMENTS:
+        if self._count <= _MAX_ELEMENTS:
             self._open[-1].text += text
 
     def spoken(self) -> str:
         """The formula as text; "" if it cannot be read."""
         try:
-            if self._count > _MOST_ELEMENTS:
+            if self._count > _MAX_ELEMENTS:
                 raise _Complex
             text = _TIGHT_BEFORE.sub(r"\1", " ".join(_row(self._root, 0).split()))
             return with_meaning(_TIGHT_AFTER.sub(r"\1", text))
@@ -75,7 +75,7 @@ def _row(node: _Node, depth: int) -> str:
 
 
 def _read(node: _Node, depth: int) -> str:
-    if depth > _MOST_DEPTH:
+    if depth > _MAX_DEPTH:
         raise _Complex
     if node.tag == "semantics":  # the formula, then other forms of it
         node = _Node("mrow", children=node.children[:1])

@@ -292,7 +292,7 @@ _TITLES = (
     re.compile(r"(?:The )?Project Gutenberg(?:'s|’s)? (?:e-?(?:book|text) of )?(.+)", re.I | re.S),
     re.compile(r"(.+?)\s*\|\s*Project Gutenberg", re.I | re.S),
 )
-MOST_CREDITS = 4
+MAX_CREDITS = 4
 
 
 def own_title(title: str) -> str:
@@ -309,6 +309,6 @@ def own_paragraphs(texts: Sequence[str]) -> range:
     first = 0 if start is None else start + 1
     end = next((place for place in range(first, len(texts)) if END.search(texts[place])), len(texts))
     if start is not None:
-        while first < min(end, start + 1 + MOST_CREDITS) and CREDITS.match(texts[first]):
+        while first < min(end, start + 1 + MAX_CREDITS) and CREDITS.match(texts[first]):
             first += 1
     return range(first, end)

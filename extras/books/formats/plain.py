@@ -108,7 +108,7 @@ def _head_of(text: str) -> tuple[str, str]:
 
 def _without_credits(body: str) -> str:
     """Removes the paragraphs that credit the makers of the file."""
-    for _ in range(furniture.MOST_CREDITS):
+    for _ in range(furniture.MAX_CREDITS):
         first, _, rest = body.lstrip("\n ").partition("\n\n")
         if not furniture.CREDITS.match(first):
             break

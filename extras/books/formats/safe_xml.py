@@ -9,8 +9,8 @@ from xml.parsers import expat
 
 from extras.books.book import BookError
 
-MOST_ELEMENTS = 1_000_000
-MOST_DEPTH = 200
+MAX_ELEMENTS = 1_000_000
+MAX_DEPTH = 200
 
 
 def parse(content: bytes, where: str) -> Element:
@@ -42,10 +42,10 @@ class _Reader:
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         self._count += 1
-        if self._depth > MOST_DEPTH or self._count > MOST_ELEMENTS:
+        if self._depth > MAX_DEPTH or self._count > MAX_ELEMENTS:
             raise BookError(
-                f"{self.where} has more than {MOST_ELEMENTS:,} elements, or more than "
-                f"{MOST_DEPTH} levels of nesting. It is refused."
+                f"{self.where} has more than {MAX_ELEMENTS:,} elements, or more than "
+                f"{MAX_DEPTH} levels of nesting. It is refused."
             )
         self.builder.start(
             _qualified_name(name), {_qualified_name(key): value for key, value in attributes.items()}

@@ -11,7 +11,7 @@ const bookPath = (book) => `/v1/books/${encodeURIComponent(book)}`;
 const LOOK_MILLISECONDS = 2000;
 const OPEN = ["queued", "running"];
 const STATES = { none: "Not planned yet.", queued: "Queued.", running: "Reading.", done: "Done.", failed: "Failed.", stopped: "Stopped." };
-const MOST_NAMES = 40;
+const MAX_NAMES = 40;
 
 /** "Reading. Chapter 2, 35 %, about 12 min left." */
 export function readingInfo({ reading, progress }) {
@@ -136,7 +136,7 @@ export class Part {
     }));
     find("book-samples").replaceChildren(...plan.samples.map((one) => make("li", {}, this.#play(one), make("span", { text: one.text }))));
     find("book-names-form").hidden = !plan.names.length;
-    find("book-names").replaceChildren(...plan.names.slice(0, MOST_NAMES).map((one) => {
+    find("book-names").replaceChildren(...plan.names.slice(0, MAX_NAMES).map((one) => {
       const field = make("input", { name: one.word, value: one.said, maxlength: 80, autocomplete: "off", placeholder: "as it is written", "aria-label": `How ${one.word} is said` });
       return make("tr", {}, make("th", { scope: "row", text: one.word }), make("td", {}, field));
     }));
@@ -165,7 +165,7 @@ export class Part {
   #correct(event) {
     event.preventDefault();
     const fields = [...find("book-names").querySelectorAll("input")];
-    const names = Object.fromEntries(this.#shown.plan.names.slice(MOST_NAMES).map((one) => [one.word, one.said]));
+    const names = Object.fromEntries(this.#shown.plan.names.slice(MAX_NAMES).map((one) => [one.word, one.said]));
     for (const field of fields) names[field.name] = field.value;
     this.#act(async () => {
       await send("PUT", `${this.#path}/names`, { names });

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 RETAKE_STRIDE = 1_000_000_007
 _SEEDS = 2**63
 # Sentences with a larger share of misheard words are spoken again. The recogniser makes errors too.
-MOST_MISHEARD = 0.34
+MAX_MISHEARD = 0.34
 
 
 @dataclass(frozen=True)
@@ -301,4 +301,4 @@ class _Queue:
 
 def _is_acceptable(chosen: ChosenTake) -> bool:
     num_words = max(1, len(chosen.take.text.split()))
-    return not chosen.take.faults and (chosen.misheard_words or 0) <= MOST_MISHEARD * num_words
+    return not chosen.take.faults and (chosen.misheard_words or 0) <= MAX_MISHEARD * num_words

@@ -29,7 +29,7 @@ from extras.common.work_queue import Job, WorkFolder, read_job
 from machine.storage.checksums import FileStamp, stamp_of
 from machine.storage.files import make_folder, read_json, replace_file, write_json
 
-MOST_BOOKS = 200
+MAX_BOOKS = 200
 _KEY = re.compile(r"[0-9a-f]{40}")
 # Internal files of `xtts read`; users may download all others.
 _OWN_FILES = ("plan.json", "progress.json", "chapters.json", "rejected.json", "report.json")
@@ -113,8 +113,8 @@ class UploadedBook(WorkFolder):
 class Books(NamedFolders[UploadedBook]):
     """BOOKS_DIR."""
 
-    def __init__(self, folder: Path, most_bytes: int) -> None:
-        super().__init__(folder, UploadedBook, most_bytes)
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        super().__init__(folder, UploadedBook, max_bytes)
 
     def get(self, identity: str) -> UploadedBook | None:
         """As in `NamedFolders`; None also for other files."""
@@ -123,7 +123,7 @@ class Books(NamedFolders[UploadedBook]):
 
     def add(self, name: str, arrived: Path) -> UploadedBook:
         """Adds a complete upload as a book. Raises APIError if there are too many."""
-        with shared_folder.changing(self.folder), self.claim(Path(name).stem, MOST_BOOKS) as identity:
+        with shared_folder.changing(self.folder), self.claim(Path(name).stem, MAX_BOOKS) as identity:
             book = UploadedBook(self.folder / identity, identity, name, now())
             arrived.rename(book.source)
             book.write()
@@ -138,9 +138,9 @@ class Books(NamedFolders[UploadedBook]):
         """Raises APIError (507). Makes the folder where it is missing. Blocks."""
         with shared_folder.writing(self.folder):
             make_folder(self.folder)
-        if (used := self.used_bytes()) > self.most_bytes:
+        if (used := self.used_bytes()) > self.max_bytes:
             text = (
-                f"Books use {used:,} bytes, and {self.most_bytes:,} are allowed. Delete one, or "
+                f"Books use {used:,} bytes, and {self.max_bytes:,} are allowed. Delete one, or "
                 "raise BOOKS_MAX_GB."
             )
             raise APIError(507, "no_space", text)
@@ -169,12 +169,12 @@ def _bytes_of(folder: Path) -> int:
     return bytes_below(folder)
 
 
-@lru_cache(MOST_BOOKS)
+@lru_cache(MAX_BOOKS)
 def _bytes_at(state: FileStamp) -> int:
     return bytes_below(Path(state.path).parent)
 
 
-@lru_cache(MOST_BOOKS)
+@lru_cache(MAX_BOOKS)
 def _title_at(plan: FileStamp) -> str:
     return str(read_json(Path(plan.path)).get("title", ""))
 

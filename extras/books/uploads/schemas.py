@@ -7,8 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from extras.common.disk_space import DiskSpace
 from extras.common.work_queue import JobState
 
-MOST_FILE_NAME = 120
-MOST_NAMES = 500
+MAX_FILE_NAME = 120
+MAX_NAMES = 500
 Form = Literal["wav", "flac", "mp3", "opus", "m4a", "m4b", "epub"]
 CaptionForm = Literal["srt", "vtt", "json"]
 _STRICT = ConfigDict(extra="forbid", strict=True)
@@ -47,7 +47,7 @@ class NamesRequest(BaseModel):
     an entry."""
 
     model_config = _STRICT
-    names: Annotated[dict[_Word, _Said], Field(max_length=MOST_NAMES)]
+    names: Annotated[dict[_Word, _Said], Field(max_length=MAX_NAMES)]
 
 
 class NamesRow(BaseModel):

@@ -21,7 +21,7 @@ from xtts.subtitles import render
 BEFORE_SECONDS, AFTER_SECONDS = 0.75, 1.5
 # The limit of a title in a file name, in bytes. With the endings of final and temporary files, the
 # name stays within the 255 bytes that file systems allow.
-MOST_TITLE_BYTES = 160
+MAX_TITLE_BYTES = 160
 CAPTIONS = ("srt", "vtt", "json")
 
 
@@ -123,5 +123,5 @@ class BoundChapter:
 def file_stem(number: int, title: str) -> str:
     """The name of a chapter's files, `03 The Whale`, shortened for file systems."""
     plain = "".join(character if character.isalnum() or character in " -_'" else " " for character in title)
-    short = " ".join(plain.split())[:60].encode()[:MOST_TITLE_BYTES].decode(errors="ignore")
+    short = " ".join(plain.split())[:60].encode()[:MAX_TITLE_BYTES].decode(errors="ignore")
     return f"{number:02} {short.strip()}".strip()

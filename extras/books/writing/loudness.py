@@ -14,7 +14,7 @@ Sound = np.ndarray
 TARGET_RMS_DB = -20.0
 # A lossy encoder may exceed the peak by half a decibel.
 PEAK_DB = -4.0
-MOST_GAIN_DB = 30.0
+MAX_GAIN_DB = 30.0
 _FULL = 32768.0
 # The attack and release time of the limiter, in samples at 24,000 Hz: 5 ms.
 _LOOK = 120
@@ -38,7 +38,7 @@ def gain_of(sounds: Callable[[], Iterator[np.ndarray]], silent_samples: int) -> 
         if power == 0.0:
             return 1.0
         factor = 10 ** (TARGET_RMS_DB / 20) / np.sqrt(power / max(count, 1))
-        gain = min(gain * float(factor), 10 ** (MOST_GAIN_DB / 20))
+        gain = min(gain * float(factor), 10 ** (MAX_GAIN_DB / 20))
     return gain
 
 

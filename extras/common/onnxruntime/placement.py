@@ -10,7 +10,7 @@ from extras.common.onnxruntime.providers import CALLED, CPU, PROVIDERS, Provider
 from machine import commands
 
 # For fp32 products over 36 and 8 terms; tensor cores (TF32) are off by about 1e-3.
-MOST_DISTANCE = 1e-2
+MAX_DISTANCE = 1e-2
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def judge_trial(wish: ProviderRequest, seen: OnnxSurroundings, trial: Trial) -> 
         return _refusal(wish, reasons.not_in_build(wish, seen))
     if trial.active[:1] != (trial.provider,) or trial.fault:
         return _refusal(wish, reasons.inactive(wish, seen, trial))
-    if trial.distance is None or not trial.distance <= MOST_DISTANCE:
+    if trial.distance is None or not trial.distance <= MAX_DISTANCE:
         return _refusal(
             wish,
             (

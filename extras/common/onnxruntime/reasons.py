@@ -20,7 +20,7 @@ from extras.common.remedies import (
 from machine import commands
 
 Reason = tuple[str, str, str]
-_MOST_CHARACTERS = 300
+_MAX_CHARACTERS = 300
 _REBOOT = "Reboot; in a container, restart the container after the host."
 # cudaError_t as ONNX Runtime prints it ("CUDA failure 35: …") -> reason_code, meaning, fix.
 # docs.nvidia.com/cuda/cuda-runtime-api, group CUDART_TYPES.
@@ -118,7 +118,7 @@ def last_words(log: str) -> str:
     """The last line that holds words, without the location in ONNX Runtime's source."""
     lines = [line.strip() for line in log.splitlines() if re.search(r"[a-z]{3}", line)]
     last = lines[-1] if lines else ""
-    return re.sub(r"^\S+ \S+ \[\w:[^\]]*\] ?", "", last)[:_MOST_CHARACTERS]
+    return re.sub(r"^\S+ \S+ \[\w:[^\]]*\] ?", "", last)[:_MAX_CHARACTERS]
 
 
 def _library(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason | None:
@@ -170,7 +170,7 @@ def _failure(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason 
     match = re.search(r"CUDA failure (\d+): ([^;\n]*)", log)
     if not match:
         if fault := re.search(r"cuDNN is unavailable[^\n]*|CUDNN_STATUS_\w+", log):
-            message = f"cuDNN does not work: {fault[0][:_MOST_CHARACTERS]}"
+            message = f"cuDNN does not work: {fault[0][:_MAX_CHARACTERS]}"
             return "missing_cudnn", message, cuda_libraries_command()
         return None
     number, words = int(match[1]), match[2].strip()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
 
 _LFS = b"version https://git-lfs"
-_MOST_BYTES = 1 << 31  # protobuf's limit; a larger model keeps its weights in other files
+_MAX_BYTES = 1 << 31  # protobuf's limit; a larger model keeps its weights in other files
 
 
 class ExplainError(SotaqueError):
@@ -115,7 +115,7 @@ def _bytes(path: Path) -> bytes:
         inside = f" It holds {', '.join(names)}." if names else ""
         raise ExplainError(f"{path} is a folder; name the .onnx file.{inside}")
     try:
-        if path.stat().st_size >= _MOST_BYTES:
+        if path.stat().st_size >= _MAX_BYTES:
             raise ExplainError(f"{path} is larger than 2 GB, the limit of an ONNX file.")
         return path.read_bytes()
     except FileNotFoundError as error:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _TYPES = frozenset("float32 float64 float16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split())
 _PAST = 8  # the length of a decoder's cache
-_MOST_VALUES = 250_000_000  # 1 GB of fp32
+_MAX_VALUES = 250_000_000  # 1 GB of fp32
 
 
 class Sizes(NamedTuple):
@@ -74,11 +74,11 @@ def plans(inputs: Sequence[GraphValue], given_shapes: Mapping[str, tuple[int, ..
         _check(value, given_shapes.get(value.name))
     small: list[list[Filling]] = []
     for plan in (_plan(inputs, sizes, given_shapes) for sizes in GUESSES):
-        if sum(prod(filling["shape"]) for filling in plan) <= _MOST_VALUES and plan not in small:
+        if sum(prod(filling["shape"]) for filling in plan) <= _MAX_VALUES and plan not in small:
             small.append(plan)
     if not small:
         raise ExplainError(
-            f"The inputs of this model hold more than {_MOST_VALUES:,} values. Give a smaller "
+            f"The inputs of this model hold more than {_MAX_VALUES:,} values. Give a smaller "
             "--shape, or leave out --run."
         )
     return small

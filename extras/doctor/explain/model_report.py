@@ -214,7 +214,7 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
-_MOST_CHARACTERS = 300
+_MAX_CHARACTERS = 300
 # ONNX Runtime's CPU kernels of Add, Mul, Gemm, Dropout and BatchNormalization start at this opset.
 _OLDEST_OPSET = 7
 
@@ -242,7 +242,7 @@ def refusal(name: str, fault: str, opset: int | None = None) -> str:
             )
     message = re.sub(r"^.*?failed: ?", "", text)
     message = re.sub(r"/\S+\.(cc|h):\d+ .*?\) ", "", message)
-    return f"ONNX Runtime refuses {name}: {message[:_MOST_CHARACTERS]}"
+    return f"ONNX Runtime refuses {name}: {message[:_MAX_CHARACTERS]}"
 
 
 _KNOWN = (

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _CPU = "CPUExecutionProvider"
 # Runs for a second or two, at least once, and long enough for a GPU's utilization to show it.
-_WARM_SECONDS, _LEAST_SECONDS, _MOST_RUNS, _LOOK_SECONDS = 1.5, 0.3, 50, 0.1
+_WARM_SECONDS, _MIN_SECONDS, _MAX_RUNS, _LOOK_SECONDS = 1.5, 0.3, 50, 0.1
 
 
 class Request(TypedDict):
@@ -150,7 +150,7 @@ def _run(session: "Session", plans: list[list[Filling]]) -> tuple[dict[str, obje
 
 def _warm(session: "Session", inputs: "dict[str, np.ndarray]") -> list[float]:
     seconds: list[float] = []
-    while not seconds or sum(seconds) < (_WARM_SECONDS if len(seconds) < _MOST_RUNS else _LEAST_SECONDS):
+    while not seconds or sum(seconds) < (_WARM_SECONDS if len(seconds) < _MAX_RUNS else _MIN_SECONDS):
         started = time.perf_counter()
         session.run(None, inputs)
         seconds.append(time.perf_counter() - started)

@@ -18,7 +18,7 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.speech import Voice
 from xtts.model.config import ModelConfig
 from xtts.model.shapes import SMALLEST_ROUNDED_WIDTH
-from xtts.model.streaming_vocoder import MOST_SAMPLES
+from xtts.model.streaming_vocoder import MAX_SAMPLES
 from xtts.text.tokenizer import Tokenizer
 
 # The most samples that the vocoder computes at once under LOW_MEMORY: 90 MB at XTTS-v2's size.
@@ -83,14 +83,14 @@ def load_onnx_model(folder: Path, where: ComputeConfig, *, verify: bool = True) 
     source = None
     if folders.SOURCE in voice.files:
         source = sessions.open_session(folder / folders.SOURCE, wish, options).session
-    most_samples = SHORT_SAMPLES if low else MOST_SAMPLES
+    max_samples = SHORT_SAMPLES if low else MAX_SAMPLES
     return OnnxModel(
         config,
         folder,
         voice,
         Tokenizer(config, folder),
         OnnxGPT(gpt.session, folder, config.gpt),
-        OnnxVocoder(vocoder.session, config.vocoder, most_samples, source),
+        OnnxVocoder(vocoder.session, config.vocoder, max_samples, source),
         kind,
         wish,
         options,

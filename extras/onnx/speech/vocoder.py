@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xtts.model.shapes import AnyVocoderShape
-from xtts.model.streaming_vocoder import MOST_SAMPLES, STEPS_PER_FRAME
+from xtts.model.streaming_vocoder import MAX_SAMPLES, STEPS_PER_FRAME
 
 if TYPE_CHECKING:
     from extras.common.onnxruntime.types import Session
@@ -25,11 +25,11 @@ class OnnxVocoder:
         self,
         session: "Session",
         shape: AnyVocoderShape,
-        most_samples: int = MOST_SAMPLES,
+        max_samples: int = MAX_SAMPLES,
         source: "Session | None" = None,
     ) -> None:
         """source: the session of `folder.SOURCE`, if the vocoder has an oscillator."""
-        self.shape, self.most_samples = shape, most_samples
+        self.shape, self.max_samples = shape, max_samples
         self._session, self._source = session, source
 
     def to_samples(self, steps: Array, speaker: Array) -> Array:

@@ -23,13 +23,13 @@ from extras.studio.datasets.dataset_store import UploadedDataset, changing_datas
 from machine.storage.checksums import FileStamp, stamp_of
 from machine.storage.files import read_json, replace_file, write_json
 
-MOST_CLIPS = 100
-_MOST_UNPLACED = 200
-_MOST_INDICES = 4
+MAX_CLIPS = 100
+_MAX_UNPLACED = 200
+_MAX_INDICES = 4
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CLIP_NAME = re.compile(r"[\w-]{1,100}")
 # The maximum of reported unspoken sentences; with a wrong text, these could be a whole book.
-_MOST_UNHEARD = 500
+_MAX_UNHEARD = 500
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def index(dataset: UploadedDataset) -> Mapping[str, IndexedClip]:
         return {}
 
 
-@lru_cache(_MOST_INDICES)
+@lru_cache(_MAX_INDICES)
 def _index(stamp: FileStamp) -> Mapping[str, IndexedClip]:
     clips, offset = {}, 0
     with Path(stamp.path).open("rb") as file:
@@ -176,7 +176,7 @@ def summary(dataset: UploadedDataset) -> dict[str, Any]:
             counts.kept += 1
             counts.kept_seconds += clip.seconds
     counts.kept_seconds = round(counts.kept_seconds, 3)
-    unplaced = list(corrections.values())[:_MOST_UNPLACED]
+    unplaced = list(corrections.values())[:_MAX_UNPLACED]
     return {"clips": counts, "unplaced": unplaced, **_account(dataset)}
 
 
@@ -250,7 +250,7 @@ def _account(dataset: UploadedDataset) -> dict[str, Any]:
             "account": [
                 schemas.AccountOfRecording.model_validate(recording) for recording in account["recordings"]
             ],
-            "unheard": [str(sentence) for sentence in unheard[:_MOST_UNHEARD]],
+            "unheard": [str(sentence) for sentence in unheard[:_MAX_UNHEARD]],
             "num_unheard": len(unheard),
             "speech_by": str(account["speech_by"]),
         }

@@ -32,7 +32,7 @@ class CutQueue(WorkQueue[UploadedDataset]):
 
     work_name, lock_name = "cut", ".cutting.lock"
     # Ten hours of English take half an hour on one core. The limit ends the cut of a broken file.
-    most_seconds = 12 * 3600.0
+    max_seconds = 12 * 3600.0
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ from extras.common.named_folders import NamedFolders
 from extras.common.work_queue import Job, WorkFolder, read_job
 from machine.storage.files import make_folder
 
-MOST_DATASETS = 200
+MAX_DATASETS = 200
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class UploadedDataset(WorkFolder):
 class Datasets(NamedFolders[UploadedDataset]):
     """The datasets in DATASETS_DIR."""
 
-    def __init__(self, folder: Path, most_bytes: int) -> None:
-        super().__init__(folder, UploadedDataset, most_bytes)
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        super().__init__(folder, UploadedDataset, max_bytes)
 
     def create(self, name: str, language: str) -> UploadedDataset:
         """An empty dataset. Raises APIError if there are too many, or it cannot be written."""
-        with shared_folder.changing(self.folder), self.claim(name, MOST_DATASETS) as identity:
+        with shared_folder.changing(self.folder), self.claim(name, MAX_DATASETS) as identity:
             dataset = UploadedDataset(self.folder / identity, identity, name, now(), language)
             make_folder(dataset.folder / "recordings")
             dataset.write()

@@ -20,11 +20,11 @@ from xtts.text.reading import clean_text, speakable
 from xtts.text.splitting import Limits, cut
 
 SENTENCES = Path(__file__).parent / "sentences"
-MOST_PROMPTS = 1_000
+MAX_PROMPTS = 1_000
 # About 9 s of slow reading; a clip has at most 11.6 s.
-MOST_CHARACTERS = 130
+MAX_CHARACTERS = 130
 # The same in a language whose characters are syllables.
-MOST_IDEOGRAPHS = 45
+MAX_IDEOGRAPHS = 45
 _SYLLABIC_LANGUAGES = ("zh", "ja", "ko")
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?…।؟])\s+|(?<=[.!?…।؟][\"'”’»)])\s+|(?<=[。！？])")
 Source = Literal["built_in", "own"]
@@ -59,7 +59,7 @@ def prompts_from(text: str, language: str) -> tuple[str, ...]:
 
     Raises APIError (422) for a text without words or with too many sentences.
     """
-    limit = MOST_IDEOGRAPHS if language.partition("-")[0] in _SYLLABIC_LANGUAGES else MOST_CHARACTERS
+    limit = MAX_IDEOGRAPHS if language.partition("-")[0] in _SYLLABIC_LANGUAGES else MAX_CHARACTERS
     limits = Limits(characters=limit, tokens=limit)
     try:
         lines = [clean_text(line) for line in text.splitlines() if speakable(line)]
@@ -71,9 +71,9 @@ def prompts_from(text: str, language: str) -> tuple[str, ...]:
     prompts = tuple(piece.replace("|", ",") for piece in pieces if speakable(piece))
     if not prompts:
         raise APIError(422, "no_text", "The text has no words to read.", param="text")
-    if len(prompts) > MOST_PROMPTS:
+    if len(prompts) > MAX_PROMPTS:
         refusal = (
-            f"The text has {len(prompts):,} sentences; a dataset has at most {MOST_PROMPTS:,}. Send "
+            f"The text has {len(prompts):,} sentences; a dataset has at most {MAX_PROMPTS:,}. Send "
             "part of it here and the rest to another dataset."
         )
         raise APIError(422, "too_many_prompts", refusal, param="text")

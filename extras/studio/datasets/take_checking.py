@@ -13,7 +13,7 @@ from extras.studio.take_schemas import CheckedTake
 _DECODED_SECONDS = 60.0
 # The child yields to speech and training, so recognising twelve seconds can take a while.
 WALL_SECONDS = 60.0
-_MOST_REMEMBERED = 16
+_MAX_REMEMBERED = 16
 COMMAND = (sys.executable, "-m", "extras.studio.datasets.takes_child", str(_DECODED_SECONDS))
 
 
@@ -26,7 +26,7 @@ class TakeChecker:
 
     def __init__(self, places: asyncio.Semaphore) -> None:
         self._places = places
-        self._cache = Recent[str, tuple[bytes, CheckedTake]](_MOST_REMEMBERED)
+        self._cache = Recent[str, tuple[bytes, CheckedTake]](_MAX_REMEMBERED)
 
     async def check(self, data: bytes, text: str, language: str) -> tuple[bytes, CheckedTake]:
         """The take as a WAV without the silence around it, and the findings.

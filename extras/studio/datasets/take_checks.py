@@ -22,7 +22,7 @@ MARGIN_SECONDS = 0.15
 # A take with one of these findings cannot be a clip.
 UNUSABLE = frozenset({"silent", "no_speech", "short", "long"})
 # A take is cut off if its first or last EDGE_SECONDS have FRAMES_IN_A_ROW with speech. These values
-# and MOST_WRONG were chosen on other sentences than those of the published figures:
+# and MAX_WRONG were chosen on other sentences than those of the published figures:
 # `tests/extras/studio/datasets/takes.py`.
 EDGE_SECONDS = 0.12
 # The click of a key is shorter.
@@ -33,7 +33,7 @@ EDGE_DB = -30.0
 OVER_NOISE_DB = 10.0
 # The maximum share of the sentence's words that may be recognised wrongly: the recogniser makes
 # mistakes too.
-MOST_WRONG = 0.7
+MAX_WRONG = 0.7
 _PAGE_LEVELS = 120
 
 
@@ -119,7 +119,7 @@ def _sound_findings(measured: Mapping[str, float]) -> list[Finding]:
                 "voice would learn the noise too. Record in a quiet room.",
             )
         )
-    if (clipped := measured["clipped_share"]) > samples.MOST_CLIPPED:
+    if (clipped := measured["clipped_share"]) > samples.MAX_CLIPPED:
         findings.append(
             (
                 "clipped",
@@ -158,7 +158,7 @@ def _has_long_run(active: Array) -> bool:
 def _word_findings(text: str, heard: str, language: str) -> list[Finding]:
     expected, words = words_in(text, language), words_in(heard, language)
     errors = num_errors(expected, words)
-    if not expected or errors / len(expected) <= MOST_WRONG:
+    if not expected or errors / len(expected) <= MAX_WRONG:
         return []
     what = f"heard “{heard}”" if words else "heard no words"
     return [

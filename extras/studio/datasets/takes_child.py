@@ -22,7 +22,7 @@ _RECOGNISED_LANGUAGE = "en"
 
 def main() -> int:
     """Reads a recording from stdin, checks it and writes the results."""
-    most_seconds, language, text = float(sys.argv[1]), sys.argv[2], sys.argv[3]
+    max_seconds, language, text = float(sys.argv[1]), sys.argv[2], sys.argv[3]
     by_av = sys.argv[4:5]
     recognisers: list[Callable[[np.ndarray], str] | None] = []
 
@@ -36,7 +36,7 @@ def main() -> int:
         from api.voices.decoding import mono_of
         from extras.studio.datasets.take_checks import check
 
-        mono, rate = mono_of(data, most_seconds, *by_av)
+        mono, rate = mono_of(data, max_seconds, *by_av)
         return check(mono, rate, text, language, recognisers[0])
 
     return run_limited(prepare, make, _CPU_SECONDS)

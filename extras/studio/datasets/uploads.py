@@ -24,7 +24,7 @@ from xtts.sound_endings import SOUND_ENDINGS, ending_of
 
 TextKind = Literal["txt", "srt", "vtt", "sbv", "lab", "textgrid", "json", "tsv"]
 TEXT_KINDS: tuple[TextKind, ...] = get_args(TextKind)
-MOST_RECORDINGS = 200
+MAX_RECORDINGS = 200
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def check_new(dataset: UploadedDataset, name: str) -> set[str]:
     if any(recording.name == name for recording in existing):
         text = f"Another recording is already called {excerpt(name)}. Delete it, or rename this one."
         raise APIError(409, "other_recording", text, param="name")
-    if len(existing) >= MOST_RECORDINGS:
-        text = f"A dataset can hold at most {MOST_RECORDINGS} recordings."
+    if len(existing) >= MAX_RECORDINGS:
+        text = f"A dataset can hold at most {MAX_RECORDINGS} recordings."
         raise APIError(409, "too_many_recordings", text)
     return {recording.id for recording in existing}
 
@@ -91,10 +91,10 @@ def add(datasets: Datasets, dataset: UploadedDataset, name: str, path: Path) -> 
 
 def check_room(datasets: Datasets, more_bytes: int = 0) -> None:
     """Raises APIError (507) if `more_bytes` exceed DATASETS_MAX_GB or the free disk space."""
-    if (used := used_bytes(datasets)) + more_bytes > datasets.most_bytes:
+    if (used := used_bytes(datasets)) + more_bytes > datasets.max_bytes:
         text = (
             f"Datasets take {used:,} bytes. This upload needs {more_bytes:,} more, and "
-            f"{datasets.most_bytes:,} are allowed. Delete data, or raise DATASETS_MAX_GB."
+            f"{datasets.max_bytes:,} are allowed. Delete data, or raise DATASETS_MAX_GB."
         )
         raise APIError(507, "no_space", text)
     require_free(datasets.folder, more_bytes)

@@ -28,9 +28,9 @@ from xtts.voices.run_folder import RunFolder
 log = logging.getLogger("train")
 
 _POLL_SECONDS = 0.2
-MOST_LOG_BYTES = 1 << 20
+MAX_LOG_BYTES = 1 << 20
 # A job that was killed this often in a row without a new epoch fails: it would never finish.
-MOST_DEATHS = 3
+MAX_DEATHS = 3
 # In addition to STOP_SECONDS: enough to save a full-size checkpoint on a slow disk.
 _STOP_MARGIN_SECONDS = 60.0
 # After a kill due to lack of memory, the machine needs a moment.
@@ -130,7 +130,7 @@ class Training:
         before, epoch = self.job.state(), max(run.epochs(), default=0)
         deaths = 1 if epoch > before.epoch else before.deaths + 1
         what = sentence_of(code, errors)
-        if deaths >= MOST_DEATHS:
+        if deaths >= MAX_DEATHS:
             text = f"{what} That was {deaths} times in a row without a new epoch, so the job ends."
             self._end("failed", code, text)
             return False
@@ -243,9 +243,9 @@ def _shorten(written: BinaryIO) -> None:
     """Keeps only the newest part of a log that has become too long. The child opened it for
     appending, so it continues after the kept part."""
     size = os.fstat(written.fileno()).st_size
-    if size <= MOST_LOG_BYTES:
+    if size <= MAX_LOG_BYTES:
         return
-    written.seek(size - MOST_LOG_BYTES // 2)
+    written.seek(size - MAX_LOG_BYTES // 2)
     newest = written.read().partition(b"\n")[2]
     written.truncate(0)
     written.write(newest)

@@ -7,7 +7,7 @@ import { clock, counted } from "../wording.js";
 
 // A reason in account.csv of `train cut`.
 const TOO_LONG = "too long without a pause";
-const MOST_PARTS = 20;
+const MAX_PARTS = 20;
 const AGAIN = "then press Cut again.";
 // Advice by the reason that cost a failed cut the most speech.
 const BY_REASON = {
@@ -69,8 +69,8 @@ async function showPartsWithoutPause({ id, cut }, any) {
   if (list.dataset.shown === key) return;
   const parts = any ? partsWithoutPause(await (await request(`${datasetPath(id)}/account.csv`)).text()) : [];
   list.dataset.shown = key;
-  const lines = parts.slice(0, MOST_PARTS).map((one) => `${one.recording}: ${clock(one.start)} to ${clock(one.end)}, ${one.seconds.toFixed(1)} s`);
-  if (parts.length > MOST_PARTS) lines.push(`and ${parts.length - MOST_PARTS} shorter ones, in the CSV file`);
+  const lines = parts.slice(0, MAX_PARTS).map((one) => `${one.recording}: ${clock(one.start)} to ${clock(one.end)}, ${one.seconds.toFixed(1)} s`);
+  if (parts.length > MAX_PARTS) lines.push(`and ${parts.length - MAX_PARTS} shorter ones, in the CSV file`);
   disclose("pauseless", parts.length, `${counted(parts.length, "part")} left out: too long without a pause`, lines);
 }
 

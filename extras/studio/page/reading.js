@@ -9,7 +9,7 @@ import { bufferOf, decoded, drawSamples, toPcm, wavOf } from "../sound.js";
 import { counted, figure } from "../wording.js";
 
 // Longer than a clip may be, so that the server says how long it is.
-const MOST_SECONDS = 20;
+const MAX_SECONDS = 20;
 // An unused microphone is closed after this time.
 const IDLE_MILLISECONDS = 60000;
 const CHOSEN = "sotaque-reading";
@@ -172,7 +172,7 @@ export class Reading {
     try {
       clearTimeout(this.#idle);
       if (!this.#stream?.active) this.#stream = await openMicrophone();
-      this.#recording = recordFrom(this.#stream, { most: MOST_SECONDS });
+      this.#recording = recordFrom(this.#stream, { most: MAX_SECONDS });
       this.meter.open(this.#stream);
       this.#showTake();
       const samples = await this.#recording.samples;

@@ -23,7 +23,7 @@ export function trainingInfo({ state, ahead, cancelling, progress, message }) {
 }
 
 // A training of so many times fewer or more minutes of clips says nothing: judging does not depend on them.
-const MOST_TIMES = 4;
+const MAX_TIMES = 4;
 
 /**
  * {seconds, run}: how long a training will take, by the newest finished one with the same base, of this run; null if
@@ -35,7 +35,7 @@ export function durationBy({ minutes, epochs, base }, trainings, runs) {
     const share = minutes / (of?.minutes ?? NaN);
     const isWhole = state === "done" && progress && trainings.filter((one) => one.run === run).length === 1;
     const isLike = (settings.BASE_MODEL ?? "") === base && (epochs || !settings.NUM_EPOCHS);
-    if (isWhole && isLike && share <= MOST_TIMES && share >= 1 / MOST_TIMES) {
+    if (isWhole && isLike && share <= MAX_TIMES && share >= 1 / MAX_TIMES) {
       return { seconds: ((new Date(ended) - new Date(started)) / 1000) * share * (epochs ? epochs / progress.epochs : 1), run: of };
     }
   }

@@ -35,7 +35,7 @@ _BYTES = {
     }
 }
 # DATASETS_MAX_GB and the disk set lower limits.
-_MOST_RECORDING_BYTES = 1 << 40
+_MAX_RECORDING_BYTES = 1 << 40
 # After the next cut, the same name may mean another clip.
 _FRESH = {"Cache-Control": "no-store"}
 _CSV_RESPONSES = ranged_responses("text/csv")
@@ -58,7 +58,7 @@ def list_datasets(state: Shared) -> schemas.DatasetList:
         for dataset in datasets.all()
     ]
     space = DiskSpace(
-        used=uploads.used_bytes(datasets), most=datasets.most_bytes, free=free_bytes(datasets.folder)
+        used=uploads.used_bytes(datasets), most=datasets.max_bytes, free=free_bytes(datasets.folder)
     )
     return schemas.DatasetList(datasets=rows, space=space)
 
@@ -93,7 +93,7 @@ async def remove_dataset(dataset: str, state: Shared) -> Response:
 
 
 @router.post("/{dataset}/recordings", status_code=201, openapi_extra=_BYTES)
-@takes_upload(_MOST_RECORDING_BYTES, piece_bytes=8 << 20)
+@takes_upload(_MAX_RECORDING_BYTES, piece_bytes=8 << 20)
 async def upload_recording(
     dataset: str,
     request: Request,
@@ -102,7 +102,7 @@ async def upload_recording(
         str,
         Query(
             min_length=1,
-            max_length=schemas.MOST_FILE_NAME,
+            max_length=schemas.MAX_FILE_NAME,
             description="The name of the file. Its ending names the format.",
         ),
     ],
@@ -177,7 +177,7 @@ def list_clips(
     state: Shared,
     order: Annotated[schemas.ClipOrder, Query(description="worst: the most doubtful clips first.")] = "worst",
     offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
-    limit: Annotated[int, Query(ge=1, le=clips.MOST_CLIPS)] = 20,
+    limit: Annotated[int, Query(ge=1, le=clips.MAX_CLIPS)] = 20,
 ) -> schemas.ClipPage:
     """Lists clips with their waveforms and texts."""
     return clips.listing(state.part(Studio).datasets.find(dataset), order, offset, limit)

@@ -30,9 +30,7 @@ _RECORDING = {
 _HEARD_LANGUAGE = "en"
 # A few minutes audibly change the voice; half an hour is good: docs/your-voice.md.
 _FEW_MINUTES, _GOOD_MINUTES = 3, 30
-Number = Annotated[
-    int, Path(ge=1, le=prompts.MOST_PROMPTS, description="The number of the sentence, from 1.")
-]
+Number = Annotated[int, Path(ge=1, le=prompts.MAX_PROMPTS, description="The number of the sentence, from 1.")]
 
 
 @router.get("/{dataset}/prompts")

@@ -19,7 +19,7 @@ from tests.api.heard import refused
 from tests.api.raw import connected, everything, process, request
 from tests.ports import free_port
 
-FEW = ConnectionLimits(head_seconds=0.5, stall_seconds=0.5, most=40, most_per_address=20)
+FEW = ConnectionLimits(head_seconds=0.5, stall_seconds=0.5, most=40, max_per_address=20)
 LIVE = request("GET /livez")
 LAST = request("GET /livez", connection="close")
 HALF = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
@@ -222,7 +222,7 @@ def test_open_files_are_raised_and_connections_stay_below_them():
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     for files in (64, 256, 1_024, 4_096, 65_536):
         limits = limits_within(files)
-        assert 8 <= limits.most_per_address <= limits.most <= max(8, files // 2)
+        assert 8 <= limits.max_per_address <= limits.most <= max(8, files // 2)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from tests.api.raw import request
 CHUNK = bytes(64 * 1024)
 CHUNKS = 64
 # asyncio pauses a protocol above 64 KiB; it keeps all of the chunk that exceeds the limit.
-MOST_HELD = 3 * len(CHUNK)
+MAX_HELD = 3 * len(CHUNK)
 
 
 @dataclass
@@ -67,7 +67,7 @@ def test_an_answer_waits_for_a_client_that_reads_nothing_and_goes_to_its_end():
         async with asked(answer, ConnectionLimits(stall_seconds=3600)) as (protocol, client):
             await settled(answer, protocol)
             sent = answer.sent
-            assert protocol.transport.get_write_buffer_size() <= MOST_HELD
+            assert protocol.transport.get_write_buffer_size() <= MAX_HELD
             for _ in range(100):
                 await asyncio.sleep(0)
             assert answer.sent == sent < CHUNKS and not answer.ended.is_set()
@@ -77,7 +77,7 @@ def test_an_answer_waits_for_a_client_that_reads_nothing_and_goes_to_its_end():
             loop, read = asyncio.get_running_loop(), 0
             while not answer.ended.is_set():
                 read += len(await loop.sock_recv(client, len(CHUNK)))
-                assert protocol.transport.get_write_buffer_size() <= MOST_HELD
+                assert protocol.transport.get_write_buffer_size() <= MAX_HELD
             assert answer.sent == CHUNKS and read > sent * len(CHUNK) / 2
             while protocol.transport.get_write_buffer_size():
                 await loop.sock_recv(client, len(CHUNK))

@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 _COLOURS = Path(__file__).parents[3] / "api/page/colours.css"
-_MOST_BYTES = 300_000
+_MAX_BYTES = 300_000
 
 
 def picture(page: Any, folder: Path, name: str, first: str = "", last: str = "") -> None:
@@ -36,7 +36,7 @@ def picture(page: Any, folder: Path, name: str, first: str = "", last: str = "")
     else:
         taken = page.screenshot(animations="disabled")
     _few_colours(Image.open(io.BytesIO(taken)).convert("RGB")).save(path, optimize=True)
-    assert path.stat().st_size < _MOST_BYTES
+    assert path.stat().st_size < _MAX_BYTES
 
 
 def _few_colours(picture: Image.Image) -> Image.Image:

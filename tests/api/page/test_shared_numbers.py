@@ -9,8 +9,8 @@ import pytest
 
 from api.events import _COMMENT_SECONDS
 from api.parts import PAGE, page_folders
-from api.schemas import MOST_CHARACTERS, MOST_NAME
-from api.voices.store import MOST_RECORDINGS
+from api.schemas import MAX_CHARACTERS, MAX_NAME
+from api.voices.store import MAX_RECORDINGS
 from train.evaluation import judges
 from train.metrics.logs import Phase
 from xtts.arguments import SPEED, TEMPERATURE
@@ -53,7 +53,7 @@ def test_the_page_plays_and_records_at_the_rate_of_the_service():
 
 @pytest.mark.parametrize(
     ("script", "name", "value"),
-    [("speak.js", "MOST_CHARACTERS", MOST_CHARACTERS), ("voices.js", "MOST_RECORDINGS", MOST_RECORDINGS)],
+    [("speak.js", "MAX_CHARACTERS", MAX_CHARACTERS), ("voices.js", "MAX_RECORDINGS", MAX_RECORDINGS)],
 )
 def test_a_limit_of_the_page_is_that_of_the_service(script, name, value):
     assert int(constant(script, name)) == value
@@ -85,4 +85,4 @@ def test_the_forms_take_what_the_service_takes():
         limits = [float(re.findall(rf'{edge}="([^"]*)"', field)[0]) for edge in ("min", "max")]
         assert limits == [limit.least, limit.most]
     for longest in re.findall(r'name="name"[^>]*maxlength="(\d+)"', page):
-        assert int(longest) <= MOST_NAME
+        assert int(longest) <= MAX_NAME

@@ -102,7 +102,7 @@ def test_a_new_name_of_a_voice_is_kept_so_too(common):
 @each(STORES)
 def test_a_body_above_the_limit_is_413_and_keeps_nothing(common, store):
     before = count_of(common, store)
-    content = bytes(store.most_bytes)
+    content = bytes(store.max_bytes)
     answer = common.client.post(store.path, content=content, params={"name": "a.txt"})
     assert refusal(answer)[:2] == (413, "too_large")
     assert count_of(common, store) == before

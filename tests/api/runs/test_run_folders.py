@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.runs.exports import MOST_COPIES, Exports
+from api.runs.exports import MAX_COPIES, Exports
 from machine.storage import locks
 from machine.storage.files import SPACE_MARGIN
 from tests.api.conftest import Running, settings_in
@@ -140,12 +140,12 @@ def test_an_export_whose_client_leaves_while_it_is_sent_goes_at_once(service, ru
 def test_the_copies_that_slow_readers_hold_are_bounded(service, run, monkeypatch):
     monkeypatch.setenv("FAKE_TRAIN_BYTES", str(64 << 20))
     with contextlib.ExitStack() as held:
-        for _ in range(MOST_COPIES):
+        for _ in range(MAX_COPIES):
             connection = held.enter_context(connected(service.port, EXPORT))
             assert connection.recv(100).startswith(b"HTTP/1.1 200")
         answer = service.client.post("/v1/runs/ana/export")
         assert refused(answer) == (503, "export_busy") and "downloaded" in answer.text
-        assert len(copies(service)) == MOST_COPIES
+        assert len(copies(service)) == MAX_COPIES
     service.wait_until(lambda: copies(service) == [], 20)
 
 

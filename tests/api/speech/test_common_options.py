@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from api.schemas import MOST_CHARACTERS
+from api.schemas import MAX_CHARACTERS
 from tests.api.conftest import QUICK, running, settings_in
 from tests.api.heard import asked
 from tests.api.sounds import file_of, speech, upload
@@ -88,7 +88,7 @@ def test_a_voice_that_is_not_there_is_none(doors, way):
 @each(WAYS)
 def test_a_text_is_neither_too_long_nor_empty(doors, way):
     """With characters of four bytes, or twelve bytes when escaped in JSON."""
-    longest = way.longest * MOST_CHARACTERS
+    longest = way.longest * MAX_CHARACTERS
     with asked() as orders:
         assert way.ask(doors, Asked(text=longest))[1] == ""
         assert way.ask(doors, Asked(text=f"{longest}x"))[1] == "invalid_request"

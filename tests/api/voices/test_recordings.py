@@ -142,7 +142,7 @@ def test_the_largest_recording_that_is_allowed_fits():
     sound = np.zeros((192_000 * 59, 8), "float32")
     sound[:, 0] = speech(59.0, 192_000)
     data = file_of(sound, 192_000, format="FLAC")
-    assert len(data) < recordings.MOST_BYTES and ended_with(recordings.MEMORY_BYTES, data) == 0
+    assert len(data) < recordings.MAX_BYTES and ended_with(recordings.MEMORY_BYTES, data) == 0
 
 
 @pytest.mark.slow

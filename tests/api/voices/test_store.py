@@ -64,7 +64,7 @@ def test_of_eight_renames_at_once_each_is_kept_and_the_last_holds(tmp_path):
 
 
 def test_as_many_voices_as_may_be_are_kept_though_more_come_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "MOST_VOICES", 3)
+    monkeypatch.setattr(store, "MAX_VOICES", 3)
     voices = Voices(tmp_path)
 
     def add(name):

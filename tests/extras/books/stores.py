@@ -23,7 +23,7 @@ STORES = [
         "book",
         "books",
         add_book,
-        most_bytes=(128 << 20) + 1,
+        max_bytes=(128 << 20) + 1,
         grow=lambda service: add_book(service, "two"),
         changing=planned,
     )

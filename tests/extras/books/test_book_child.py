@@ -51,7 +51,7 @@ LIMITED = """
 import resource, sys
 from extras.books import order
 from extras.books import book_child
-order.MOST_READING_BYTES = 32 << 20
+order.MAX_READING_BYTES = 32 << 20
 before = resource.getrlimit(resource.RLIMIT_AS)
 code = book_child.main(sys.argv[1:])
 assert resource.getrlimit(resource.RLIMIT_AS) == before

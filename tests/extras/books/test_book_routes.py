@@ -180,7 +180,7 @@ def test_an_uploaded_voice_reads_on_this_machine(shared, monkeypatch):
 
 
 def test_books_may_not_take_more_than_they_may(shared, monkeypatch):
-    monkeypatch.setattr("extras.books.uploads.book_store.MOST_BOOKS", 0)
+    monkeypatch.setattr("extras.books.uploads.book_store.MAX_BOOKS", 0)
     answer = shared.client.post("/v1/books", params={"name": "a.txt"}, content=TEXT)
     assert refused(answer) == (409, "too_many_books")
     monkeypatch.setattr("extras.books.uploads.book_store.Books.used_bytes", lambda _: 21 * 10**9)

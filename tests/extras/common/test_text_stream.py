@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from api.errors import APIError
-from api.schemas import MOST_CHARACTERS
-from extras.common.text_stream import MOST_WAITING, TextStream, clause_end, last_end
+from api.schemas import MAX_CHARACTERS
+from extras.common.text_stream import MAX_WAITING, TextStream, clause_end, last_end
 
 SPELLED = '<say-as interpret-as="characters">All? Of it. And</say-as>'
 
@@ -133,13 +133,13 @@ def test_signs_alone_are_no_part():
 
 def test_a_sentence_behind_more_signs_than_a_request_may_have_is_spoken():
     """A line of a table or of dots is left out, and no more than it."""
-    parts = parts_of("." * (MOST_CHARACTERS + 904), " Then he came.")
-    assert "".join(parts).endswith("Then he came.") and len("".join(parts)) < MOST_CHARACTERS
+    parts = parts_of("." * (MAX_CHARACTERS + 904), " Then he came.")
+    assert "".join(parts).endswith("Then he came.") and len("".join(parts)) < MAX_CHARACTERS
 
 
 def test_a_part_is_no_longer_than_a_request_may_be():
     found = parts_of("word " * 3000)
-    assert max(map(len, found)) <= MOST_CHARACTERS
+    assert max(map(len, found)) <= MAX_CHARACTERS
     assert "".join(found).replace(" ", "") == "word" * 3000
     sentences = parts_of("This is one sentence of many. " * 300)
     assert len(sentences) == 3 and all(sentence.endswith(".") for sentence in sentences)
@@ -147,7 +147,7 @@ def test_a_part_is_no_longer_than_a_request_may_be():
 
 def test_a_client_that_sends_more_than_is_spoken_is_told():
     stream = TextStream()
-    stream.add("x" * MOST_WAITING)
+    stream.add("x" * MAX_WAITING)
     with pytest.raises(APIError) as told:
         stream.add("x")
     assert told.value.code == "too_large"

@@ -18,7 +18,7 @@ from tests.tapes import demo_texts, join_demo
 NUM_WORDS, WORDS_A_CHUNK = 4000, 40
 NUM_CLIPS = 40
 # Enough for a machine that is busy with other programs.
-MOST_SECONDS = 1200
+MAX_SECONDS = 1200
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
     reason="Ray is 200 MB: .venv/bin/python -m pip install -e '.[ray]'",
@@ -36,7 +36,7 @@ def test_without_ray_a_sentence_says_what_to_install(tmp_path, monkeypatch, caps
 
 @needs_ray
 @pytest.mark.slow
-@pytest.mark.timeout(2 * MOST_SECONDS)
+@pytest.mark.timeout(2 * MAX_SECONDS)
 @pytest.mark.parametrize("killed", [False, True])
 def test_two_workers_give_the_bytes_of_one_process(tmp_path, killed):
     pytest.importorskip("pocketsphinx", reason="it has wheels for Python 3.11 and 3.13")
@@ -54,7 +54,7 @@ def test_two_workers_give_the_bytes_of_one_process(tmp_path, killed):
     try:
         if killed:
             kill_a_worker(child, tmp_path / "ray/.cutting/heard.jsonl")
-        assert child.wait(MOST_SECONDS) == 0
+        assert child.wait(MAX_SECONDS) == 0
     finally:
         child.kill()
         child.wait()
@@ -63,7 +63,7 @@ def test_two_workers_give_the_bytes_of_one_process(tmp_path, killed):
 
 @needs_ray
 @pytest.mark.slow
-@pytest.mark.timeout(2 * MOST_SECONDS)
+@pytest.mark.timeout(2 * MAX_SECONDS)
 def test_recordings_without_a_text_are_measured_by_workers(tmp_path):
     for number in (1, 2, 3):
         join_demo(tmp_path / f"tape-{number}.wav", [number, number + 3, number + 6])
@@ -76,7 +76,7 @@ def test_recordings_without_a_text_are_measured_by_workers(tmp_path):
 
 def kill_a_worker(child: subprocess.Popen[bytes], journal: Path) -> None:
     """After a few chunks, kills a worker that is recognising another one."""
-    end = time.monotonic() + MOST_SECONDS
+    end = time.monotonic() + MAX_SECONDS
     while child.poll() is None and time.monotonic() < end:
         if journal.exists() and len(journal.read_bytes().splitlines()) > 3:
             for worker in psutil.Process(child.pid).children(recursive=True):

@@ -78,7 +78,7 @@ def test_consents_are_listed_page_by_page_the_newest_first(client):
 
 
 def test_consents_are_limited_and_their_recordings_are_read(client, consent, monkeypatch):
-    monkeypatch.setattr(openai_voices, "MOST_CONSENTS", 1)
+    monkeypatch.setattr(openai_voices, "MAX_CONSENTS", 1)
     create = client.audio.voice_consents.create
     with pytest.raises(openai.ConflictError, match="the limit"):
         create(name="more", language="en", recording=SAMPLE)

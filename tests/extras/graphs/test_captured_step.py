@@ -10,7 +10,7 @@ import torch
 
 from benchmarks import synthetic
 from extras.graphs.captured_step import (
-    MOST_GRAPHS,
+    MAX_GRAPHS,
     CapturedSteps,
     Measured,
     Sizes,
@@ -174,10 +174,10 @@ def test_a_graph_is_captured_where_it_would_have_been_used_often():
 def test_there_are_no_more_graphs_than_may_be():
     learner, recorder = a_learner(), Recomputing()
     steps = graphs(learner, recorder)
-    steps._graphs = [a_graph_of_nothing()] * (MOST_GRAPHS - 1)
+    steps._graphs = [a_graph_of_nothing()] * (MAX_GRAPHS - 1)
     for clips in (2, 3, 12, 13, 20):
         train_step(learner, packed(0, clips), deferred=True, graphs=steps)
-    assert len(steps) == MOST_GRAPHS and recorder.recorded == 1
+    assert len(steps) == MAX_GRAPHS and recorder.recorded == 1
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_ids_and_merges_that_were_there_stay_and_ten_thousand_old_texts_have_the
 
 
 def test_no_text_that_was_learned_from_has_an_unknown_id_and_pieces_are_used(content):
-    made = extend(content, "uk", UKRAINIAN, fewest_uses=5)
+    made = extend(content, "uk", UKRAINIAN, min_uses=5)
     new = opened(made.content)
     assert made.tokens[0] == "[uk]" and made.first_id == 1 + max(opened(content).get_vocab().values())
     assert {"і", "ї", "є", "ґ", "—"} == set(made.tokens[1 : 1 + made.num_characters])
@@ -83,9 +83,9 @@ def test_merges_can_be_pairs_or_strings(content):
     before = content["model"]["merges"]
     as_strings = [" ".join(merge) if not isinstance(merge, str) else merge for merge in before]
     content["model"]["merges"] = as_strings
-    made = extend(content, "uk", UKRAINIAN, fewest_uses=5).content["model"]["merges"]
+    made = extend(content, "uk", UKRAINIAN, min_uses=5).content["model"]["merges"]
     content["model"]["merges"] = [string.split(" ") for string in as_strings]
-    pairs = extend(content, "uk", UKRAINIAN, fewest_uses=5).content["model"]["merges"]
+    pairs = extend(content, "uk", UKRAINIAN, min_uses=5).content["model"]["merges"]
     assert [merge.split(" ") for merge in made] == pairs and len(pairs) > len(before)
 
 

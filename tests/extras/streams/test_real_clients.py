@@ -21,12 +21,12 @@ import soundfile
 
 from tests.api.conftest import PATIENT, Running, running, settings_in
 from tests.api.heard import asked
-from tests.api.test_client_libraries import LIMITS, MOST_PADDING, run
+from tests.api.test_client_libraries import LIMITS, MAX_PADDING, run
 from tests.extras.streams.conftest import is_idle
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 PROGRAMS = Path(__file__).parent / "client_programs"
-MOST_PADDING_SECONDS = 0.2
+MAX_PADDING_SECONDS = 0.2
 TEXT = "If you ask me, we should leave at nine. Then we have time for lunch."
 FIRST_SOUND_SECONDS = float(os.environ.get("STREAMS_FIRST_SOUND", "0.6"))
 
@@ -151,14 +151,14 @@ def check(file: Path, spoken: dict[str, Spoken]) -> None:
         # LiveKit decodes its default, mp3_22050_32, itself.
         heard, rate = soundfile.read(file) if file.suffix == ".mp3" else (samples(file), 22_050)
         equal = [
-            abs(len(heard) / rate - sum(len(part.sound) for part in parts) / 24_000) < MOST_PADDING_SECONDS
+            abs(len(heard) / rate - sum(len(part.sound) for part in parts) / 24_000) < MAX_PADDING_SECONDS
             for parts in ways_to_cut(spoken)
         ]
     else:
         heard = samples(file)
         sounds = [np.concatenate([part.sound for part in parts]) for parts in ways_to_cut(spoken)]
         equal = [
-            0 <= len(heard) - len(sound) <= MOST_PADDING and np.array_equal(heard[: len(sound)], sound)
+            0 <= len(heard) - len(sound) <= MAX_PADDING and np.array_equal(heard[: len(sound)], sound)
             for sound in sounds
         ]
     assert any(equal), f"{file.name}: {len(heard)} samples are those of no way to cut the text"

@@ -209,7 +209,7 @@ def test_ids_keep_the_order_and_a_full_queue_is_refused(settings, monkeypatch):
     queue = TrainingQueue(settings.queue_dir)
     asked = [queue.ask(f"run-{number}", "ana", {}).id for number in range(3)]
     assert [job.id for job in queue.jobs()] == sorted(asked)
-    monkeypatch.setattr("extras.studio.training_jobs.MOST_JOBS", 3)
+    monkeypatch.setattr("extras.studio.training_jobs.MAX_JOBS", 3)
     with pytest.raises(QueueFull, match="the limit"):
         queue.ask("one-more", "ana", {})
     assert queue.get("../queue") is None and queue.get(asked[0]) is not None

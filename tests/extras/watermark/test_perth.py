@@ -107,7 +107,7 @@ def test_it_survives_chunks_a_cut_and_another_rate(speech):
 
 @needs_weights
 def test_silence_short_chunks_and_arrays_are_taken():
-    for size in (0, 1, perth.LEAST_SAMPLES - 1, perth.LEAST_SAMPLES, 5_000):
+    for size in (0, 1, perth.MIN_SAMPLES - 1, perth.MIN_SAMPLES, 5_000):
         silence = torch.zeros(size)
         assert torch.equal(perth.mark(silence), silence)
         assert np.array_equal(perth.mark(silence.numpy()), silence.numpy())

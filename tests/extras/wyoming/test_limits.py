@@ -10,7 +10,7 @@ import pytest
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart
 
 from api.http.connections import ConnectionLimits
-from extras.common.text_stream import MOST_WAITING
+from extras.common.text_stream import MAX_WAITING
 from extras.wyoming import session
 from tests.api.conftest import QUICK
 from tests.api.heard import said
@@ -35,7 +35,7 @@ def at_once(ports: BothPorts, texts: list[str]) -> list[HeardEvents]:
 def test_half_open_connections_harm_nobody(tmp_path):
     """Some send nothing, some stop within an event, some within a text. HTTP's limits close the
     slow and the oldest connections; other clients are answered meanwhile."""
-    limits = ConnectionLimits(head_seconds=0.5, most_per_address=20)
+    limits = ConnectionLimits(head_seconds=0.5, max_per_address=20)
     with both(tmp_path, connections=limits) as ports:
 
         async def hold():
@@ -131,7 +131,7 @@ def test_the_rate_limit_is_the_one_of_http(tmp_path):
 
 def test_text_that_waits_is_bounded(ports):
     # Those after the refused one are read too, because unread bytes would reset the connection.
-    chunks = [SynthesizeChunk("word " * 800)] * (MOST_WAITING // 4000 + 300)
+    chunks = [SynthesizeChunk("word " * 800)] * (MAX_WAITING // 4000 + 300)
     found = asyncio.run(answered(ports, SynthesizeStart(), *chunks, last="synthesize-stopped"))
     assert found.code == "too_large"
 

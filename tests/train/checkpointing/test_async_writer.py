@@ -149,7 +149,7 @@ def test_where_no_more_can_be_pinned_it_is_copied_all_the_same(monkeypatch, capl
 
 def test_no_more_is_pinned_than_the_machine_can_spare(monkeypatch):
     gpu = FakeGpu(monkeypatch)
-    staging = async_writer.PinnedStaging(most_bytes=30)
+    staging = async_writer.PinnedStaging(max_bytes=30)
     for _ in range(2):
         copied, _ = staging.copied({"a": torch.ones(5), "b": torch.ones(5), "c": torch.ones(2)})
         assert {name: len(one) for name, one in copied.items()} == {"a": 5, "b": 5, "c": 2}

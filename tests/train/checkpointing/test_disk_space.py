@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from train.checkpointing.disk_space import decoder_bytes, most_checkpoints, save_bytes
+from train.checkpointing.disk_space import decoder_bytes, max_checkpoints, save_bytes
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import from_coqui
@@ -28,9 +28,9 @@ from xtts.model.loading import read_tensors
 )
 def test_the_disk_at_its_fullest(keep, saved, saves, checkpoints):
     settings = TrainSettings(keep_checkpoints=keep)
-    assert most_checkpoints(settings, saved, saves) == checkpoints
+    assert max_checkpoints(settings, saved, saves) == checkpoints
     settings = replace(settings, blend="off")
-    assert most_checkpoints(settings, saved, saves) == checkpoints - 1
+    assert max_checkpoints(settings, saved, saves) == checkpoints - 1
 
 
 @pytest.mark.parametrize(("optimizer", "decay", "state_bytes"), [("adamw", None, 8), ("adamw", 0.99, 16)])

@@ -180,7 +180,7 @@ def test_its_steps_follow_the_sound_and_it_continues_the_newest_epoch_s(ground, 
         assert request.state == ground.run.decoder_state_path(2)
         assert (request.steps, request.budget_seconds) == (steps_for(minutes), None)
         # The epochs' decoders know other latents.
-        assert request.least_steps == steps_until(1, minutes)
+        assert request.min_steps == steps_until(1, minutes)
 
 
 def test_learned_longer_it_takes_the_place_of_the_one_before_and_a_fault_leaves_that(ground, monkeypatch):

@@ -28,7 +28,7 @@ from xtts.model.loading import read_tensors
 from xtts.voices.evaluation_file import Evaluation, read_evaluation, write_evaluation
 from xtts.voices.run_folder import RunFolder, Verified, read_checkpoint
 from xtts.voices.run_lock import lock
-from xtts.workers.decoder_schedule import FEWEST_STEPS
+from xtts.workers.decoder_schedule import MIN_STEPS
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
     SLOTS,
@@ -324,7 +324,7 @@ def test_what_is_left_counts_blends_and_the_decoder(ground, monkeypatch):
     settings = TrainSettings()
     ground.learns = True
     ground.restart(in_run=True)
-    decoder = FEWEST_STEPS * 0.1
+    decoder = MIN_STEPS * 0.1
     assert seconds_left(ground.evaluator, settings, 0.1) == decoder  # nothing is judged yet
     takes(monkeypatch, ground.speaking, 10.0)
     ground.evaluator.judge_base()

@@ -104,7 +104,7 @@ def test_the_decoder_of_the_base_takes_the_steps_that_the_base_recommends(learni
     learn_for_base(learning.run, learning.ask, CLIPS, TunedVoice(Path("person.wav")), 45.0)
     (request,) = learning.requests
     assert request.steps == steps_for(MINUTES, 45.0)
-    assert request.least_steps == steps_until(1, MINUTES, 45.0)
+    assert request.min_steps == steps_until(1, MINUTES, 45.0)
 
 
 def test_without_a_recommendation_the_steps_are_those_of_xtts_v2():

@@ -23,9 +23,9 @@ from xtts.voices.base_models import DEMO
 Sound = np.ndarray
 
 END_SECONDS, BEFORE_SECONDS = 0.05, 0.2
-# A piece ends in silence if its end is at most MOST_DB louder than the silence before it. Silence
+# A piece ends in silence if its end is at most MAX_DB louder than the silence before it. Silence
 # below UNHEARD_DBFS counts as UNHEARD_DBFS.
-MOST_DB, UNHEARD_DBFS = 6.0, -56.0
+MAX_DB, UNHEARD_DBFS = 6.0, -56.0
 # If all of the 0.2 s before its end is louder, a piece ends within speech.
 SPEECH_DBFS = -50.0
 # Chosen on the choosing texts: at most 14 dB without a click, at least 22 dB with a planted one,
@@ -120,7 +120,7 @@ def test_a_piece_ends_in_the_silence_before_its_end(voices, backend, driver):
     all_ends = [*ends(whole), *ends(parts)]
     assert len(all_ends) == 3
     for end in all_ends:
-        assert end.silence < SPEECH_DBFS and end.over < MOST_DB
+        assert end.silence < SPEECH_DBFS and end.over < MAX_DB
     assert levels(whole)[0] < SPEECH_DBFS  # it begins in silence, too
 
 
@@ -138,7 +138,7 @@ def test_all_reporting_texts_end_in_silence(voices, backend, driver):
         f"{len(all_ends) - len(silent)} end within speech; the last 50 ms over the silence before "
         f"them: median {np.median(over):.1f} dB, most {max(over):.1f}; loudest {loudest:.1f} dBFS"
     )
-    assert len(all_ends) >= len(texts) == 60 and max(over) <= MOST_DB
+    assert len(all_ends) >= len(texts) == 60 and max(over) <= MAX_DB
 
 
 @pytest.mark.slow

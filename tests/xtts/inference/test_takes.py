@@ -10,7 +10,7 @@ from tests.models import tiny_voice
 from tests.xtts.inference.crowds import sounds_of
 from xtts.evaluation import recogniser, speaker_judge
 from xtts.inference import takes
-from xtts.inference.alignment.guarded_piece import MOST_RETRIES, RETRY_SEED_STRIDE
+from xtts.inference.alignment.guarded_piece import MAX_RETRIES, RETRY_SEED_STRIDE
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import ContinuousBatcher
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -68,7 +68,7 @@ def test_no_attempt_of_a_take_has_the_seed_of_another():
         (request_of(SynthesisRequest("a", "en", seed), number).seed + RETRY_SEED_STRIDE * again) % 2**32
         for seed in range(20)
         for number in range(16)
-        for again in range(MOST_RETRIES + 1)
+        for again in range(MAX_RETRIES + 1)
     ]
     assert len(set(seeds)) == len(seeds) and seeds[0] == 0
 

@@ -6,7 +6,7 @@ import torch
 from xtts.model.config import ConfigError
 from xtts.model.discriminators import (
     FILE,
-    MOST_BYTES,
+    MAX_BYTES,
     WINDOWS,
     Discriminators,
     discriminator_loss,
@@ -66,7 +66,7 @@ def test_the_file_is_small_or_refused(tmp_path):
     assert (tmp_path / FILE).stat().st_size < 300_000
     with pytest.raises(ConfigError, match=r"bytes with 48 channels; at most 1,500,000"):
         write_discriminators(tmp_path, Discriminators(48))
-    assert (tmp_path / FILE).stat().st_size < MOST_BYTES
+    assert (tmp_path / FILE).stat().st_size < MAX_BYTES
 
 
 @pytest.mark.parametrize("damage", [b"", b"x" * 64])

@@ -136,7 +136,7 @@ def test_it_continues_from_a_state_to_the_bit(speaker, learned, decoder, tmp_pat
     # No step is left: the decoder is written for the weights of this request.
     result = speaker.ask(request(again, state=state))
     assert (result.steps, result.new_steps) == (3, 0) and again.read_bytes() == out.read_bytes()
-    result = speaker.ask(request(again, state=state, least_steps=1))
+    result = speaker.ask(request(again, state=state, min_steps=1))
     assert (result.steps, result.new_steps) == (4, 1) and again.read_bytes() != out.read_bytes()
 
 
@@ -238,7 +238,7 @@ def test_training_ends_early_when_held_out_clips_stop_to_come_closer(speaker, tm
     out, state = tmp_path / "decoder.safetensors", tmp_path / "state.pt"
     learned = speaker.ask(request(out, steps=9, state_out=state))
     assert learned.steps == 2
-    learned = speaker.ask(request(out, steps=9, state=state, least_steps=3))
+    learned = speaker.ask(request(out, steps=9, state=state, min_steps=3))
     assert (learned.steps, learned.new_steps) == (2, 0)  # no later epoch continues, either
     learned = speaker.ask(request(out, steps=4, state=state, budget_seconds=600.0))
     assert learned.new_steps == 2  # a time limit continues

@@ -4,21 +4,14 @@ import itertools
 
 import pytest
 
-from xtts.workers.decoder_schedule import (
-    EPOCHS,
-    FEWEST_STEPS,
-    MOST_STEPS,
-    average_decay,
-    steps_for,
-    steps_until,
-)
+from xtts.workers.decoder_schedule import EPOCHS, MAX_STEPS, MIN_STEPS, average_decay, steps_for, steps_until
 
 
 def test_more_sound_allows_more_steps_and_few_clips_stop_early():
     minutes = [0.05, 0.4, 1.2, 3.5, 12.0, 60.0]
     steps = [steps_for(minute) for minute in minutes]
     assert steps == sorted(steps) and len(set(steps[1:])) == 5
-    assert (steps[0], steps[-1]) == (FEWEST_STEPS, MOST_STEPS)
+    assert (steps[0], steps[-1]) == (MIN_STEPS, MAX_STEPS)
     # Each minute more allows fewer: the clips are repeated less often.
     assert steps[1] / 0.4 > steps[3] / 3.5 > steps[4] / 12
 

@@ -36,23 +36,23 @@ JUMP = 12.0
 
 # Limits in codes of 46 ms; docs/develop/guard.md describes the data on which they were chosen.
 # The most codes after the last word; closing silence takes 5 to 13.
-MOST_CLOSING = 16
+MAX_CLOSING = 16
 # The most loud codes among them, if the sound is known. Last sounds may be drawn out.
-MOST_LOUD_CLOSING = 10
+MAX_LOUD_CLOSING = 10
 # If the sound is unknown, a stop with fewer codes than this after the last token has cut it off.
-FEWEST_CLOSING = 4
+MIN_CLOSING = 4
 # The longest stay on one token, absolute and relative to the median: a phone takes 2 codes, a word
 # that is one token 6.
-MOST_ON_ONE_TOKEN, MOST_TIMES_AS_LONG = 9, 5
+MAX_ON_ONE_TOKEN, MAX_TIMES_AS_LONG = 9, 5
 # Attention that stays near an earlier position for this long is a repetition.
-FEWEST_BACK, REAL_NEARNESS = 4, 0.6
+MIN_BACK, REAL_NEARNESS = 4, 0.6
 # This many skipped tokens in a row count as a skipped word.
-FEWEST_SKIPPED = 4
+MIN_SKIPPED = 4
 # Attention is lost if its mean nearness over LOST_WINDOW codes is below LOST_NEARNESS for
-# FEWEST_LOST codes.
-LOST_NEARNESS, LOST_WINDOW, FEWEST_LOST = 0.35, 5, 6
+# MIN_LOST codes.
+LOST_NEARNESS, LOST_WINDOW, MIN_LOST = 0.35, 5, 6
 # A repetition has at least this many codes, and this many different ones.
-FEWEST_REPEATED, FEWEST_DIFFERENT = 6, 5
+MIN_REPEATED, MIN_DIFFERENT = 6, 5
 # Without attention: codes per token of the fastest and the slowest speech, and a constant.
 FASTEST, SLOWEST, BESIDES = 0.7, 6.0, 16
 # Codes kept after the last word when the rest is cut off.
@@ -272,7 +272,7 @@ def _by_path(codes: Array, path: Alignment, loud: Array | None, *, stopped: bool
     if (lost := _text_lost_at(path, end, len(path.wandering))) is not None:
         reason = f"sound that is not in the text {_at(lost)}, after the last word"
         return EndingVerdict(Ending.CONTINUED, reason, covered, keep)
-    if closing < FEWEST_CLOSING if loud is None else loud[-1]:
+    if closing < MIN_CLOSING if loud is None else loud[-1]:
         return EndingVerdict(Ending.UNFINISHED, "it stopped within the last sound", covered)
     return EndingVerdict(Ending.GOOD, covered=covered)
 
@@ -280,8 +280,8 @@ def _by_path(codes: Array, path: Alignment, loud: Array | None, *, stopped: bool
 def _goes_on(closing: int, end: int, loud: Array | None) -> bool:
     """Whether the sound after the last token is longer than a phone."""
     if loud is None:
-        return closing > MOST_CLOSING
-    return int(loud[end:].sum()) > MOST_LOUD_CLOSING
+        return closing > MAX_CLOSING
+    return int(loud[end:].sum()) > MAX_LOUD_CLOSING
 
 
 def _inside(path: Alignment, reached_codes: int) -> tuple[Ending, str] | None:
@@ -291,9 +291,9 @@ def _inside(path: Alignment, reached_codes: int) -> tuple[Ending, str] | None:
     if (lost := _text_lost_at(path, 0, reached_codes)) is not None:
         return Ending.STALLED, f"it lost the text {_at(lost)}"
     at, longest, usual = _longest_stay(path, reached_codes)
-    if longest > max(MOST_ON_ONE_TOKEN, MOST_TIMES_AS_LONG * usual):
+    if longest > max(MAX_ON_ONE_TOKEN, MAX_TIMES_AS_LONG * usual):
         return Ending.STALLED, f"{longest * CODE_SECONDS:.1f} s on one sound {_at(at)}"
-    if (skipped := _longest_skip(path, reached_codes)) >= FEWEST_SKIPPED:
+    if (skipped := _longest_skip(path, reached_codes)) >= MIN_SKIPPED:
         return Ending.UNFINISHED, f"{skipped} tokens in a row were skipped"
     return None
 
@@ -327,14 +327,14 @@ def repeats_at(codes: Sequence[int] | Array) -> int | None:
     A held sound and silence repeat too, but with few different codes.
     """
     code_array = np.asarray(codes)
-    for lag in range(FEWEST_DIFFERENT, len(code_array) // 2 + 1):
+    for lag in range(MIN_DIFFERENT, len(code_array) // 2 + 1):
         same = code_array[lag:] == code_array[:-lag]
-        if np.count_nonzero(same) < max(lag, FEWEST_REPEATED):
+        if np.count_nonzero(same) < max(lag, MIN_REPEATED):
             continue
         for start, stop in _runs(same):
             again = code_array[lag + start : lag + stop]
-            different = len(np.unique(again)) >= FEWEST_DIFFERENT
-            if stop - start >= max(lag, FEWEST_REPEATED) and different:
+            different = len(np.unique(again)) >= MIN_DIFFERENT
+            if stop - start >= max(lag, MIN_REPEATED) and different:
                 return int(lag + start)
     return None
 
@@ -352,17 +352,17 @@ def _back(path: Alignment, start: int, stop: int | None = None) -> int | None:
     runs = [
         (first, last) for first, last in _runs(behind) if path.nearness[first:last].mean() >= REAL_NEARNESS
     ]
-    return next((first for first, last in runs if last - first >= FEWEST_BACK), None)
+    return next((first for first, last in runs if last - first >= MIN_BACK), None)
 
 
 def _text_lost_at(path: Alignment, start: int, stop: int) -> int | None:
-    """The code at which attention loses the text for at least FEWEST_LOST codes."""
+    """The code at which attention loses the text for at least MIN_LOST codes."""
     near = path.nearness[start:stop]
     if len(near) < LOST_WINDOW:
         return None
     means = np.convolve(near, np.full(LOST_WINDOW, 1 / LOST_WINDOW), "valid")
     runs = _runs(means < LOST_NEARNESS)
-    return next((start + first for first, last in runs if last - first >= FEWEST_LOST), None)
+    return next((start + first for first, last in runs if last - first >= MIN_LOST), None)
 
 
 def _longest_stay(path: Alignment, reached_codes: int) -> tuple[int, int, float]:

@@ -26,7 +26,7 @@ from xtts.text.tokenizer import Piece
 # torch.Generator or numpy.random.Generator.
 Random = Any
 
-MOST_RETRIES = 2
+MAX_RETRIES = 2
 # The length of the end of a stream that waits for the verdict.
 HELD_SECONDS = 0.5
 # Seeds are 64 bits in torch and in numpy.
@@ -183,7 +183,7 @@ class Guard:
     heads: tuple[Head, ...]
     spoken: Callable[[Sequence[int]], Sequence[bool]]
     seed: int = 0
-    retries: int = MOST_RETRIES
+    retries: int = MAX_RETRIES
     pieces: list[SpokenPiece] = field(default_factory=list)
 
 

@@ -21,12 +21,12 @@ Spoken = tuple[Mapping[Head, Array], Sequence[bool]]
 
 TEXTS = ("The first train leaves at six.", "We walked along the river.", "Please put the box on the table.")
 # A limit above the length of all these texts; a model with random weights never stops.
-MOST_CODES = 160
+MAX_CODES = 160
 # The least score of a head; 1 means that it attends to one token after the other and to nothing
 # else. The embedded voice's guided heads reach 0.9, its other heads and random ones 0.1 to 0.4.
 FOLLOWS = 0.6
 # The least score relative to the best head's, and the largest number of heads.
-NEARLY, MOST_HEADS = 0.8, 3
+NEARLY, MAX_HEADS = 0.8, 3
 # The number of heads that are scored: those whose mean position advances most evenly.
 _LOOKED_AT = 24
 # The number of silent codes at the end of an utterance.
@@ -49,9 +49,7 @@ def speak(backend: Any, voice: Any, text: str) -> Spoken:
     piece = model.tokenizer.split(text, "en" if "en" in languages else languages[0])[0]
     shape = model.config.gpt
     everyone = tuple(itertools.product(range(shape.layers), range(shape.heads)))
-    utterance = backend.begin(
-        voice, piece.ids, model.config.decoding, backend.random(0), MOST_CODES, everyone
-    )
+    utterance = backend.begin(voice, piece.ids, model.config.decoding, backend.random(0), MAX_CODES, everyone)
     while not utterance.done:
         backend.step([utterance])
     backend.end(utterance)
@@ -71,7 +69,7 @@ def choose(spoken: Sequence[Spoken]) -> tuple[Head, ...]:
     if best < FOLLOWS:
         return ()
     chosen = [head for head, mark in marks.items() if mark >= max(FOLLOWS, NEARLY * best)]
-    return tuple(sorted(chosen, key=lambda head: -marks[head])[:MOST_HEADS])
+    return tuple(sorted(chosen, key=lambda head: -marks[head])[:MAX_HEADS])
 
 
 def following(rows: Array, spoken: Sequence[bool]) -> float:

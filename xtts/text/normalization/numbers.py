@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from unicode_rbnf import RbnfEngine
 
 # Longer numbers are read digit by digit, as people do; the rules end before 10**18.
-MOST_DIGITS = 15
+MAX_DIGITS = 15
 
 # Between groups of three digits, a space that no line can break at. It joins them into one number.
 GROUP = "\u202f"
@@ -156,7 +156,7 @@ def spell(language: str, number: int, rules: str) -> str:
     Spells the digits one by one if the number is too long, or if the rules lack words for it.
     Raises NoWordsError if the language lacks the rule set.
     """
-    if len(str(number)) <= MOST_DIGITS:
+    if len(str(number)) <= MAX_DIGITS:
         from unicode_rbnf.engine import RbnfError
 
         try:
@@ -289,7 +289,7 @@ class NumberRules:
 
     def whole(self, digits: str, gender: str = "") -> str:
         """Digits without separators: as a number, or one by one (007, account numbers)."""
-        if len(digits) > MOST_DIGITS or (len(digits) > 1 and digits.startswith("0")):
+        if len(digits) > MAX_DIGITS or (len(digits) > 1 and digits.startswith("0")):
             return self.digits(digits)
         return self.cardinal(int(digits), gender)
 

@@ -26,8 +26,8 @@ from xtts.voices.files.manifest import Consent, Manifest, VoiceFileError, excerp
 
 _CHUNK_BYTES = 1 << 20
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, ValueError)
-_MOST_SECONDS = 600.0
-_MOST_DIRECTORY_BYTES = 1 << 20
+_MAX_SECONDS = 600.0
+_MAX_DIRECTORY_BYTES = 1 << 20
 
 
 class CheckedVoice:
@@ -40,7 +40,7 @@ class CheckedVoice:
 
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
         self.path, self._zip = path, archive
-        content = self._content(manifests.MANIFEST_FILE, manifests.MOST_MANIFEST_BYTES)
+        content = self._content(manifests.MANIFEST_FILE, manifests.MAX_MANIFEST_BYTES)
         self.digest = hashlib.sha256(content).hexdigest()
         self.manifest: Manifest = manifests.parse(content, path)
         self.metadata: dict[str, str] = {}
@@ -130,10 +130,10 @@ class CheckedVoice:
             sound = soundfile.info(io.BytesIO(content))
         except (soundfile.SoundFileError, ValueError) as error:
             raise VoiceFileError(f"{self.path}: {name} is not a WAV file ({error}).") from error
-        if sound.format not in ("WAV", "WAVEX") or not 0 < sound.duration <= _MOST_SECONDS:
+        if sound.format not in ("WAV", "WAVEX") or not 0 < sound.duration <= _MAX_SECONDS:
             raise VoiceFileError(
                 f"{self.path}: {name} has {sound.duration:,.0f} s of {sound.format}; a WAV of at "
-                f"most {_MOST_SECONDS:g} s is allowed."
+                f"most {_MAX_SECONDS:g} s is allowed."
             )
 
     def _check_json(self, name: str) -> None:
@@ -197,7 +197,7 @@ def refuse_large_directory(path: Path) -> None:
     """Raises BadZipFile before zipfile reads a directory of millions of members into memory."""
     with path.open("rb") as file:
         end = zipfile._EndRecData(file)  # type: ignore[attr-defined]
-    if end and end[5] > _MOST_DIRECTORY_BYTES:
+    if end and end[5] > _MAX_DIRECTORY_BYTES:
         raise zipfile.BadZipFile(f"its directory has {end[5]:,} bytes")
 
 
@@ -206,8 +206,8 @@ def _check_directory(path: Path, members: list[zipfile.ZipInfo], size: int) -> N
     names = [member.filename for member in members]
     total = sum(member.file_size for member in members)
     fault = None
-    if len(members) > manifests.MOST_MEMBERS:
-        fault = f"it has {len(members):,} members; at most {manifests.MOST_MEMBERS} are allowed"
+    if len(members) > manifests.MAX_MEMBERS:
+        fault = f"it has {len(members):,} members; at most {manifests.MAX_MEMBERS} are allowed"
     elif not members or names[0] != manifests.MANIFEST_FILE or members[0].header_offset != 0:
         fault = f"its first member is not {manifests.MANIFEST_FILE}"
     elif twice := [name for name in names if names.count(name) > 1]:

@@ -22,9 +22,9 @@ from xtts.voices.files.manifest import VoiceFileError, excerpt
 _RECORDING = re.compile(r"(samples/[^/\\]+|ref_audio)\.wav", re.IGNORECASE)
 _MANIFEST_FILE = "manifest.json"
 # The number of recordings that are read.
-_MOST_RECORDINGS = 10
-_MOST_MANIFEST_BYTES, _MOST_WAV_BYTES = 1 << 20, 64 << 20
-_MOST_SECONDS = 600.0
+_MAX_RECORDINGS = 10
+_MAX_MANIFEST_BYTES, _MAX_WAV_BYTES = 1 << 20, 64 << 20
+_MAX_SECONDS = 600.0
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError)
 
 
@@ -48,10 +48,10 @@ def foreign_voice(path: Path) -> ForeignVoice | None:
         recordings = [name for name in names if _RECORDING.fullmatch(name)]
         if names.count(_MANIFEST_FILE) != 1 or not recordings:
             return None
-        name = _name_in(_read(archive, _MANIFEST_FILE, _MOST_MANIFEST_BYTES), path)
-        contents = [_read(archive, recording, _MOST_WAV_BYTES) for recording in recordings[:_MOST_RECORDINGS]]
+        name = _name_in(_read(archive, _MANIFEST_FILE, _MAX_MANIFEST_BYTES), path)
+        contents = [_read(archive, recording, _MAX_WAV_BYTES) for recording in recordings[:_MAX_RECORDINGS]]
     seconds, wav = max((_seconds(content, path), content) for content in contents)
-    if not 0 < seconds <= _MOST_SECONDS:
+    if not 0 < seconds <= _MAX_SECONDS:
         raise VoiceFileError(f"{path} has a recording of {seconds:,.0f} s, which is too long.")
     return ForeignVoice(name, wav)
 

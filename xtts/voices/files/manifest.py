@@ -43,7 +43,7 @@ Stated = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 _MB = 1 << 20
 # The largest size of each member. Weights of XTTS-v2 in float32 take 1.9 GB.
-_MOST_BYTES = {
+_MAX_BYTES = {
     CARD_FILE: _MB,
     CONSENT_FILE: _MB,
     REFERENCE_FILE: 64 * _MB,
@@ -52,12 +52,8 @@ _MOST_BYTES = {
     "config.json": _MB,
     "vocab.json": 16 * _MB,
 }
-_MOST_TENSOR_BYTES: Mapping[Kind, int] = {
-    "latents": 512 * _MB,
-    "adapter": 2_048 * _MB,
-    "weights": 8_192 * _MB,
-}
-MOST_MANIFEST_BYTES, MOST_MEMBERS = _MB, 256
+_MAX_TENSOR_BYTES: Mapping[Kind, int] = {"latents": 512 * _MB, "adapter": 2_048 * _MB, "weights": 8_192 * _MB}
+MAX_MANIFEST_BYTES, MAX_MEMBERS = _MB, 256
 _SPEAKER_MEMBER = re.compile(
     rf"{speakers.FOLDER}/({re.escape(speakers.FILE)}|[1-9]\d?\.wav"
     rf"|[1-9]\d?_decoder\.safetensors|{re.escape(speakers.BASE_DECODER)})"
@@ -210,7 +206,7 @@ def _check_members(manifest: Manifest, path: Path) -> None:
     """Raises VoiceFileError for a member that a voice of this kind does not have, that is too
     large, or that is missing."""
     for name, written in manifest.members.items():
-        limit = most_bytes(name, manifest.kind)
+        limit = max_bytes(name, manifest.kind)
         if limit is None:
             raise VoiceFileError(f"{path} has the member {excerpt(name)}, which no voice has.")
         if not 0 <= written.bytes <= limit:
@@ -221,21 +217,21 @@ def _check_members(manifest: Manifest, path: Path) -> None:
         raise VoiceFileError(f"{path} lacks {min(missing)}, which this voice needs.")
 
 
-def most_bytes(name: str, kind: Kind) -> int | None:
+def max_bytes(name: str, kind: Kind) -> int | None:
     """The largest allowed size of a member; None for one that a voice of this kind does not
     have."""
     if name == TENSORS_FILE:
-        return _MOST_TENSOR_BYTES[kind]
+        return _MAX_TENSOR_BYTES[kind]
     if kind == "weights" and _SPEAKER_MEMBER.fullmatch(name):
         return 512 * _MB
     if kind != "weights" and name in ("config.json", "vocab.json"):
         return None
-    return _MOST_BYTES.get(name)
+    return _MAX_BYTES.get(name)
 
 
 def is_member(name: str) -> bool:
     """Whether a voice of any kind has a member of this name."""
-    return name == MANIFEST_FILE or any(most_bytes(name, kind) is not None for kind in _NEEDED_MEMBERS)
+    return name == MANIFEST_FILE or any(max_bytes(name, kind) is not None for kind in _NEEDED_MEMBERS)
 
 
 def excerpt(name: str) -> str:

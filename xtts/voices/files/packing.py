@@ -141,7 +141,7 @@ def _kept_files(folder: Path, kind: Kind, with_reference: bool) -> dict[str, Pat
     return {
         name: folder / name
         for name in names
-        if (folder / name).is_file() and manifests.most_bytes(name, kind) is not None
+        if (folder / name).is_file() and manifests.max_bytes(name, kind) is not None
     }
 
 

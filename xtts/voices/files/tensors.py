@@ -20,7 +20,7 @@ LATENTS_TENSOR, SPEAKER_TENSOR = "latents", "speaker"
 DECODER_PREFIX = "hifigan_decoder.waveform_decoder."
 _WEIGHTS_PREFIXES = ("gpt.", "hifigan_decoder.")
 _LORA_SUFFIXES = (".lora_A.weight", ".lora_B.weight")
-_MOST_HEADER_BYTES = 16 << 20
+_MAX_HEADER_BYTES = 16 << 20
 _BITS = {
     "BOOL": 8,
     "U8": 8,
@@ -60,7 +60,7 @@ def header_of(file: IO[bytes], size: int) -> TensorsHeader:
     """The header of a file of `size` bytes. Raises ValueError unless its tensors fill the rest of
     the file exactly, in any order."""
     length = int.from_bytes(file.read(8), "little")
-    if not 2 <= length <= min(size - 8, _MOST_HEADER_BYTES):
+    if not 2 <= length <= min(size - 8, _MAX_HEADER_BYTES):
         raise ValueError(f"Its header has {length:,} bytes, which cannot be right.")
     content = file.read(length)
     try:

@@ -48,7 +48,7 @@ _BUNDLE_KINDS: Mapping[Kind, str] = {
     "weights": bundle.VOICE,
 }
 # A longer folder name exceeds what file systems take when it is not ASCII.
-_MOST_NAME = 60
+_MAX_NAME = 60
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def folder_name(name: str) -> str:
     dot."""
     printable = "".join(letter if letter.isprintable() and letter not in "/\\" else " " for letter in name)
     short = " ".join(printable.split()).lstrip(". ")
-    while len(short.encode()) > 2 * _MOST_NAME or len(short) > _MOST_NAME:
+    while len(short.encode()) > 2 * _MAX_NAME or len(short) > _MAX_NAME:
         short = short[:-1].rstrip()
     return short or "voice"
 

@@ -203,10 +203,10 @@ def test_a_zip_bomb_is_refused_while_it_unpacks(tmp_path):
 
 
 def test_many_parts_are_refused_together(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(archive, "MAX_BYTES", 20_000)
     documents = {f"c{n}.xhtml": chapter(n) for n in range(100)}
     assert "together" in refused(write_epub(tmp_path / "b.epub", documents, []))
-    monkeypatch.setattr(archive, "MOST_PARTS", 50)
+    monkeypatch.setattr(archive, "MAX_PARTS", 50)
     assert "has 106 parts" in refused(write_epub(tmp_path / "c.epub", documents, []))
 
 

@@ -200,7 +200,7 @@ def test_a_paragraph_of_twenty_megabytes(tmp_path, name, megabytes):
 
 @pytest.mark.parametrize("name", ["b.txt", "b.md", "b.html"])
 def test_more_text_than_a_book_has_is_refused(tmp_path, monkeypatch, name):
-    monkeypatch.setattr("extras.books.formats.book_reader.MOST_CHARACTERS", 99)
+    monkeypatch.setattr("extras.books.formats.book_reader.MAX_CHARACTERS", 99)
     with pytest.raises(BookError, match="has 100 characters of text; at most 99 are read"):
         of(tmp_path, name, "a" * 60 + "\n\n<p>" * (name == "b.html") + "b" * 40)
 

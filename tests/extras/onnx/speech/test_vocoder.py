@@ -46,7 +46,7 @@ def test_pieces_of_bounded_length_are_the_whole(onnx_model, onnx_voice):
     latents = np.random.default_rng(0).standard_normal((60, 64)).astype(np.float32)
     vocoders = copy.copy(onnx_model.vocoder), copy.copy(onnx_model.vocoder)
     for vocoder, most in zip(vocoders, (10**6, 5_000), strict=True):
-        vocoder.most_samples = most
+        vocoder.max_samples = most
     whole, short = (ChunkedVocoder(vocoder, onnx_voice.speaker) for vocoder in vocoders)
     whole.add(latents)
     short.add(latents)

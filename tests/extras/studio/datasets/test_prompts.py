@@ -3,7 +3,7 @@
 import pytest
 
 from api.errors import APIError
-from extras.studio.datasets.prompts import MOST_CHARACTERS, MOST_IDEOGRAPHS, built_in_sentences, prompts_from
+from extras.studio.datasets.prompts import MAX_CHARACTERS, MAX_IDEOGRAPHS, built_in_sentences, prompts_from
 from xtts.text.languages import NAMES
 
 
@@ -12,7 +12,7 @@ def test_each_language_has_sentences_that_can_be_clips(language):
     texts = built_in_sentences(language)
     assert len(texts) >= (60 if language == "en" else 30)
     assert len(set(texts)) == len(texts)
-    most = MOST_IDEOGRAPHS if language in ("zh", "ja", "ko") else MOST_CHARACTERS
+    most = MAX_IDEOGRAPHS if language in ("zh", "ja", "ko") else MAX_CHARACTERS
     for text in texts:
         assert text == " ".join(text.split()) and "|" not in text
         assert most / 8 <= len(text) <= most, text
@@ -38,7 +38,7 @@ def test_a_text_is_divided_into_its_sentences():
 
 def test_a_long_sentence_is_cut_at_its_marks():
     pieces = prompts_from("a word, " * 60, "en")
-    assert len(pieces) > 3 and all(len(piece) <= MOST_CHARACTERS for piece in pieces)
+    assert len(pieces) > 3 and all(len(piece) <= MAX_CHARACTERS for piece in pieces)
     assert "".join(pieces).replace(" ", "") == "aword," * 60
 
 

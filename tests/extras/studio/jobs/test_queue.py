@@ -323,7 +323,7 @@ def test_a_log_stays_small_and_keeps_its_end(ground, monkeypatch):
     monkeypatch.setenv("FAKE_EPOCH", "0.03")
     job = ground.ask("ana", NUM_EPOCHS="30")
     ground.work()
-    assert job.log_file.stat().st_size < job_work.MOST_LOG_BYTES + (1 << 19)
+    assert job.log_file.stat().st_size < job_work.MAX_LOG_BYTES + (1 << 19)
     assert "epoch 30/30" in job.log_file.read_text()
 
 

@@ -45,7 +45,7 @@ pytestmark = [
 ROOT = Path(__file__).parents[4]
 SENTENCES = 30
 # On a busy machine a take may begin after the sentence.
-MOST_AGAIN = 15
+MAX_AGAIN = 15
 # Silence before and after a sentence, in seconds.
 BEFORE, AFTER = 1.5, 0.7
 CHECKED = "/^[0-9]+ clips/.test(document.getElementById('check-info').textContent)"
@@ -165,7 +165,7 @@ class Person:
         while (found := self._take()) and not (self.own and found == before):
             before = found
             self.again.append(found)
-            assert len(self.again) < MOST_AGAIN, self.again
+            assert len(self.again) < MAX_AGAIN, self.again
 
     def _take(self) -> str:
         """Reads a take; returns its findings."""

@@ -180,7 +180,7 @@ def test_what_no_job_may_ask_for_is_refused_at_once(service, folder):
         assert TrainingQueue(folder / "queue").jobs() == []
 
 
-@pytest.mark.parametrize("limit", ["MOST_JOBS", "MOST_OPEN_JOBS"])
+@pytest.mark.parametrize("limit", ["MAX_JOBS", "MAX_OPEN_JOBS"])
 def test_a_full_queue_is_told_by_a_code(service, folder, monkeypatch, limit):
     monkeypatch.setattr(f"extras.studio.training_jobs.{limit}", 0)
     body = {"run": "ana", "dataset": str(folder / "data" / "ana")}

@@ -47,7 +47,7 @@ def test_other_files_are_not_theirs(tmp_path):
 
 
 def test_what_cannot_be_used_is_a_sentence_and_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(foreign, "_MOST_WAV_BYTES", 1 << 20)
+    monkeypatch.setattr(foreign, "_MAX_WAV_BYTES", 1 << 20)
     flac = wav(format="FLAC")
     files = {
         "unpacks to more": packed(tmp_path / "bomb.ovsvoice", {}, ref_audio=bytes(2 << 20)),
