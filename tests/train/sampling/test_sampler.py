@@ -430,7 +430,7 @@ def test_decoders_of_epochs_take_the_steps_that_the_base_recommends(tmp_path, ba
     settings, stop = TrainSettings(sample_device="cpu", seed=5), SimpleNamespace(requested=False)
     plan, worker = CPU, Worker(Path("base"), CPU.compute, module=QUICK)
     monkeypatch.setattr(setup, "sampler_of", lambda *_: Sampler(plan, lambda _: worker))
-    logs: Any = SimpleNamespace(sample=lambda *_: None)
+    logs: Any = SimpleNamespace(log_sample=lambda *_: None)
     with ExitStack() as closing:
         samples = setup.open_samples(
             settings, context, RunFolder(tmp_path), logs, cast(StopRequest, stop), closing
