@@ -303,8 +303,11 @@ def keep_best_decoder(evaluator: Evaluator, verdict: Verdict) -> bool:
     learned = learned_decoder.read(tensors)
     if learned is not None and learned.weights == verdict.weights:
         continues = learned.continues if evaluator.plan.learns_decoder else None
-        if verdict.decoder in (learned.digest, continues):
+        if not verdict.decoder:
             return learned.file is not None
+        # A kill may have left the record of a refused one, whose tensors are gone.
+        if learned.file is not None and verdict.decoder in (learned.digest, continues):
+            return True
     learned_decoder.remove(tensors)
     run.best_decoder_state.unlink(missing_ok=True)
     if not verdict.decoder:

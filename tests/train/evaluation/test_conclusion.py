@@ -213,6 +213,13 @@ def test_learned_longer_it_takes_the_place_of_the_one_before_and_a_fault_leaves_
     learn()  # where the longer training is not closer, the judged decoder speaks again
     assert ground.speaking.learned[-1].state == ground.run.best_decoder_state
     assert kept(ground).digest == verdict.decoder and decoder_for(ground.run, None) is not None
+    # A kill before the judged decoder is copied leaves the record of the refused one.
+    refused = replace(kept(ground), file=None, continues=verdict.decoder)
+    learned_decoder.remove(ground.run.best_decoder)
+    learned_decoder.write(ground.run.best_decoder, refused)
+    ground.restart()
+    ground.conclude()
+    assert kept(ground).digest == verdict.decoder
 
 
 @pytest.mark.parametrize(("sound", "count"), [(GOOD, 0), (BAD, 3)])
