@@ -42,22 +42,22 @@ def page(of: frozenset[str] | None = None) -> str:
 @cache
 def styles() -> str:
     """The styles of the page and of the extras' parts, as one file."""
-    own = [PAGE / f"{name}.css" for name in STYLES]
+    core = [PAGE / f"{name}.css" for name in STYLES]
     parts = [folder / "part.css" for folder in page_folders().values()]
-    return "".join(path.read_text(encoding="utf-8") for path in (*own[:-2], *parts, *own[-2:]))
+    return "".join(path.read_text(encoding="utf-8") for path in (*core[:-2], *parts, *core[-2:]))
 
 
 def _modules(folders: dict[str, Path]) -> list[str]:
     """Every module that page.js and the parts import: a browser that knows them asks for all at
     once, not for each when another one names it."""
     entries = ["page.js", *(f"{name}/part.js" for name in folders)]
-    found = [*entries]
-    for module in found:
+    modules = [*entries]
+    for module in modules:
         extra, _, file = module.rpartition("/")
         text = (folders.get(extra, PAGE) / file).read_text(encoding="utf-8")
         imported = (posixpath.normpath(posixpath.join(extra, name)) for name in _IMPORT.findall(text))
-        found += [name for name in imported if name not in found]
-    return found[len(entries) :]
+        modules += [name for name in imported if name not in modules]
+    return modules[len(entries) :]
 
 
 class PageFiles(StaticFiles):

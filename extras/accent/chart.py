@@ -1,7 +1,7 @@
 """Places of vowels in the mouth, for a chart that needs no phonetics.
 
 A vowel's place is the mean of the places of the sounds that it is like, weighted by how much. x is 0
-where the tongue is in front and 1 at the back; y is 0 where the mouth is closed and 1 where it is open.
+with the tongue in front and 1 with the tongue at the back; y is 0 with a closed mouth and 1 with an open one.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ def vowels_of(
     places `[x, y]` of the three voices, and whether it is in `Figure.reached`."""
     voices = {"base": base, "person": person, "candidate": candidate}
     places = {name: _places(voice) for name, voice in voices.items()}
-    shared = set.intersection(*(set(one) for one in places.values()))
+    shared = set.intersection(*(set(places_of_voice) for places_of_voice in places.values()))
     if not shared:
         return []
     # A voice's own mean does not count, as in `Way`.
@@ -64,14 +64,14 @@ def vowels_of(
 
 def _places(voice: Sequence[Heard]) -> dict[str, np.ndarray]:
     """The mean place `[x, y]` of each vowel class with enough vowels."""
-    found: dict[str, list[np.ndarray]] = {}
+    of_vowel: dict[str, list[np.ndarray]] = {}
     sounds = np.array([_PLACES[vowel] for vowel in VOWELS])
     for heard in voice:
         # Square roots of probabilities, of the vowels first.
         odds = heard.likeness[0][:, : len(VOWELS)] ** 2
         for vowel, place in zip(heard.vowels, odds @ sounds / odds.sum(1, keepdims=True), strict=True):
-            found.setdefault(vowel, []).append(place)
-    return {vowel: np.mean(each, axis=0) for vowel, each in found.items() if len(each) >= _MIN_HEARD}
+            of_vowel.setdefault(vowel, []).append(place)
+    return {vowel: np.mean(each, axis=0) for vowel, each in of_vowel.items() if len(each) >= _MIN_HEARD}
 
 
 def _said(person: Sequence[Heard], vowel: str) -> list[str]:

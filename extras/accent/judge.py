@@ -45,8 +45,8 @@ class AccentJudge:
             self.clips = self._chosen(clips)
             seconds = sum(clip.seconds for clip in self.clips)
             if len(self.clips) < MIN_CLIPS or seconds < MIN_SECONDS:
-                found = quantity(len(self.clips), "validation clip")
-                absent = f"it needs {MIN_CLIPS} validation clips of {MIN_SECONDS:.0f} s in all; {found} of "
+                usable = quantity(len(self.clips), "validation clip")
+                absent = f"it needs {MIN_CLIPS} validation clips of {MIN_SECONDS:.0f} s in all; {usable} of "
                 absent += f"{seconds:.0f} s can be used"
                 self.clips = ()
         self.description = JudgeDescription("share", "higher", _MEANING, absent=absent, further=True)
@@ -88,7 +88,7 @@ class AccentJudge:
     def _row(self, base: Path, person: Path, candidate: Path, clip: Clip) -> list[Heard] | None:
         """The three voices' vowels of a sentence; None if one of them cannot be heard."""
         heard = [self._hear(path, clip.text) for path in (base, person, candidate)]
-        return [one for one in heard if one] if all(heard) else None
+        return [sentence for sentence in heard if sentence] if all(heard) else None
 
     def _hear(self, path: Path, text: str) -> Heard | None:
         from xtts import audio

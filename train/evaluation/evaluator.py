@@ -276,7 +276,7 @@ class Evaluator:
                 voice = replace(voice, decoder=self.run.decoder_path(best.epoch))
             figures = self._further.figures(partial(self._speak, base), partial(self._speak, voice))
             best = replace(best, further=figures)
-        candidates = [best if one.id == best.id else one for one in evaluation.candidates]
+        candidates = [best if candidate.id == best.id else candidate for candidate in evaluation.candidates]
         self.write(replace(evaluation, judges=described, candidates=candidates))
 
     def _speak(self, voice: TunedVoice, tasks: Sequence[SentenceTask]) -> list[SpokenFacts]:
