@@ -57,7 +57,7 @@ def test_two_takes_play_in_step_and_are_switched_at_one_position(page, world):
         speak(page, text)
     takes(page, 2)
     press(page, 1, "Compare")
-    assert page.text_content("#takes-fault").startswith("Play another take first.")
+    until(page, "document.getElementById('takes-fault').textContent.startsWith('Play another take first.')")
     press(page, 2, "Compare")
     until(page, "document.querySelector('#player-toggle.playing')")
     assert page.text_content("#player-title") == "Two." and page.is_hidden("#takes-fault")
