@@ -8,7 +8,7 @@ import argparse
 
 import torch
 
-from xtts.inference.alignment.heads import TEXTS, following, speak
+from xtts.inference.alignment.heads import TEXTS, following_score, speak
 from xtts.inference.compute_config import ComputeConfig
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
@@ -28,11 +28,11 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     torch.set_num_threads(arguments.threads)
     voice = load_voice(VoiceSpec(arguments.bundle), ComputeConfig(precision="fp32"))
     readings = [speak(voice.backend(), voice.own_voice, text) for text in TEXTS]
-    marks = {
+    scores = {
         f"layer {layer} head {head}": round(
-            min(following(rows[layer, head], tokens) for rows, tokens in readings), 3
+            min(following_score(rows[layer, head], tokens) for rows, tokens in readings), 3
         )
         for layer, head in readings[0][0]
     }
-    best = dict(sorted(marks.items(), key=lambda item: -item[1])[:MOST])
+    best = dict(sorted(scores.items(), key=lambda item: -item[1])[:MOST])
     return {"named": voice.model.config.alignment_heads, **best}

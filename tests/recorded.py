@@ -154,13 +154,13 @@ def _among_others(voice: Any, lines: list[str], temperature: float | None) -> It
     ]
     said: dict[str, list[Any]] = {name: [] for name, _ in waiting}
     while waiting or not batcher.empty:
-        while waiting and batcher.free:
+        while waiting and batcher.num_free:
             name, ask = waiting.pop(0)
             batcher.enter(name, voice.own_voice, ask)
         for output in batcher.step():
             said[output.name] += [np.asarray(chunk) for chunk in output.chunks]
             if output.speech.paused:
-                batcher.go_on(output.name)
+                batcher.begin_next_piece(output.name)
     for name in sorted(said):
         yield from said[name]
 

@@ -36,7 +36,7 @@ class CudaGraphStep:
     batcher at a time.
 
     Attributes:
-        count: The number of rows.
+        num_rows: The number of rows.
         caches: Keys, values, and the queries of `layers`.
         reason: Why graphs are off; "" if they are on.
         in_use: Whether it is borrowed.
@@ -45,7 +45,7 @@ class CudaGraphStep:
     @torch.inference_mode()
     def __init__(self, gpt: GPT, slots: int, capture: Capture, layers: Iterable[int] = ()) -> None:
         like = gpt.gpt.new_cache(slots, slot_positions(gpt.shape))
-        self.count, self.caches = slots, StaticCaches(like.entries, layers)
+        self.num_rows, self.caches = slots, StaticCaches(like.entries, layers)
         self.reason = ""
         self.in_use = False
         self._step = DecodeStep(gpt)
@@ -63,7 +63,7 @@ class CudaGraphStep:
     def borrow(self) -> "CudaGraphStep":
         """Marks it as in use and empties every slot."""
         self.in_use = True
-        for slot in range(self.count):
+        for slot in range(self.num_rows):
             self.leave(slot)
         return self
 

@@ -50,11 +50,11 @@ class LoadedVoice(ABC):
     sample_rate: int = VOCODER_RATE
 
     def __init__(
-        self, model: Any, files: VoiceFiles, where: ComputeConfig, licence: str, message: str = ""
+        self, model: Any, files: VoiceFiles, compute: ComputeConfig, licence: str, message: str = ""
     ) -> None:
         self.model, self.files = model, replace(files, state=None)
         self.licence, self.message = licence, message
-        self.guarded, self.latents_folder = where.guard, where.latents_folder
+        self.guarded, self.latents_folder = compute.guard, compute.latents_folder
         self._known_speakers: dict[str, Voice] = {}
 
     def __repr__(self) -> str:
@@ -117,7 +117,7 @@ class LoadedVoice(ABC):
             if (stored := facts.get(base)) is not None:
                 return tuple((layer, head) for layer, head in stored)
         try:
-            heads = alignment_heads.measure(self.backend(), self._speaker())
+            heads = alignment_heads.measure(self.backend(), self.default_voice())
         except NotFinite as error:
             # The voice still opens; each request reports the fault.
             log.warning("The attention heads could not be measured: %s", error)
@@ -175,9 +175,13 @@ class LoadedVoice(ABC):
     def speech(self, request: SynthesisRequest, guard: Guard | None, *, chunked: bool = True) -> Speech:
         """A request as a `Speech` with its own latents."""
         request = replace(request, pieces=request.read(self.model.tokenizer))
-        named = {piece.voice for piece in request.pieces or ()} - {""}
-        cast = {name: self.speaker(name) for name in named}
-        return Speech(self.backend(), self._speaker(), request, guard, cast, chunked=chunked)
+        cast = self.cast_of(request)
+        return Speech(self.backend(), self.default_voice(), request, guard, cast, chunked=chunked)
+
+    def cast_of(self, request: SynthesisRequest) -> dict[str, Voice]:
+        """The voices that the pieces of a request name, by name. Raises as `speaker`."""
+        names = {piece.voice for piece in request.pieces or ()} - {""}
+        return {name: self.speaker(name) for name in names}
 
     def speaker(self, name: str) -> Voice:
         """The voice of one of `speakers`, named as in `xtts.voices.speakers.find`.
@@ -188,7 +192,7 @@ class LoadedVoice(ABC):
         if match is None:
             raise unknown_voice(name, self.files.speakers)
         if match == "":
-            return self._speaker()
+            return self.default_voice()
         if match not in self._known_speakers:
             recording = self.files.speakers[match]
             self._known_speakers[match] = self.voice_of(recording, self.latents_folder)
@@ -200,7 +204,8 @@ class LoadedVoice(ABC):
         width = config.speaker_encoder.embedding_width
         return Voice(self._zeros(1, NUM_LATENTS, config.gpt.width), self._zeros(1, width, 1))
 
-    def _speaker(self) -> Voice:
+    def default_voice(self) -> Voice:
+        """Its own voice, or zeros if it has no recording."""
         return self.own_voice or self.placeholder_voice()
 
     @abstractmethod

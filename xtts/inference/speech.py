@@ -58,10 +58,10 @@ class Voice:
     adapter: "Adapter | None" = None
 
 
-# The ids of a word with its signs. Languages without spaces write a whole sentence as one word.
+# A word with its signs. Languages without spaces write a whole sentence as one word.
 _MAX_WORD_IDS = 16
 # The cast of a text with a single voice.
-NOBODY_ELSE: Mapping[str, Voice] = {}
+NO_OTHER_VOICES: Mapping[str, Voice] = {}
 
 
 def unknown_voice(name: str, voices: Iterable[str]) -> TextError:
@@ -80,9 +80,14 @@ class SpokenModel(Protocol):
 
 
 class Backend(Protocol):
-    """Computes speech, at most `count` utterances at once. arrays: torch or numpy."""
+    """Computes speech.
 
-    count: int
+    Attributes:
+        num_slots: The maximum number of utterances at once.
+        arrays: torch or numpy.
+    """
+
+    num_slots: int
     arrays: ModuleType
 
     @property
@@ -92,7 +97,7 @@ class Backend(Protocol):
         """Warms up, so that the first utterance is not delayed."""
 
     @property
-    def free(self) -> int:
+    def num_free(self) -> int:
         """The number of further utterances that may begin."""
 
     def random(self, seed: int) -> Random:
@@ -147,22 +152,23 @@ class Speech:
         voice: Voice,
         request: SynthesisRequest,
         guard: Guard | None = None,
-        cast: Mapping[str, Voice] = NOBODY_ELSE,
+        cast: Mapping[str, Voice] = NO_OTHER_VOICES,
         *,
         chunked: bool = True,
     ) -> None:
         self._backend, self._voice, self._request = backend, voice, request
         self._guard, self._chunked = guard, chunked
         self._rules = request.rules(backend.model.config.decoding)
-        self._random = backend.random(request.seed)
+        self._random_state = backend.random(request.seed)
         self._waiting = request.read(backend.model.tokenizer)
         self._cast = {**cast, "": voice}
         if missing := {piece.voice for piece in self._waiting} - set(self._cast):
             raise unknown_voice(sorted(missing)[0], cast)
         # Sound next to other sound or a pause is faded.
-        self._faded = len(self._waiting) > 1 or any(p.before or p.after for p in self._waiting)
-        self._begun = 0
-        self._taken = 0
+        has_pauses = any(piece.before or piece.after for piece in self._waiting)
+        self._fades = len(self._waiting) > 1 or has_pauses
+        self._num_begun = 0
+        self._num_vocoded = 0
         self.utterance: Utterance | None = None
         self.codes = 0
         self.cut_pieces = 0
@@ -191,10 +197,10 @@ class Speech:
         """As `chunks`, to the end of the next piece."""
         self.begin()
         try:
-            yield from self.take()
+            yield from self.take_sound()
             while self.utterance is not None:
                 self._backend.step([self.utterance])
-                yield from self.take()
+                yield from self.take_sound()
         finally:  # also if the caller stops early
             self.leave()
 
@@ -204,29 +210,29 @@ class Speech:
         self._voice = self._cast[piece.voice]
         self._before, self._after = piece.before, piece.after
         # A word alone is often said twice, and its verdict is there as soon as its sound.
-        alone = not self._begun and not self._waiting and _is_a_word(piece)
+        is_only_word = not self._num_begun and not self._waiting and _is_single_word(piece)
         self._guarded = GuardedPiece(
             self._guard,
             piece.ids,
             self._backend.arrays,
             speed=self._request.speed,
-            whole=self._request.whole or not self._chunked or alone,
-            first=not self._begun,
+            waits=self._request.whole or not self._chunked or is_only_word,
+            is_first=not self._num_begun,
         )
-        self._begun += 1
-        self._fade = StreamFade(self._backend.arrays, active=self._faded)
-        self._attempt(self._random)
+        self._num_begun += 1
+        self._fade = StreamFade(self._backend.arrays, active=self._fades)
+        self._begin_attempt(self._random_state)
 
-    def take(self) -> list[Samples]:
+    def take_sound(self) -> list[Samples]:
         """The sound `[samples]` that is final after a step, float32 on the CPU. Raises
         NotFinite."""
         utterance = self.utterance
         assert utterance is not None
         if utterance.error is not None:
             raise utterance.error
-        sound, self._before = [self._silence(self._before)], 0.0
-        sound += self._sound(utterance.latents[self._taken :])
-        self._taken = len(utterance.latents)
+        sound, self._before = [self._pause(self._before)], 0.0
+        sound += self._vocode(utterance.latents[self._num_vocoded :])
+        self._num_vocoded = len(utterance.latents)
         if utterance.done:
             sound += self._end_piece(utterance)
         return [marks.watermarked(chunk) for chunk in sound if len(chunk)]
@@ -237,97 +243,96 @@ class Speech:
             self._backend.end(self.utterance)
             self.utterance = None
 
-    def _attempt(self, random: Random) -> None:
+    def _begin_attempt(self, random: Random) -> None:
         """Begins an attempt at the piece."""
-        self._new_sound()
+        self._reset_vocoder()
         self.utterance = self._backend.begin(
             self._voice, self._guarded.ids, self._rules, random, self._request.max_codes, self._guarded.heads
         )
 
-    def _new_sound(self) -> None:
-        self._taken = 0
+    def _reset_vocoder(self) -> None:
+        self._num_vocoded = 0
         self._vocoder = self._backend.chunks(self._voice, self._request.speed)
-        self._sizes = chunk_codes() if self._chunked else iter(lambda: float("inf"), None)
-        self._chunk_size = next(self._sizes)
+        self._chunk_sizes = chunk_codes() if self._chunked else iter(lambda: float("inf"), None)
+        self._chunk_size = next(self._chunk_sizes)
 
-    def _sound(self, latents: Sequence[Latents]) -> list[Samples]:
+    def _vocode(self, latents: Sequence[Latents]) -> list[Samples]:
         sound: list[Samples] = []
         for latent in latents:
             self._vocoder.add([latent])
             if self._vocoder.ready_codes() >= self._chunk_size:
                 sound += map(self._push, self._vocoder.speak())
-                self._chunk_size = next(self._sizes)
+                self._chunk_size = next(self._chunk_sizes)
         return sound
 
     def _end_piece(self, utterance: Utterance) -> list[Samples]:
         """The end of a piece's sound; nothing if the piece is spoken again."""
         self.leave()
         self.codes += len(utterance.codes)
-        sound, stopped = self._last_sound(), utterance.stopped
+        sound, stopped = self._vocode_rest(), utterance.stopped
         if self._guarded.judge(utterance):
             # The next piece continues with the first attempt's random state, so that it is the same
             # as if this attempt had been good.
-            self._attempt(self._backend.random(self._guarded.next_seed))
+            self._begin_attempt(self._backend.random(self._guarded.next_seed))
             return []
-        if self._guarded.best_was_earlier:
+        if self._guarded.has_earlier_best:
             best = self._guarded.best
             stopped = best.stopped
-            self._guarded.forget_sound()
-            self._new_sound()
-            sound = [*self._sound(best.spoken_latents), *self._last_sound()]
+            self._guarded.drop_sound()
+            self._reset_vocoder()
+            sound = [*self._vocode(best.spoken_latents), *self._vocode_rest()]
         self.cut_pieces += not stopped and not self._guarded.cut_off
         if (held := self._guarded.end()) is not None:
             sound.append(self._fade.push(held))
-        return [*sound, self._fade.end(), self._silence(self._after)]
+        return [*sound, self._fade.end(), self._pause(self._after)]
 
-    def _last_sound(self) -> list[Samples]:
+    def _vocode_rest(self) -> list[Samples]:
         """The remaining sound of a finished utterance."""
         return [self._push(chunk) for chunk in self._vocoder.rest()]
 
     def _push(self, chunk: Samples) -> Samples:
         return self._fade.push(self._guarded.push(self._backend.check(chunk)))
 
-    def _silence(self, seconds: float) -> Samples:
-        """A pause. Its length does not depend on the speed."""
+    def _pause(self, seconds: float) -> Samples:
+        """Silence of this length, which does not depend on the speed."""
         arrays = self._backend.arrays
         return arrays.zeros(round(seconds * VOCODER_RATE), dtype=arrays.float32)
 
 
-def _is_a_word(piece: Piece) -> bool:
-    """Whether a piece is a single word. In a stream it waits for its verdict, too."""
+def _is_single_word(piece: Piece) -> bool:
     return len(piece.words) == 1 and len(piece.ids) <= _MAX_WORD_IDS
 
 
 class StreamFade:
-    """Fades the first and last 5 ms of a waveform that arrives in chunks; it holds the last 5 ms
-    back until the end. active: False passes chunks on unchanged."""
+    """Fades the first and last 5 ms of a waveform that arrives in chunks. Holds the last 5 ms back
+    until the end. active: False passes chunks on unchanged."""
 
     def __init__(self, arrays: ModuleType, *, active: bool = True) -> None:
         self._arrays, self._active = arrays, active
         self._length = int(FADE_SECONDS * VOCODER_RATE)
-        self._held = arrays.zeros(0, dtype=arrays.float32)
-        self._begun = False
+        self._held_samples = arrays.zeros(0, dtype=arrays.float32)
+        self._faded_in = False
 
     def push(self, chunk: Samples) -> Samples:
         """Adds a chunk and returns the samples that are final."""
         if not self._active:
             return chunk
-        self._held = self._arrays.concatenate((self._held, chunk))
+        self._held_samples = self._arrays.concatenate((self._held_samples, chunk))
         # The fade in needs 5 ms too; in a short piece both fades are shorter.
-        if len(self._held) <= 2 * self._length:
-            return self._held[:0]
-        ready, self._held = self._held[: -self._length], self._held[-self._length :]
-        if not self._begun:
+        if len(self._held_samples) <= 2 * self._length:
+            return self._held_samples[:0]
+        ready, self._held_samples = self._held_samples[: -self._length], self._held_samples[-self._length :]
+        if not self._faded_in:
             ready = fade(ready, self._length, 0, self._arrays)
-            self._begun = True
+            self._faded_in = True
         return ready
 
     def end(self) -> Samples:
         """The held end of the piece, faded out."""
-        if self._begun:
-            return fade(self._held, 0, self._length, self._arrays)
-        length = min(self._length, len(self._held) // 2)
-        return fade(self._held, length, length, self._arrays)
+        if self._faded_in:
+            return fade(self._held_samples, 0, self._length, self._arrays)
+        length = min(self._length, len(self._held_samples) // 2)
+        return fade(self._held_samples, length, length, self._arrays)
 
 
 def synthesize(
@@ -335,7 +340,7 @@ def synthesize(
     voice: Voice,
     request: SynthesisRequest,
     guard: Guard | None = None,
-    cast: Mapping[str, Voice] = NOBODY_ELSE,
+    cast: Mapping[str, Voice] = NO_OTHER_VOICES,
 ) -> Samples:
     """All sound of a `Speech`, `[samples]`."""
     speech = Speech(backend, voice, request, guard, cast, chunked=False)
@@ -370,9 +375,9 @@ class ContinuousBatcher:
         self._speeches: dict[str, Speech] = {}
 
     @property
-    def count(self) -> int:
+    def num_slots(self) -> int:
         """The number of speeches that can run at once."""
-        return self._backend.count
+        return self._backend.num_slots
 
     def prepare(self) -> None:
         """Warms up the backend, so that the first request is not delayed."""
@@ -389,23 +394,24 @@ class ContinuousBatcher:
         return not self._speeches
 
     @property
-    def free(self) -> int:
+    def num_free(self) -> int:
         """The number of further speeches that can enter now."""
-        return self._backend.free
+        return self._backend.num_free
 
     def enter(
-        self, name: str, voice: Voice, request: SynthesisRequest, cast: Mapping[str, Voice] = NOBODY_ELSE
+        self, name: str, voice: Voice, request: SynthesisRequest, cast: Mapping[str, Voice] = NO_OTHER_VOICES
     ) -> None:
         """Begins a speech; `step` returns its sound. cast: as in `Speech`.
 
         Raises SotaqueError if all slots are in use, TextError, and NotFinite.
         """
         speech = Speech(self._backend, voice, request, self._guard(request), cast)
-        self._begin(speech)
+        self._begin_piece(speech)
         self._speeches[name] = speech
 
-    def go_on(self, name: str) -> bool:
-        """Begins the next piece of a paused speech; returns whether there was such a speech.
+    def begin_next_piece(self, name: str) -> bool:
+        """Begins the next piece of a speech. Returns False if there is no such speech, or it is not
+        paused.
 
         Raises SotaqueError, and NotFinite, which ends the speech.
         """
@@ -413,15 +419,15 @@ class ContinuousBatcher:
         if speech is None or not speech.paused:
             return False
         try:
-            self._begin(speech)
+            self._begin_piece(speech)
         except NotFinite:
             self.leave(name)
             raise
         return True
 
-    def _begin(self, speech: Speech) -> None:
-        if not self.free:
-            raise SotaqueError(f"All {self.count} slots are in use. Try again later.")
+    def _begin_piece(self, speech: Speech) -> None:
+        if not self.num_free:
+            raise SotaqueError(f"All {self.num_slots} slots are in use. Try again later.")
         speech.begin()
 
     def leave(self, name: str) -> bool:
@@ -437,12 +443,12 @@ class ContinuousBatcher:
             name: speech.utterance for name, speech in self._speeches.items() if speech.utterance is not None
         }
         self._backend.step(list(active.values()))
-        return [self._took(name) for name in active]
+        return [self._take_output(name) for name in active]
 
-    def _took(self, name: str) -> StepOutput:
+    def _take_output(self, name: str) -> StepOutput:
         speech = self._speeches[name]
         try:
-            output = StepOutput(name, speech, speech.take())
+            output = StepOutput(name, speech, speech.take_sound())
         except NotFinite as error:
             self.leave(name)
             return StepOutput(name, speech, error=error)

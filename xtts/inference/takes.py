@@ -1,8 +1,8 @@
 """Takes: speaks a text several times in one batch, with different seeds, and keeps the best take.
 
-The best one is chosen by a gate, as in best-of-n sampling of speech: of the takes within three
-quarters of the best similarity to the recording, the one with the fewest word errors, then the one
-with the best endings. So a take that sounds like another person is not kept for its words.
+Best-of-n sampling with a gate: of the takes within three quarters of the best similarity to the
+recording, the one with the fewest word errors is kept, and of several such takes the one with the
+best endings. So a take that sounds like another person is not kept for its words.
 
 Importing this module does not import torch. The judges are opened when they are first needed.
 """
@@ -38,18 +38,18 @@ log = logging.getLogger(__name__)
 
 # Far from the seeds of users, of the guard and of a book's retakes, and below 2**32, because
 # torch's generator on a CPU uses only 32 bits.
-TAKE_STRIDE = 10_000_019
-_SEEDS = 2**63
-# A take may be this share of the best similarity less similar.
-_GATE = 0.25
+TAKE_SEED_STRIDE = 10_000_019
+_NUM_SEEDS = 2**63
+# A share of the best similarity.
+_MAX_SIMILARITY_LOSS = 0.25
 # The mean cosine, by the speaker judge, of the clips of ten LibriSpeech readers to another reader.
-# Without it as the zero, a stranger is within three quarters of the best.
-STRANGER = 0.54
+# A similarity of 0, because otherwise a stranger is within three quarters of the best.
+STRANGER_COSINE = 0.54
 
 
 @dataclass(frozen=True)
-class Figures:
-    """What is known of a take.
+class TakeFigures:
+    """The figures by which takes are compared.
 
     Attributes:
         similarity: To the speaker's recording: 1 is equal, 0 a stranger. None if not compared.
@@ -65,13 +65,19 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The take that is kept. number: from 0; count: of the takes; figures: its own; reason: the
-    criterion that decided."""
+class TakeChoice:
+    """The take that is kept.
+
+    Attributes:
+        number: Its number, from 0.
+        count: The number of takes.
+        figures: Its figures.
+        reason: The criterion that decided.
+    """
 
     number: int
     count: int
-    figures: Figures
+    figures: TakeFigures
     reason: str
 
     def __str__(self) -> str:
@@ -85,37 +91,40 @@ class Choice:
         return f"take {self.number + 1} of {self.count}{note}"
 
 
-# The criteria after the similarity, each with its figure, of which the least is best.
-_CRITERIA: tuple[tuple[str, Callable[[Figures], int | None]], ...] = (
+# The criteria after the similarity; the lowest figure is the best.
+_CRITERIA: tuple[tuple[str, Callable[[TakeFigures], int | None]], ...] = (
     ("word errors", lambda figures: figures.word_errors),
     ("endings", lambda figures: figures.faulty),
     ("attempts", lambda figures: figures.attempts),
 )
 
 
-def choose(takes: Sequence[Figures]) -> Choice:
-    """Chooses a take, in the order of their seeds. A criterion that is unknown for one of the
-    remaining takes is skipped."""
-    left, reason = _similar(takes), "similarity"
-    for name, figure in _CRITERIA:
-        figures = {number: figure(takes[number]) for number in left}
+def choose_take(takes: Sequence[TakeFigures]) -> TakeChoice:
+    """Chooses one of the takes, which are in the order of their seeds. Skips a criterion that is
+    unknown for one of the remaining takes."""
+    remaining, reason = _find_similar_takes(takes), "similarity"
+    for name, figure_of in _CRITERIA:
+        figures = {number: figure_of(takes[number]) for number in remaining}
         values = [value for value in figures.values() if value is not None]
-        if len(left) > 1 and len(values) == len(left):
-            left, reason = [number for number in left if figures[number] == min(values)], name
-    return Choice(left[0], len(takes), takes[left[0]], reason if len(left) == 1 else "seed")
+        if len(remaining) > 1 and len(values) == len(remaining):
+            remaining = [number for number in remaining if figures[number] == min(values)]
+            reason = name
+    number = remaining[0]
+    return TakeChoice(number, len(takes), takes[number], reason if len(remaining) == 1 else "seed")
 
 
-def _similar(takes: Sequence[Figures]) -> list[int]:
+def _find_similar_takes(takes: Sequence[TakeFigures]) -> list[int]:
     """The numbers of the takes within three quarters of the best similarity."""
     similarities = [figures.similarity for figures in takes if figures.similarity is not None]
     if not similarities:
         return list(range(len(takes)))
+    best = max(similarities)
     # Also below 0, where no take sounds like the recording.
-    least = max(similarities) - _GATE * abs(max(similarities))
+    minimum = best - _MAX_SIMILARITY_LOSS * abs(best)
     return [
         number
         for number, figures in enumerate(takes)
-        if figures.similarity is not None and figures.similarity >= least
+        if figures.similarity is not None and figures.similarity >= minimum
     ]
 
 
@@ -132,45 +141,45 @@ class Take:
         return np.concatenate(self.sounds)
 
 
-def request_of(request: SynthesisRequest, number: int) -> SynthesisRequest:
-    """The request of a take; number: from 0, which keeps the seed. Whole, so that a faulty piece
+def request_of_take(request: SynthesisRequest, number: int) -> SynthesisRequest:
+    """The request of a take. number: from 0, which keeps the seed. `whole`, so that a faulty piece
     is spoken again."""
-    return replace(request, seed=(request.seed + TAKE_STRIDE * number) % _SEEDS, whole=True)
+    return replace(request, seed=(request.seed + TAKE_SEED_STRIDE * number) % _NUM_SEEDS, whole=True)
 
 
 def speak_takes(voice: LoadedVoice, request: SynthesisRequest, count: int) -> list[Take]:
     """Speaks a text `count` times with the voice's own latents, decoded together as far as the
     backend has slots. Raises the errors of `LoadedVoice.synthesize`."""
     request = replace(request, pieces=request.read(voice.model.tokenizer))
-    names = {piece.voice for piece in request.pieces or ()} - {""}
-    cast, whose = {name: voice.speaker(name) for name in names}, _own_voice(voice)
+    cast, default_voice = voice.cast_of(request), voice.default_voice()
     batcher = ContinuousBatcher(voice.backend(count), voice.guard)
-    sounds: list[list[list[Array]]] = [[[]] for _ in range(count)]
-    pieces: list[Sequence[SpokenPiece]] = [()] * count
+    # The chunks of each piece, and the guard's results, by take.
+    chunks_of_pieces: list[list[list[Array]]] = [[[]] for _ in range(count)]
+    spoken_pieces: list[Sequence[SpokenPiece]] = [()] * count
     waiting = deque(range(count))
     while waiting or not batcher.empty:
-        while waiting and batcher.free:
+        while waiting and batcher.num_free:
             number = waiting.popleft()
-            if not batcher.go_on(str(number)):
-                batcher.enter(str(number), whose, request_of(request, number), cast)
+            if not batcher.begin_next_piece(str(number)):
+                batcher.enter(str(number), default_voice, request_of_take(request, number), cast)
         for output in batcher.step():
             if output.error is not None:
                 raise output.error
             number = int(output.name)
-            sounds[number][-1] += map(np.asarray, output.chunks)
+            chunks_of_pieces[number][-1] += map(np.asarray, output.chunks)
             if output.speech.paused:
-                sounds[number].append([])
+                chunks_of_pieces[number].append([])
                 waiting.appendleft(number)
-            pieces[number] = output.speech.pieces
+            spoken_pieces[number] = output.speech.pieces
     return [
-        Take([np.concatenate(chunks) for chunks in sounds[number] if chunks], pieces[number])
-        for number in range(count)
+        Take([np.concatenate(chunks) for chunks in piece_chunks if chunks], pieces)
+        for piece_chunks, pieces in zip(chunks_of_pieces, spoken_pieces, strict=True)
     ]
 
 
 def speak_best(
     voice: LoadedVoice, request: SynthesisRequest, count: int, recogniser: str = "auto"
-) -> tuple[Take, Choice]:
+) -> tuple[Take, TakeChoice]:
     """The best of `count` takes of a text, and why. recogniser: as EVALUATE_RECOGNISER.
 
     Raises the errors of `LoadedVoice.synthesize`, and SotaqueError for an invalid recogniser.
@@ -191,46 +200,47 @@ class TakeJudge:
 
     def __init__(self, voice: LoadedVoice, recogniser: str = "auto") -> None:
         self._voice, self._setting = voice, recogniser
-        self._compared: dict[str, Callable[[Array], float | None] | None] = {}
+        self._comparisons: dict[str, Callable[[Array], float | None] | None] = {}
 
     @property
     def identity(self) -> list[str]:
         """What the choice depends on besides the takes."""
         from xtts.evaluation import recogniser, speaker_judge
 
-        by = "base" if speaker_judge.missing() else speaker_judge.PACKAGE
-        return [by, self._setting, recogniser.POCKETSPHINX * recogniser.can_hear_english()]
+        judge = "base" if speaker_judge.missing() else speaker_judge.PACKAGE
+        return [judge, self._setting, recogniser.POCKETSPHINX * recogniser.can_hear_english()]
 
-    def choose(self, request: SynthesisRequest, takes: Sequence[Take], speaker: str = "") -> Choice:
+    def choose(self, request: SynthesisRequest, takes: Sequence[Take], speaker: str = "") -> TakeChoice:
         """Chooses one of the takes of a request. speaker: as in `LoadedVoice.speaker`."""
-        if speaker not in self._compared:
-            self._compared[speaker] = self._comparison(speaker)
-        compare = self._compared[speaker]
-        errors = self._word_errors(request, takes)
-        chosen = choose(
-            [
-                Figures(
-                    compare(take.waveform) if compare else None,
-                    missed,
-                    sum(piece.faulty for piece in take.pieces),
-                    sum(piece.attempts for piece in take.pieces),
-                )
-                for take, missed in zip(takes, errors, strict=True)
-            ]
-        )
-        log.info("%s, by its %s", chosen, chosen.reason)
-        return chosen
+        if speaker not in self._comparisons:
+            self._comparisons[speaker] = self._new_comparison(speaker)
+        compare = self._comparisons[speaker]
+        word_errors = self._word_errors(request, takes)
+        figures = [
+            TakeFigures(
+                similarity=compare(take.waveform) if compare else None,
+                word_errors=num_errors,
+                faulty=sum(piece.faulty for piece in take.pieces),
+                attempts=sum(piece.attempts for piece in take.pieces),
+            )
+            for take, num_errors in zip(takes, word_errors, strict=True)
+        ]
+        choice = choose_take(figures)
+        log.info("%s, by its %s", choice, choice.reason)
+        return choice
 
-    def _comparison(self, speaker: str) -> Callable[[Array], float | None] | None:
+    def _new_comparison(self, speaker: str) -> Callable[[Array], float | None] | None:
         """Returns the similarity of a waveform to a speaker; None if nothing can compare them."""
         judge, recording = _speaker_judge(), self._recording(speaker)
         if judge is not None and recording is not None:
-            return functools.partial(_scaled_likeness, judge, _embed(judge, self._voice, recording))
+            return functools.partial(
+                _judged_similarity, judge, _embed_recording(judge, self._voice, recording)
+            )
         model = self._voice.model
         if getattr(model, "speaker_encoder", None) is not None:
-            whose = self._voice.speaker(speaker) if speaker else _own_voice(self._voice)
-            return functools.partial(_by_base, model, whose)
-        _tell("The voices of takes are not compared: this voice has no recording to compare with.")
+            voice = self._voice.speaker(speaker) if speaker else self._voice.default_voice()
+            return functools.partial(_base_similarity, model, voice)
+        _warn_once("The voices of takes are not compared: this voice has no recording to compare with.")
         return None
 
     def _recording(self, speaker: str) -> "Reference | None":
@@ -242,36 +252,32 @@ class TakeJudge:
 
     def _word_errors(self, request: SynthesisRequest, takes: Sequence[Take]) -> Sequence[int | None]:
         """The word errors of each take; None without a recogniser for the language."""
-        from xtts.evaluation import recogniser
+        from xtts.evaluation import recogniser as recognisers
 
-        name, reason = recogniser.recogniser_of(self._setting, request.language)
+        name, reason = recognisers.recogniser_of(self._setting, request.language)
         if reason is not None:
-            _tell(f"The words of takes are not checked: {reason}.")
+            _warn_once(f"The words of takes are not checked: {reason}.")
             return [None] * len(takes)
         tokenizer, language = self._voice.model.tokenizer, request.language
-        ears = _recogniser(name, language)
-        words = recogniser.words_of(tokenizer, request.text, language)
+        recogniser = _recogniser(name, language)
+        expected_words = recognisers.words_of(tokenizer, request.text, language)
 
-        def errors(take: Take) -> int:
+        def count_errors(take: Take) -> int:
             # Piece by piece, because Whisper hears at most 30 s.
-            heard = " ".join(ears.hear(_resample(sound, recogniser.RATE)) for sound in take.sounds)
-            return recogniser.num_errors(words, recogniser.heard_words(tokenizer, heard, language))
+            transcripts = (recogniser.hear(_resample(sound, recognisers.RATE)) for sound in take.sounds)
+            heard_words = recognisers.heard_words(tokenizer, " ".join(transcripts), language)
+            return recognisers.num_errors(expected_words, heard_words)
 
         try:
-            with ThreadPoolExecutor(ears.at_once) as pool:
-                return list(pool.map(errors, takes))
-        except recogniser.RecogniserError as error:
-            _tell(f"The words of takes are not checked: {error}")
+            with ThreadPoolExecutor(recogniser.at_once) as pool:
+                return list(pool.map(count_errors, takes))
+        except recognisers.RecogniserError as error:
+            _warn_once(f"The words of takes are not checked: {error}")
             return [None] * len(takes)
-
-
-def _own_voice(voice: LoadedVoice) -> Voice:
-    return voice.own_voice or voice.placeholder_voice()
 
 
 @functools.cache
-def _tell(message: str) -> None:
-    """Logs a message once."""
+def _warn_once(message: str) -> None:
     log.warning("%s", message)
 
 
@@ -292,7 +298,7 @@ def _recogniser(name: str, language: str) -> "Recogniser":
     return recogniser.open_recogniser(name, language, torch.get_num_threads())
 
 
-def _embed(judge: "SpeakerJudge", voice: LoadedVoice, recording: "Reference") -> "Tensor":
+def _embed_recording(judge: "SpeakerJudge", voice: LoadedVoice, recording: "Reference") -> "Tensor":
     from xtts import audio
     from xtts.evaluation.speaker_judge import RATE
     from xtts.inference.voice import read_reference
@@ -301,25 +307,25 @@ def _embed(judge: "SpeakerJudge", voice: LoadedVoice, recording: "Reference") ->
     return judge.embedding(audio.resample(sound, audio.CODE_RATE, RATE))
 
 
-def _scaled_likeness(judge: "SpeakerJudge", person: "Tensor", waveform: Array) -> float:
+def _judged_similarity(judge: "SpeakerJudge", person: "Tensor", waveform: Array) -> float:
     import torch
 
     from xtts.evaluation.speaker_judge import RATE
 
     cosine = float(judge.embedding(torch.from_numpy(_resample(waveform, RATE))) @ person)
-    return (cosine - STRANGER) / (1 - STRANGER)
+    return (cosine - STRANGER_COSINE) / (1 - STRANGER_COSINE)
 
 
-def _by_base(model: "Model", whose: Voice, waveform: Array) -> float | None:
+def _base_similarity(model: "Model", voice: Voice, waveform: Array) -> float | None:
     """The cosine by the base's own encoder; None for less than it can encode."""
     import torch
 
-    from xtts.inference import voice
+    from xtts.inference.voice import MIN_CHUNK_SECONDS, similarity
 
-    if len(waveform) < voice.MIN_CHUNK_SECONDS * VOCODER_RATE:
+    if len(waveform) < MIN_CHUNK_SECONDS * VOCODER_RATE:
         return None
     with torch.inference_mode():
-        return voice.similarity(model, torch.from_numpy(waveform), VOCODER_RATE, whose)
+        return similarity(model, torch.from_numpy(waveform), VOCODER_RATE, voice)
 
 
 def _resample(waveform: Array, rate: int) -> Array:

@@ -73,12 +73,12 @@ class TorchUtterance(Utterance):
         self.cache: KeyValueCache | None = None
 
     def choose(self, latent: Tensor, code: Tensor, number: int) -> None:
-        """As `take`, with the code on the device and its value; NO_CODE ends it with an error."""
+        """As `add_code`, with the code on the device and its value; NO_CODE ends it with an error."""
         self.code = code
         if number == NO_CODE:
             self.error = DecodingError(NOT_FINITE)
         else:
-            self.take(latent, number)
+            self.add_code(latent, number)
 
     def attention_by_head(self) -> dict[Head, Array]:
         """As in `Utterance`."""
@@ -216,7 +216,7 @@ class DecodingSlots:
         self._lease: Lease | None = None
 
     @property
-    def free(self) -> int:
+    def num_free(self) -> int:
         """The number of further utterances that can enter."""
         return self.utterances.count(None)
 
@@ -226,7 +226,7 @@ class DecodingSlots:
         slot = self.utterances.index(None)
         # Prefilled separately, because prefixes differ in length.
         utterance.cache = prefill(self._step, latents, text, utterance)
-        if self.free == len(self.utterances):
+        if self.num_free == len(self.utterances):
             self._borrow(self._layers | {layer for layer, _ in utterance.heads})
         if self._graphs is not None:
             self._graphs.enter(slot, utterance.cache)
@@ -272,7 +272,7 @@ class DecodingSlots:
         position 0, and their results are discarded."""
         device = self._step.gpt.mel_head.weight.device
         placeholder = torch.zeros(1, dtype=torch.long, device=device)
-        rows = range(self._num_rows if self._graphs is None else self._graphs.count)
+        rows = range(self._num_rows if self._graphs is None else self._graphs.num_rows)
         codes = torch.cat([speaking[row].code if row in speaking else placeholder for row in rows])
         places = [len(speaking[row].codes) if row in speaking else 0 for row in rows]
         positions = torch.tensor(places).to(device, non_blocking=True)
@@ -293,7 +293,7 @@ class DecodingSlots:
             utterance.cache = None
         if self._graphs is not None:
             self._graphs.leave(slot)
-        if self.free == len(self.utterances):
+        if self.num_free == len(self.utterances):
             self._graphs = self._lease = None
 
 
@@ -301,7 +301,7 @@ class Rows(Protocol):
     """Rows of an extra (SPEECH_GRAPHS in `machine.extras`), which replays their steps as CUDA
     graphs and keeps their keys and values. count: how many there are."""
 
-    count: int
+    num_slots: int
 
     def prepare(self) -> None:
         """Does now what would delay the first code."""
@@ -342,13 +342,13 @@ class TorchBackend:
 
     def __init__(self, model: Model, count: int = 1, layers: Iterable[int] = ()) -> None:
         self.model = model
-        self.count = count
+        self.num_slots = count
         self._slots = DecodingSlots(model.gpt, count, layers)
 
     @property
-    def free(self) -> int:
+    def num_free(self) -> int:
         """As in `Backend`."""
-        return self._slots.free
+        return self._slots.num_free
 
     def prepare(self) -> None:
         """As in `Backend`."""
@@ -423,8 +423,8 @@ def decode(
     """
     layers = {layer for _, utterance in pairs for layer in utterance.queries.layers}
     slots, waiting = DecodingSlots(gpt, count, layers), list(pairs)
-    while waiting or slots.free < count:
-        while waiting and slots.free:
+    while waiting or slots.num_free < count:
+        while waiting and slots.num_free:
             slots.enter(latents, *waiting.pop(0))
         slots.step()
         for slot, utterance in enumerate(slots.utterances):

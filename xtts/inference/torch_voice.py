@@ -40,8 +40,8 @@ class LoadedTorchVoice(LoadedVoice):
 
     model: Model
 
-    def __init__(self, model: Model, files: VoiceFiles, where: ComputeConfig) -> None:
-        super().__init__(model, files, where, files.licence or model.config.licence)
+    def __init__(self, model: Model, files: VoiceFiles, compute: ComputeConfig) -> None:
+        super().__init__(model, files, compute, files.licence or model.config.licence)
         self._vocoders: dict[Path, Vocoder] = {}
         self.decoder, self.adapter = None, None
         if files.decoder is not None:
@@ -150,7 +150,7 @@ def read_adapter(model: Model, path: Path) -> Adapter:
 
 
 def load_torch_voice(
-    files: VoiceFiles, where: ComputeConfig, others: Iterable[LoadedVoice] = ()
+    files: VoiceFiles, compute: ComputeConfig, others: Iterable[LoadedVoice] = ()
 ) -> LoadedTorchVoice:
     """Loads a voice. others: voices that are already loaded. A checkpoint with the same base shares
     their vocoder and speaker encoder; an adapter also shares the GPT, if the weights are its base.
@@ -161,7 +161,11 @@ def load_torch_voice(
     if files.state is not None or files.adapter is not None:
         same = next((voice.model for voice in others if _fits(files, voice)), None)
     model = same or load_model(
-        files.folder, where.device, where.mel_device, precision=where.precision, low_memory=where.low_memory
+        files.folder,
+        compute.device,
+        compute.mel_device,
+        precision=compute.precision,
+        low_memory=compute.low_memory,
     )
     # The normaliser may differ from the base's, and the pronunciations from the other voice's.
     config = replace(model.config, normalizer=files.tokenizer.normalizer)
@@ -169,7 +173,7 @@ def load_torch_voice(
     model = replace(model, config=config, tokenizer=tokenizer)
     if files.state is not None:
         model.load_gpt(files.state)
-    return LoadedTorchVoice(model, files, where)
+    return LoadedTorchVoice(model, files, compute)
 
 
 def _fits(files: VoiceFiles, other: LoadedVoice) -> bool:

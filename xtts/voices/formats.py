@@ -1,7 +1,7 @@
 """Formats of voices that extras add, such as ONNX models.
 
 The module of such an extra (`VOICES`, see `machine.extras`) defines BACKEND, the value of that
-setting; HEADER, the file that marks its folders; `licence_of(folder)`; `load_voice(files, where)`;
+setting; HEADER, the file that marks its folders; `licence_of(folder)`; `load_voice(files, compute)`;
 and `export(source, to, kind)`, which returns a short description of the result.
 """
 

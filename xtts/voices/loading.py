@@ -31,7 +31,7 @@ def compute_config(
     that is missing or unusable, and ArgumentError.
     """
     device = arguments.device("device", device)
-    where = ComputeConfig(
+    compute = ComputeConfig(
         device,
         precision=precision,
         backend="onnx" if voice.onnx else "torch",
@@ -41,21 +41,21 @@ def compute_config(
         watermark=watermark,
     )
     if device == "cpu" or voice.onnx:
-        return where, ""
+        return compute, ""
     place = selection.choose_device(selection.look_at_machine(), device)
-    return where.at(place), place.reason
+    return compute.at(place), place.reason
 
 
 def load_voice(
     voice: VoiceFiles | VoiceSpec,
-    where: ComputeConfig | None = None,
+    compute: ComputeConfig | None = None,
     others: Mapping[str, LoadedVoice] | None = None,
 ) -> LoadedVoice:
     """Verifies and opens a voice in this process.
 
     Args:
         voice: The files of a voice, or its specification.
-        where: The device, backend and precision; None is PyTorch on the CPU.
+        compute: The device, backend and precision; None is PyTorch on the CPU.
         others: The loaded voices. For a checkpoint whose base model is among them, only the GPT is
             loaded: both share the vocoder and the speaker encoder.
 
@@ -64,14 +64,14 @@ def load_voice(
         ConfigError, RunError, FilesError: Its files cannot be used.
         SotaqueError: ONNX Runtime or its models cannot be used.
     """
-    where = where or ComputeConfig()
-    where.apply()
+    compute = compute or ComputeConfig()
+    compute.apply()
     files = find_voice(voice) if isinstance(voice, VoiceSpec) else voice
-    if where.backend == "onnx":
-        loaded: LoadedVoice = formats.format_for(where.backend).load_voice(files, where)
+    if compute.backend == "onnx":
+        loaded: LoadedVoice = formats.format_for(compute.backend).load_voice(files, compute)
         return loaded
     if files.onnx:
         raise BundleError(f"{files.folder} is an ONNX voice; it needs BACKEND=onnx.")
     from xtts.inference.torch_voice import load_torch_voice
 
-    return load_torch_voice(files, where, (others or {}).values())
+    return load_torch_voice(files, compute, (others or {}).values())

@@ -26,7 +26,7 @@ from xtts.encoding import pcm16
 from xtts.inference.alignment.guarded_piece import SpokenWords
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
-from xtts.inference.speech import NOBODY_ELSE, ContinuousBatcher, StepOutput, Voice
+from xtts.inference.speech import NO_OTHER_VOICES, ContinuousBatcher, StepOutput, Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
 from xtts.voices import loading as voice_loading
@@ -111,7 +111,7 @@ class SpeechServer:
         spec = VoiceSpec(**{**given, "reference": reference}, allow_base_reference=True)
         voice, batcher = yield self._other.submit(self._stand, spec, dict(self._standing))
         self._standing[key], self._batchers[key] = voice, batcher
-        summary = {**voice.summary(), "slots": batcher.count}
+        summary = {**voice.summary(), "slots": batcher.num_slots}
         yield _frame("opened", message.get("id", ""), key=key, **summary)
 
     def _stand(
@@ -182,7 +182,7 @@ class SpeechServer:
         name = message["id"]
         try:
             for batcher in self._batchers.values():
-                if batcher.go_on(name):
+                if batcher.begin_next_piece(name):
                     self._began[name] += time.perf_counter() - self._paused.pop(name)
                     return
         except Exception as error:  # as in `_enter`
@@ -203,7 +203,7 @@ class SpeechServer:
             yield _frame("cancelled", name)
 
     def _enter(
-        self, message: JsonObject, voice: Voice | None, cast: Mapping[str, Voice] = NOBODY_ELSE
+        self, message: JsonObject, voice: Voice | None, cast: Mapping[str, Voice] = NO_OTHER_VOICES
     ) -> Iterator[Frame]:
         name, began = message["id"], time.perf_counter()
         if voice is None:

@@ -19,7 +19,7 @@ from xtts.inference.alignment.guarded_piece import SpokenPiece
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import ContinuousBatcher, Voice
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.takes import Take, TakeJudge, request_of
+from xtts.inference.takes import Take, TakeJudge, request_of_take
 from xtts.text.markup import of_request
 
 
@@ -90,7 +90,7 @@ class BookVoice:
     @property
     def batch_usage(self) -> float:
         """The mean share of the batch that was in use; 1 if sentences are spoken one by one."""
-        return self.num_rows / (self.num_steps * self._batcher.count) if self.num_steps else 1.0
+        return self.num_rows / (self.num_steps * self._batcher.num_slots) if self.num_steps else 1.0
 
     @cached_property
     def model_identity(self) -> dict[str, object]:
@@ -101,7 +101,7 @@ class BookVoice:
             **({"graphs": graphs} if (graphs := self.voice.graphs) else {}),
             "precision": self.voice.model.kind,
             "device": str(getattr(self.voice.model, "device", "cpu")).split(":")[0],
-            "at_once": 1 if self._speaks_one_by_one else self._batcher.count,
+            "at_once": 1 if self._speaks_one_by_one else self._batcher.num_slots,
             "guarded": self.voice.guarded,
             "heads": [list(head) for head in self.voice.heads] if self.voice.guarded else [],
         }
@@ -162,13 +162,13 @@ class BookVoice:
         active: dict[str, _ActiveTake] = {}
         finished_takes: dict[str, dict[int, Take]] = {}
         while True:
-            while batcher.free and (pending or (request := next_request()) is not None):
+            while batcher.num_free and (pending or (request := next_request()) is not None):
                 if not pending:
                     assert request is not None
                     pending.extend((request, number) for number in range(self.takes))
                     finished_takes[request.key] = {}
                 request, number = pending.popleft()
-                name, synthesis = f"{request.key} {number}", request_of(request.synthesis, number)
+                name, synthesis = f"{request.key} {number}", request_of_take(request.synthesis, number)
                 batcher.enter(name, self.speaker(request.speaker), synthesis, self.further_speakers(request))
                 active[name] = _ActiveTake(request, number)
             if not active:
@@ -182,7 +182,7 @@ class BookVoice:
                     raise output.error
                 if output.speech.paused:
                     take.sounds.append([])
-                    batcher.go_on(output.name)
+                    batcher.begin_next_piece(output.name)
                 elif output.speech.done:
                     del active[output.name]
                     parts = [np.concatenate(chunks) for chunks in take.sounds if chunks]

@@ -49,7 +49,7 @@ class OnnxUtterance(Utterance):
         self._choose(*self._gpt.step(self.codes[-1], len(self.codes), self._past))
 
     def _choose(self, latent: Array, logits: Array) -> None:
-        self.take(latent, sample(logits, self.seen, self.rules, self.random))
+        self.add_code(latent, sample(logits, self.seen, self.rules, self.random))
 
 
 class OnnxBackend:
@@ -59,13 +59,13 @@ class OnnxBackend:
 
     def __init__(self, model: OnnxModel, count: int = 1) -> None:
         self.model = model
-        self.count = count
+        self.num_slots = count
         self._speaking: list[OnnxUtterance] = []
 
     @property
-    def free(self) -> int:
+    def num_free(self) -> int:
         """As in `Backend`."""
-        return self.count - len(self._speaking)
+        return self.num_slots - len(self._speaking)
 
     def prepare(self) -> None:
         """Does nothing, because ONNX Runtime prepares a model during loading."""

@@ -19,14 +19,14 @@ def said_in(batcher: ContinuousBatcher, voice: Any, asked: Mapping[str, Synthesi
     """The parts of all requests, step by step; each request enters as soon as a slot is free."""
     waiting = dict(asked)
     while waiting or not batcher.empty:
-        while waiting and batcher.free:
+        while waiting and batcher.num_free:
             name = next(iter(waiting))
             batcher.enter(name, voice, waiting.pop(name))
         for output in batcher.step():
             assert output.error is None
             yield output
             if output.speech.paused:
-                assert batcher.go_on(output.name)
+                assert batcher.begin_next_piece(output.name)
 
 
 def sounds_of(

@@ -47,8 +47,8 @@ def test_a_crowd_of_different_adapters_changes_no_bit(kind, count, requests):
     draw, slots, waiting = random.Random(7), DecodingSlots(gpt, count), list(range(requests))
     spoken: dict[int, TorchUtterance] = {}
     together = set()
-    while waiting or slots.free < count:
-        while waiting and slots.free and draw.random() < 0.4:
+    while waiting or slots.num_free < count:
+        while waiting and slots.num_free and draw.random() < 0.4:
             number = waiting.pop()
             spoken[number] = utterance(gpt, number, adapters[number % 4])
             slots.enter(*asked(number), spoken[number])

@@ -59,13 +59,13 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folde
                 pieces = len(made.tokenizer.split(TEXT, "en"))
                 assert 1 < output.speech.cut_pieces <= pieces
             if output.speech.paused and len(order) == 1:
-                assert not batcher.busy and batcher.free == 1 and not batcher.empty
+                assert not batcher.busy and batcher.num_free == 1 and not batcher.empty
                 batcher.enter("short", whose, SynthesisRequest("hello", "en", seed=1, max_codes=8))
             elif output.speech.paused or (output.name == "short" and output.speech.done):
-                batcher.go_on("long")
+                batcher.begin_next_piece("long")
     assert order[:3] == ["long", "short", "long"]
     assert np.array_equal(torch.cat(chunks).numpy(), alone)
-    assert not batcher.go_on("long")
+    assert not batcher.begin_next_piece("long")
 
 
 def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder):

@@ -14,7 +14,7 @@ from xtts.inference.alignment.guarded_piece import MAX_RETRIES, RETRY_SEED_STRID
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import ContinuousBatcher
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.takes import Figures, Take, TakeJudge, choose, request_of, speak_takes
+from xtts.inference.takes import Take, TakeFigures, TakeJudge, choose_take, request_of_take, speak_takes
 from xtts.voices.base_models import DEMO
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
@@ -48,24 +48,24 @@ def voice(tmp_path_factory: pytest.TempPathFactory) -> LoadedVoice:
     ],
 )
 def test_the_gate_and_then_words_endings_attempts_and_the_seed(figures, number, reason):
-    choice = choose([Figures(*row) for row in figures])
+    choice = choose_take([TakeFigures(*row) for row in figures])
     assert (choice.number, choice.count, choice.reason) == (number, len(figures), reason)
-    assert choice.figures == Figures(*figures[number])
+    assert choice.figures == TakeFigures(*figures[number])
 
 
 def test_a_choice_is_told_in_a_line():
     told = {
-        Figures(0.812, 0): "take 1 of 1 (voice 0.81, no word missed)",
-        Figures(None, 1): "take 1 of 1 (1 word missed)",
-        Figures(-0.1, 2): "take 1 of 1 (voice -0.10, 2 words missed)",
-        Figures(): "take 1 of 1",
+        TakeFigures(0.812, 0): "take 1 of 1 (voice 0.81, no word missed)",
+        TakeFigures(None, 1): "take 1 of 1 (1 word missed)",
+        TakeFigures(-0.1, 2): "take 1 of 1 (voice -0.10, 2 words missed)",
+        TakeFigures(): "take 1 of 1",
     }
-    assert {take: str(choose([take])) for take in told} == told
+    assert {take: str(choose_take([take])) for take in told} == told
 
 
 def test_no_attempt_of_a_take_has_the_seed_of_another():
     seeds = [
-        (request_of(SynthesisRequest("a", "en", seed), number).seed + RETRY_SEED_STRIDE * again) % 2**32
+        (request_of_take(SynthesisRequest("a", "en", seed), number).seed + RETRY_SEED_STRIDE * again) % 2**32
         for seed in range(20)
         for number in range(16)
         for again in range(MAX_RETRIES + 1)
@@ -82,7 +82,7 @@ def test_a_batch_says_what_each_take_says_alone(voice, monkeypatch, slots):
     together = speak_takes(voice, request, 3)
     for number, take in enumerate(together):
         batcher = ContinuousBatcher(backend(slots), voice.guard)
-        alone = sounds_of(batcher, voice.own_voice, {"a": request_of(request, number)})["a"]
+        alone = sounds_of(batcher, voice.own_voice, {"a": request_of_take(request, number)})["a"]
         assert np.array_equal(take.waveform, alone)
         assert len(take.sounds) == len(take.pieces) == 2
     assert not np.array_equal(together[0].waveform, together[1].waveform)
@@ -92,7 +92,7 @@ def test_a_take_is_what_its_seed_says_without_a_batch(voice):
     """A batch's matrix products are rounded otherwise on some processors, which nobody hears."""
     request = SynthesisRequest(TEXT, "en", seed=4, max_codes=15)
     for number, take in enumerate(speak_takes(voice, request, 2)):
-        alone = voice.synthesize(request_of(request, number))
+        alone = voice.synthesize(request_of_take(request, number))
         assert take.waveform.shape == alone.shape
         assert np.square(take.waveform - alone).mean() < 1e-3 * np.square(alone).mean()
 
@@ -118,11 +118,11 @@ def test_the_recording_itself_is_the_most_similar_take(base_folder, monkeypatch)
 def test_what_is_not_judged_is_said_once(voice, monkeypatch, caplog):
     monkeypatch.setattr(takes, "_speaker_judge", lambda: None)
     monkeypatch.setattr(voice, "model", replace(voice.model, speaker_encoder=None))
-    takes._tell.cache_clear()
+    takes._warn_once.cache_clear()
     silence = [Take([np.zeros(24_000, np.float32)])] * 2
     for _ in range(2):
         choice = TakeJudge(voice).choose(SynthesisRequest("Um.", "pt"), silence)
-    assert choice.figures == Figures() and str(choice) == "take 1 of 2"
+    assert choice.figures == TakeFigures() and str(choice) == "take 1 of 2"
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(told) == 2 and "not compared" in told[0] + told[1]
     assert "no recogniser for pt" in told[0] + told[1]
@@ -141,7 +141,7 @@ def test_words_are_counted_over_all_pieces(voice, monkeypatch):
     sound, silence = torch.randn(24_000).numpy() * 0.1, np.zeros(24_000, np.float32)
     asked = SynthesisRequest("The ship left. The ship left.", "en")
     judge = TakeJudge(voice)
-    monkeypatch.setattr(judge, "_comparison", lambda _: None)
+    monkeypatch.setattr(judge, "_new_comparison", lambda _: None)
     options = [Take([sound, silence]), Take([sound, sound]), Take([silence, silence])]
     choice = judge.choose(asked, options)
     assert choice.number == 1 and choice.figures.word_errors == 0

@@ -31,8 +31,8 @@ def spoken_together(gpt: GPT, count: int, requests: list[int]) -> dict[int, Torc
     """The utterances of requests that come and go at random."""
     draw, slots = random.Random(7), DecodingSlots(gpt, count)
     spoken: dict[int, TorchUtterance] = {}
-    while requests or slots.free < count:
-        while requests and slots.free and draw.random() < 0.4:
+    while requests or slots.num_free < count:
+        while requests and slots.num_free and draw.random() < 0.4:
             number = requests.pop()
             spoken[number] = utterance(gpt, number)
             slots.enter(*asked(number), spoken[number])
@@ -75,10 +75,10 @@ def test_whoever_leaves_early_frees_the_slot_and_disturbs_nobody(gpt):
     slots, stays = DecodingSlots(gpt, 2), utterance(gpt, 1)
     slots.enter(*asked(1), stays)
     goes = slots.enter(*asked(2), utterance(gpt, 2))
-    assert slots.free == 0
+    assert slots.num_free == 0
     slots.step()
     slots.leave(goes)
-    assert slots.free == 1
+    assert slots.num_free == 1
     while slots.step():
         pass
     assert stays.codes == said_by(gpt, 1, 2).codes

@@ -116,7 +116,7 @@ class Failing(Refusing):
     def enter(self, *_: object) -> None:
         raise self.error
 
-    def go_on(self, _name: str) -> bool:
+    def begin_next_piece(self, _name: str) -> bool:
         raise self.error
 
     def leave(self, name: str) -> bool:
@@ -162,7 +162,7 @@ class Ready(Mute):
     def backend(self, count: int, *, beside_another: bool) -> Any:
         if self.error is not None:
             raise self.error
-        return SimpleNamespace(count=count - 1, prepare=lambda: None)
+        return SimpleNamespace(num_slots=count - 1, prepare=lambda: None)
 
 
 def opened(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> SpeechServer:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from xtts.inference.alignment.guard import CODE_SECONDS, Ending, EndingVerdict, align, judge
+from xtts.inference.alignment.guard import CODE_SECONDS, Ending, EndingVerdict, align, judge_ending
 from xtts.inference.alignment.heads import Array, Head
 from xtts.inference.defaults import FADE_SECONDS, SamplingParams
 from xtts.model.shapes import PLACEHOLDER_ID, VOCODER_RATE, GPTShape
@@ -27,28 +27,28 @@ from xtts.text.tokenizer import Piece
 Random = Any
 
 MAX_RETRIES = 2
-# The length of the end of a stream that waits for the verdict.
+# The end of a stream that waits for the verdict.
 HELD_SECONDS = 0.5
 # Seeds are 64 bits in torch and in numpy.
-_SEEDS = 2**63
+_NUM_SEEDS = 2**63
 # Far from the seeds that users count up, so that "another take" does not repeat the last one. Below
 # 2**32, because torch's generator on a CPU uses only 32 bits.
 RETRY_SEED_STRIDE = 1_000_003
 
 FRAME_SECONDS = 0.01
-_FRAME = round(FRAME_SECONDS * VOCODER_RATE)
+_FRAME_SAMPLES = round(FRAME_SECONDS * VOCODER_RATE)
 # Chosen on flite's recordings of the choosing texts (docs/develop/guard.md). In dB below the
 # loudest 10 ms: the threshold of silence at the edges of words, and the threshold of speech.
 SILENCE_DB, SPEECH_DB = 45.0, 35.0
 # Noise counts as silence: sound within ABOVE_NOISE_DB of the quietest frames, unless it is louder
-# than LOUDEST_NOISE_DB below the maximum.
-ABOVE_NOISE_DB, LOUDEST_NOISE_DB = 8.0, 20.0
-_QUIETEST = 0.05
-# The first and last frames are ignored. The thresholds were measured when the vocoder still clicked
+# than MIN_NOISE_DEPTH_DB below the maximum.
+ABOVE_NOISE_DB, MIN_NOISE_DEPTH_DB = 8.0, 20.0
+_QUIETEST_SHARE = 0.05
+# Frames that are ignored at both ends. The thresholds were measured when the vocoder still clicked
 # at both ends of its input (now `edge_steps` of the vocoder's shape prevents that).
-_CLICK = 5
+_EDGE_FRAMES = 5
 # Shorter silence at the edge of a word may be a stop's closure.
-SHORTEST_SILENCE = 0.06
+MIN_SILENCE_SECONDS = 0.06
 
 
 class Utterance(ABC):
@@ -59,8 +59,9 @@ class Utterance(ABC):
         latents: One `[width]` for each step so far; after a stop, the last one chose STOP.
         stopped: Whether the model produced STOP.
         error: The reason for a failure, or None.
-        seen: `[audio_ids]`: the codes that the repetition penalty applies to.
-        verdict, times: Known once it is judged; times as in `SpokenPiece`.
+        seen: `[audio_ids]`: whether the repetition penalty applies to each code.
+        verdict: How it ended; set when it is judged.
+        times: As in `SpokenPiece`; set when it is judged.
     """
 
     verdict: EndingVerdict
@@ -82,7 +83,7 @@ class Utterance(ABC):
             rules: The sampling parameters.
             random: The random state for sampling.
             max_codes: The code limit; None is the model's.
-            heads: The heads whose attention to the text is needed afterwards.
+            heads: The attention heads that the verdict needs.
             seen: `[audio_ids]`, all False.
         """
         self.rules, self.random, self.heads, self.seen = rules, random, tuple(heads), seen
@@ -99,7 +100,7 @@ class Utterance(ABC):
         """Whether it stopped, reached the code limit or failed."""
         return self.stopped or self.error is not None or len(self.codes) >= self.limit
 
-    def take(self, latent: Latents, code: int) -> None:
+    def add_code(self, latent: Latents, code: int) -> None:
         """Adds a code and the latent `[width]` of the step that chose it."""
         self.latents.append(latent)
         self.stopped = code == self._stop_code
@@ -110,7 +111,7 @@ class Utterance(ABC):
     @property
     def spoken_latents(self) -> Sequence[Latents]:
         """The latents up to the end of the last word."""
-        return self.latents[: self.verdict.keep]
+        return self.latents[: self.verdict.kept_codes]
 
     def attention(self) -> Array | None:
         """The mean attention of `heads` to the text `[latents, positions]`; None without heads."""
@@ -176,7 +177,7 @@ class Guard:
         spoken: Returns which positions of START, given ids and STOP are spoken
             (`xtts.text.tokenizer.Tokenizer.spoken_positions`).
         seed: The speech's seed; each further attempt adds `RETRY_SEED_STRIDE`.
-        retries: The most further attempts at a piece.
+        retries: The maximum number of further attempts at a piece.
         pieces: The results of the finished pieces.
     """
 
@@ -196,9 +197,9 @@ class GuardedPiece:
         ids: Sequence[int],
         arrays: ModuleType,
         *,
-        whole: bool,
+        waits: bool,
         speed: float = 1.0,
-        first: bool = False,
+        is_first: bool = False,
     ) -> None:
         """Starts a piece.
 
@@ -206,17 +207,16 @@ class GuardedPiece:
             guard: The guard of the speech, or None.
             ids: The text ids.
             arrays: torch or numpy.
-            whole: Whether all sound waits for the verdict. Otherwise only the last half second
-                waits.
+            waits: Whether all sound waits for the verdict; otherwise only the last half second.
             speed: The speed of the speech.
-            first: Whether it is the first piece, whose first chunk is sent without a delay.
+            is_first: Whether it is the first piece. Its first chunk is sent without a delay.
         """
         self.ids = ids
         self._guard, self._arrays = guard, arrays
-        self._whole, self._speed, self._first = whole, speed, first
+        self._waits, self._speed, self._is_first = waits, speed, is_first
         self._attempts: list[Utterance] = []
-        self._held: list[Samples] = []
-        self._given = 0
+        self._held_chunks: list[Samples] = []
+        self._num_sent = 0
         self._loudness = LoudnessLog()
         self._result: SpokenPiece | None = None
 
@@ -229,43 +229,46 @@ class GuardedPiece:
     def next_seed(self) -> int:
         """The seed of the next attempt."""
         assert self._guard is not None
-        return (self._guard.seed + RETRY_SEED_STRIDE * len(self._attempts)) % _SEEDS
+        return (self._guard.seed + RETRY_SEED_STRIDE * len(self._attempts)) % _NUM_SEEDS
 
     def push(self, chunk: Samples) -> Samples:
         """Takes a chunk of sound `[samples]`; returns the samples that may be sent now."""
         if self._guard is None:
             return chunk
         self._loudness.push(chunk)
-        if self._first and not self._given and not self._whole:
-            self._given += len(chunk)
+        if self._is_first and not self._num_sent and not self._waits:
+            self._num_sent += len(chunk)
             return chunk
-        self._held.append(chunk)
-        if self._whole:
+        self._held_chunks.append(chunk)
+        if self._waits:
             return chunk[:0]
-        held = self._arrays.concatenate(self._held)
-        ready = max(0, len(held) - int(HELD_SECONDS * VOCODER_RATE))
-        self._held = [held[ready:]]
-        self._given += ready
-        return held[:ready]
+        samples = self._arrays.concatenate(self._held_chunks)
+        num_ready = max(0, len(samples) - int(HELD_SECONDS * VOCODER_RATE))
+        self._held_chunks = [samples[num_ready:]]
+        self._num_sent += num_ready
+        return samples[:num_ready]
 
     def judge(self, utterance: Utterance) -> bool:
         """Judges a finished utterance whose sound was pushed; returns whether to speak it again."""
         if self._guard is None:
             return False
         spoken, attention = np.asarray(self._guard.spoken(self.ids), bool), utterance.attention()
-        path = None if attention is None else align(attention, spoken)
-        loud = self._loudness.loud_codes(len(utterance.latents), self._speed)
-        verdict = utterance.verdict = judge(
-            utterance.codes, stopped=utterance.stopped, alignment=path, tokens=int(spoken.sum()), loud=loud
+        alignment = None if attention is None else align(attention, spoken)
+        verdict = utterance.verdict = judge_ending(
+            utterance.codes,
+            stopped=utterance.stopped,
+            alignment=alignment,
+            tokens=int(spoken.sum()),
+            loud=self._loudness.find_loud_codes(len(utterance.latents), self._speed),
         )
-        if path is not None:
-            utterance.times = without_silence(
-                path.times() * CODE_SECONDS, path.spoken, self._loudness.loud(), self._speed
+        if alignment is not None:
+            utterance.times = trim_silence(
+                alignment.times() * CODE_SECONDS, spoken, self._loudness.find_loud_frames(), self._speed
             )
         self._attempts.append(utterance)
-        again = not verdict.good and len(self._attempts) <= self._guard.retries
-        if again and self._whole:
-            self.forget_sound()
+        may_retry = self._waits and len(self._attempts) <= self._guard.retries
+        if may_retry and not verdict.is_good:
+            self.drop_sound()
             return True
         self._result = self._summary()
         self._guard.pieces.append(self._result)
@@ -278,51 +281,50 @@ class GuardedPiece:
 
     @property
     def best(self) -> Utterance:
-        """The attempt that is kept; of equal ones, the earliest."""
+        """The best attempt, which is kept; the earliest of equal ones."""
         return max(self._attempts, key=lambda attempt: attempt.verdict.rank)
 
     @property
-    def best_was_earlier(self) -> bool:
-        """Whether the best attempt is not the last one, so that its latents must be vocoded
-        again."""
+    def has_earlier_best(self) -> bool:
+        """Whether the best attempt is not the last. Then its latents must be vocoded again."""
         return bool(self._attempts) and self.best is not self._attempts[-1]
 
-    def forget_sound(self) -> None:
+    def drop_sound(self) -> None:
         """Drops the held sound, before the best attempt is vocoded again."""
-        self._held = []
+        self._held_chunks = []
         self._loudness.clear()
 
     def end(self) -> Samples | None:
         """The sound that waited for the verdict, cut if necessary; None if it is empty."""
-        if not self._held:
+        if not self._held_chunks:
             return None
-        held = self._arrays.concatenate(self._held)
-        keep = self.best.verdict.keep if self._attempts else None
-        if keep is None:
-            return held
-        samples = round(keep * CODE_SECONDS * VOCODER_RATE / self._speed) - self._given
+        samples = self._arrays.concatenate(self._held_chunks)
+        kept_codes = self.best.verdict.kept_codes if self._attempts else None
+        if kept_codes is None:
+            return samples
         # Sound that was sent cannot be cut any more.
-        if samples >= len(held):
-            return held
-        held = held[: max(0, samples)]
-        return fade(held, 0, min(int(FADE_SECONDS * VOCODER_RATE), len(held)), self._arrays)
+        num_kept = round(kept_codes * CODE_SECONDS * VOCODER_RATE / self._speed) - self._num_sent
+        if num_kept >= len(samples):
+            return samples
+        samples = samples[: max(0, num_kept)]
+        return fade(samples, 0, min(int(FADE_SECONDS * VOCODER_RATE), len(samples)), self._arrays)
 
     def _summary(self) -> SpokenPiece:
         best = self.best
-        keep = best.verdict.keep
-        end = (len(best.codes) if keep is None else keep) * CODE_SECONDS * VOCODER_RATE
-        cut_off = keep is not None and self._given <= end / self._speed
+        kept_codes = best.verdict.kept_codes
+        end = (len(best.codes) if kept_codes is None else kept_codes) * CODE_SECONDS * VOCODER_RATE
+        cut_off = kept_codes is not None and self._num_sent <= end / self._speed
         latents = best.spoken_latents if cut_off else best.latents
         return SpokenPiece(
-            self.ids,
-            best.verdict.ending,
-            best.verdict.reason,
-            len(self._attempts),
-            cut_off,
-            best.verdict.aligned,
-            min(len(latents), len(best.codes)),
-            len(latents) * CODE_SECONDS / self._speed,
-            best.times,
+            ids=self.ids,
+            ending=best.verdict.ending,
+            reason=best.verdict.reason,
+            attempts=len(self._attempts),
+            cut_off=cut_off,
+            aligned=best.verdict.aligned,
+            codes=min(len(latents), len(best.codes)),
+            seconds=len(latents) * CODE_SECONDS / self._speed,
+            times=best.times,
         )
 
 
@@ -331,53 +333,53 @@ class LoudnessLog:
 
     def __init__(self) -> None:
         self._powers: list[Array] = []
-        self._rest = np.zeros(0, np.float32)
+        self._remainder = np.zeros(0, np.float32)
 
     def push(self, chunk: Samples) -> None:
         """Takes sound `[samples]` at 24,000 Hz."""
-        samples = np.concatenate((self._rest, np.asarray(chunk, np.float32)))
-        whole = len(samples) // _FRAME * _FRAME
-        frames = samples[:whole].reshape(-1, _FRAME)
+        samples = np.concatenate((self._remainder, np.asarray(chunk, np.float32)))
+        end = len(samples) // _FRAME_SAMPLES * _FRAME_SAMPLES
+        frames = samples[:end].reshape(-1, _FRAME_SAMPLES)
         self._powers.append(np.einsum("ns,ns->n", frames, frames, dtype=np.float64))
-        self._rest = samples[whole:]
+        self._remainder = samples[end:]
 
     def clear(self) -> None:
         """Forgets everything."""
-        self._powers, self._rest = [], np.zeros(0, np.float32)
+        self._powers, self._remainder = [], np.zeros(0, np.float32)
 
-    def loud(self, under: float = SILENCE_DB) -> Array:
-        """`[frames]`: whether each 10 ms are louder than the noise and than `under` dB below the
-        loudest frame. False for the first and last 50 ms."""
+    def find_loud_frames(self, threshold_db: float = SILENCE_DB) -> Array:
+        """`[frames]`: whether each 10 ms are louder than the noise and than `threshold_db` below
+        the loudest frame. False for the first and last 50 ms."""
         powers = np.concatenate(self._powers) if self._powers else np.zeros(0)
         if not len(powers):
             return np.zeros(0, bool)
         levels = 10 * np.log10(np.maximum(powers, 1e-12) / max(powers.max(), 1e-12))
-        noise = min(np.quantile(levels, _QUIETEST) + ABOVE_NOISE_DB, -LOUDEST_NOISE_DB)
-        loud: Array = levels > max(-under, noise)
-        loud[:_CLICK] = loud[-_CLICK:] = False
+        noise = min(np.quantile(levels, _QUIETEST_SHARE) + ABOVE_NOISE_DB, -MIN_NOISE_DEPTH_DB)
+        loud: Array = levels > max(-threshold_db, noise)
+        loud[:_EDGE_FRAMES] = loud[-_EDGE_FRAMES:] = False
         return loud
 
-    def loud_codes(self, count: int, speed: float = 1.0) -> Array | None:
+    def find_loud_codes(self, count: int, speed: float = 1.0) -> Array | None:
         """`[count]`: whether at least half of each code's sound is as loud as speech; None without
         sound."""
-        loud = self.loud(SPEECH_DB)
-        if not len(loud):
+        loud_frames = self.find_loud_frames(SPEECH_DB)
+        if not len(loud_frames):
             return None
         edges = np.arange(count + 1) * CODE_SECONDS / (FRAME_SECONDS * speed)
-        sums = np.concatenate(([0], np.cumsum(loud)))
-        edges = np.minimum(np.round(edges).astype(int), len(loud))
-        frames = np.maximum(np.diff(edges), 1)
-        loud_half: Array = np.diff(sums[edges]) >= 0.5 * frames
-        return loud_half
+        sums = np.concatenate(([0], np.cumsum(loud_frames)))
+        edges = np.minimum(np.round(edges).astype(int), len(loud_frames))
+        num_frames = np.maximum(np.diff(edges), 1)
+        loud_codes: Array = np.diff(sums[edges]) >= 0.5 * num_frames
+        return loud_codes
 
 
-def without_silence(times: Array, spoken: Array, loud: Array, speed: float = 1.0) -> Array:
+def trim_silence(times: Array, spoken: Array, loud: Array, speed: float = 1.0) -> Array:
     """Shrinks the times of words to their audible sound.
 
     Args:
         times: `[positions, 2]` in seconds at speed 1, ascending.
         spoken: `[positions]`: whether each is spoken; a run of spoken positions is a word.
-        loud: `[frames]`, from `LoudnessLog.loud`.
+        loud: `[frames]`, from `LoudnessLog.find_loud_frames`.
         speed: The speed of the sound.
 
     Returns:
@@ -386,18 +388,19 @@ def without_silence(times: Array, spoken: Array, loud: Array, speed: float = 1.0
     trimmed = np.array(times, np.float64)
     frame = FRAME_SECONDS * speed
     edges = np.flatnonzero(np.diff(np.concatenate(([0], np.asarray(spoken, np.int8), [0]))))
-    for first, behind in zip(edges[::2], edges[1::2], strict=True):
-        begin, end = trimmed[first, 0], trimmed[behind - 1, 1]
-        start = int(begin / frame)
-        heard = np.flatnonzero(loud[start : int(np.ceil(end / frame))])
-        if not len(heard):
+    for first, after_last in zip(edges[::2], edges[1::2], strict=True):
+        word_start, word_end = trimmed[first, 0], trimmed[after_last - 1, 1]
+        first_frame = int(word_start / frame)
+        loud_frames = np.flatnonzero(loud[first_frame : int(np.ceil(word_end / frame))])
+        if not len(loud_frames):
             continue
-        sounds_from, sounds_to = (start + heard[0]) * frame, (start + heard[-1] + 1) * frame
-        if sounds_from - begin < SHORTEST_SILENCE:
-            sounds_from = begin
-        if end - sounds_to < SHORTEST_SILENCE:
-            sounds_to = end
-        trimmed[first:behind] = trimmed[first:behind].clip(sounds_from, sounds_to)
+        sound_start = (first_frame + loud_frames[0]) * frame
+        sound_end = (first_frame + loud_frames[-1] + 1) * frame
+        if sound_start - word_start < MIN_SILENCE_SECONDS:
+            sound_start = word_start
+        if word_end - sound_end < MIN_SILENCE_SECONDS:
+            sound_end = word_end
+        trimmed[first:after_last] = trimmed[first:after_last].clip(sound_start, sound_end)
     return trimmed
 
 
@@ -430,9 +433,10 @@ class SpokenWords:
         """speed: the speed of the speech."""
         self._pieces = tuple(pieces)
         self._speed = speed
-        self._number = 0
-        self._began = self._seconds = self._last = 0.0
-        self._held: TimedWord | None = None
+        self._num_ended = 0
+        self._piece_start = self._seconds = self._last_end = 0.0
+        # A word that the next piece continues.
+        self._open_word: TimedWord | None = None
         # False as soon as a piece lacks a path through attention.
         self.has_times = True
 
@@ -441,33 +445,33 @@ class SpokenWords:
         self._seconds += seconds
 
     def end_piece(self, spoken: SpokenPiece) -> list[TimedWord]:
-        """The words of the next piece, whose sound is complete; [] if their times are unknown."""
-        piece, self._number = self._pieces[self._number], self._number + 1
-        began, self._began = self._began + piece.before, self._seconds
+        """Ends the next piece, all of whose sound was added. Returns its words; [] if their times
+        are unknown."""
+        piece, self._num_ended = self._pieces[self._num_ended], self._num_ended + 1
+        speech_start, self._piece_start = self._piece_start + piece.before, self._seconds
         if spoken.times is None:
             self.has_times = False
         if not self.has_times or spoken.times is None:
             return []
-        words = [self._held] if self._held else []
+        words = [self._open_word] if self._open_word else []
         # A word that was not reached or was cut off ends with the sound.
-        over = max(began, self._seconds - piece.after)
+        speech_end = max(speech_start, self._seconds - piece.after)
         for word in piece.words:
-            start = min(began + float(spoken.times[word.first, 0]) / self._speed, over)
-            end = min(began + float(spoken.times[word.last, 1]) / self._speed, over)
-            start = max(start, self._last)
-            self._last = end = max(start, end)
+            start = min(speech_start + float(spoken.times[word.first, 0]) / self._speed, speech_end)
+            end = min(speech_start + float(spoken.times[word.last, 1]) / self._speed, speech_end)
+            start = max(start, self._last_end)
+            self._last_end = end = max(start, end)
             if word.text or not words:
                 words.append(TimedWord(word.text, round(start, 3), round(end, 3)))
             else:
                 words[-1] = TimedWord(words[-1].word, words[-1].start_time, round(end, 3))
-        self._held = words.pop() if words and self._continues else None
+        self._open_word = words.pop() if words and self._is_word_open() else None
         return words
 
-    @property
-    def _continues(self) -> bool:
+    def _is_word_open(self) -> bool:
         """Whether the next piece starts within a word."""
-        rest = self._pieces[self._number :]
-        return bool(rest and rest[0].words and not rest[0].words[0].text)
+        next_pieces = self._pieces[self._num_ended :]
+        return bool(next_pieces and next_pieces[0].words and not next_pieces[0].words[0].text)
 
 
 def words_of_speech(
@@ -480,8 +484,8 @@ def words_of_speech(
         spoken: The result of each piece.
         speed: The speed of the speech.
     """
-    words, timed = SpokenWords(pieces, speed), list[TimedWord]()
+    spoken_words, timed_words = SpokenWords(pieces, speed), list[TimedWord]()
     for piece, spoken_piece in zip(pieces, spoken, strict=True):
-        words.add_sound(piece.before + spoken_piece.seconds + piece.after)
-        timed += words.end_piece(spoken_piece)
-    return timed if words.has_times and spoken else None
+        spoken_words.add_sound(piece.before + spoken_piece.seconds + piece.after)
+        timed_words += spoken_words.end_piece(spoken_piece)
+    return timed_words if spoken_words.has_times and spoken else None

@@ -19,7 +19,7 @@ from tests.models import drawn_voice, tiny_voice
 from xtts.inference import latents_file
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
-from xtts.inference.takes import Choice, Figures, TakeJudge
+from xtts.inference.takes import TakeChoice, TakeFigures, TakeJudge
 from xtts.voices import speakers
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
@@ -189,9 +189,9 @@ def test_of_the_takes_of_a_sentence_the_chosen_one_is_kept(cast, tmp_path, monke
     """It is the take of its seed; another number of takes makes another sentence."""
     best: list[tuple[str, int]] = []
 
-    def last(_judge: TakeJudge, request: Any, takes: Any, speaker: str = "") -> Choice:
+    def last(_judge: TakeJudge, request: Any, takes: Any, speaker: str = "") -> TakeChoice:
         best.append((request.text, len(takes)))
-        return Choice(len(takes) - 1, len(takes), Figures(), "test")
+        return TakeChoice(len(takes) - 1, len(takes), TakeFigures(), "test")
 
     monkeypatch.setattr(TakeJudge, "choose", last)
     chosen = spoken_takes(cast, tmp_path / "one", 2)
@@ -202,6 +202,6 @@ def test_of_the_takes_of_a_sentence_the_chosen_one_is_kept(cast, tmp_path, monke
     again = spoken_takes(cast, tmp_path / "again", 1, takes=2)
     assert sorted(again.values()) == sorted(two.values())
     with monkeypatch.context() as patch:
-        patch.setattr(TakeJudge, "choose", lambda *_: Choice(0, 2, Figures(), "test"))
+        patch.setattr(TakeJudge, "choose", lambda *_: TakeChoice(0, 2, TakeFigures(), "test"))
         first = spoken_takes(cast, tmp_path / "first", 2, takes=2)
     assert set(first) == set(two) and not set(first.values()) & set(two.values())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, spoken_at, whole
-from xtts.inference.alignment.guard import Ending, align, judge, repeats_at
+from xtts.inference.alignment.guard import Ending, align, find_repetition, judge_ending
 
 TOKENS = int(SPOKEN.sum())
 FIRST_HALF, SECOND_HALF = spoken_at(1, 2, 3, 5, 6), spoken_at(7, 9, 10, 11, 12)
@@ -14,14 +14,14 @@ TAIL = [LAST + 1] * 7
 def verdict(places, *, stopped=True, sharp=0.9, codes=None, loud=None):
     said_codes = np.arange(len(places) - stopped) if codes is None else codes
     path = align(rows(places, sharp), SPOKEN)
-    return judge(said_codes, stopped=stopped, alignment=path, tokens=TOKENS, loud=loud)
+    return judge_ending(said_codes, stopped=stopped, alignment=path, tokens=TOKENS, loud=loud)
 
 
 @pytest.mark.parametrize("sharp", [0.95, 0.7, 0.5])
 @pytest.mark.parametrize("closing", [5, 7, 13])
 def test_an_utterance_that_is_as_it_should_be_is_good(sharp, closing):
     judged = verdict(whole(closing), sharp=sharp)
-    assert judged.good and judged.covered == 1.0 and judged.aligned and not judged.reason
+    assert judged.is_good and judged.covered == 1.0 and judged.aligned and not judged.reason
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_an_utterance_that_is_as_it_should_be_is_good(sharp, closing):
 )
 def test_each_fault_is_found_and_told(places, stopped, ending, reason):
     judged = verdict(places, stopped=stopped)
-    assert (judged.ending, judged.good) == (ending, False) and reason in judged.reason
+    assert (judged.ending, judged.is_good) == (ending, False) and reason in judged.reason
 
 
 @pytest.mark.parametrize(("stay", "good"), [(12, True), (16, False)])
@@ -49,15 +49,15 @@ def test_a_voice_that_takes_three_codes_a_token_may_stay_longer_on_one(stay, goo
     """The limit grows with the pace: 12 codes are four times as long, 16 more than five."""
     slow = [spoken_at(place, codes=stay if place == 6 else 3) for place in np.flatnonzero(SPOKEN)]
     judged = verdict([*(place for places in slow for place in places), *TAIL])
-    assert judged.good is good, judged.reason
+    assert judged.is_good is good, judged.reason
     assert good or "on one sound" in judged.reason
 
 
 def test_sound_behind_the_last_word_may_be_cut_off_and_a_missing_end_may_not():
     babbling = verdict([*whole(), *[-1] * 40], stopped=False)
     end = len(whole()) - 7
-    assert babbling.keep is not None and end < babbling.keep <= end + 7
-    assert verdict(FIRST_HALF).keep is None
+    assert babbling.kept_codes is not None and end < babbling.kept_codes <= end + 7
+    assert verdict(FIRST_HALF).kept_codes is None
     assert babbling.rank > verdict([*FIRST_HALF, *SECOND_HALF]).rank > verdict(FIRST_HALF).rank
     assert verdict(whole()).rank > babbling.rank
 
@@ -90,7 +90,7 @@ def test_one_quiet_code_is_an_end_but_not_before_a_burst(closing):
     learned from it."""
     places = [*FIRST_HALF, *SECOND_HALF, *[LAST + 1] * closing]
     loud = loudness(len(places), 2)
-    assert verdict(places, loud=loud).good
+    assert verdict(places, loud=loud).is_good
     # The burst of a last plosive has begun.
     loud[-3:] = [False, True, False]
     assert verdict(places, loud=loud).ending is Ending.UNFINISHED
@@ -98,23 +98,23 @@ def test_one_quiet_code_is_an_end_but_not_before_a_burst(closing):
 
 def test_attention_that_stays_on_the_last_token_is_good_where_its_sound_was_over():
     places = [*FIRST_HALF, *SECOND_HALF]
-    assert verdict(places, loud=loudness(len(places), 4)).good
+    assert verdict(places, loud=loudness(len(places), 4)).is_good
     assert verdict(places, loud=loudness(len(places), 0)).ending is Ending.UNFINISHED
     assert verdict(FIRST_HALF, loud=loudness(len(FIRST_HALF), 4)).ending is Ending.UNFINISHED
 
 
 def test_codes_that_come_again_one_by_one_are_a_repetition():
     codes = np.random.default_rng(0).integers(0, 1000, 40)
-    assert repeats_at(codes) is None
-    assert repeats_at([*codes[:30], *codes[10:30], *codes[30:]]) == 30
-    assert repeats_at([*codes[:30], *codes[24:30], *codes[30:]]) == 30  # a short word
-    assert repeats_at([*codes[:20], *[7] * 40, *codes[20:]]) is None  # a held sound, or silence
-    assert repeats_at(np.zeros(0, int)) is None
+    assert find_repetition(codes) is None
+    assert find_repetition([*codes[:30], *codes[10:30], *codes[30:]]) == 30
+    assert find_repetition([*codes[:30], *codes[24:30], *codes[30:]]) == 30  # a short word
+    assert find_repetition([*codes[:20], *[7] * 40, *codes[20:]]) is None  # a held sound, or silence
+    assert find_repetition(np.zeros(0, int)) is None
     # Only a repetition after the last word can be cut off.
     behind = [*codes[:20], *codes[14:20]]
     for again, cut in ((np.resize(codes[:13], len(whole()) - 1), False), (behind, True)):
         judged = verdict(whole(), codes=again)
-        assert (judged.ending, judged.keep is not None) == (Ending.REPEATED, cut)
+        assert (judged.ending, judged.kept_codes is not None) == (Ending.REPEATED, cut)
 
 
 @pytest.mark.parametrize(
@@ -128,17 +128,17 @@ def test_codes_that_come_again_one_by_one_are_a_repetition():
 )
 def test_without_attention_length_and_repetition_tell(count, stopped, ending):
     codes = np.random.default_rng(1).integers(0, 1000, count)
-    judged = judge(codes, stopped=stopped, alignment=None, tokens=20)
+    judged = judge_ending(codes, stopped=stopped, alignment=None, tokens=20)
     assert (judged.ending, judged.aligned) == (ending, False)
-    again = judge([*codes, *codes], stopped=True, alignment=None, tokens=20)
+    again = judge_ending([*codes, *codes], stopped=True, alignment=None, tokens=20)
     assert again.ending is (Ending.REPEATED if count > 5 else Ending.UNFINISHED)
 
 
 def test_a_code_is_46_milliseconds():
-    judged = judge(np.arange(200), stopped=True, alignment=None, tokens=20)
+    judged = judge_ending(np.arange(200), stopped=True, alignment=None, tokens=20)
     assert judged.reason == "9.3 s are too long for 20 tokens"
 
 
 def test_text_without_a_token_that_is_said_is_judged_by_length():
     path = align(rows(whole()), np.zeros(len(SPOKEN), bool))
-    assert not judge(np.arange(20), stopped=True, alignment=path, tokens=10).aligned
+    assert not judge_ending(np.arange(20), stopped=True, alignment=path, tokens=10).aligned

@@ -11,7 +11,7 @@ from xtts.inference.alignment.guarded_piece import (
     GuardedPiece,
     LoudnessLog,
     Utterance,
-    without_silence,
+    trim_silence,
 )
 
 IDS = [7] * (len(SPOKEN) - 2)
@@ -53,7 +53,7 @@ def sound(codes, quiet=5, speed=1.0):
 @pytest.mark.parametrize("first", [True, False])
 def test_a_stream_holds_its_last_half_second_and_never_the_first_chunk(first):
     guard = guard_of()
-    piece, given = GuardedPiece(guard, IDS, np, whole=False, first=first), sound(len(whole()))
+    piece, given = GuardedPiece(guard, IDS, np, waits=False, is_first=first), sound(len(whole()))
     parts = np.split(given, [4_000, 20_000, 21_000])
     out = [piece.push(part) for part in parts]
     assert len(out[0]) == (4_000 if first else 0)
@@ -66,7 +66,7 @@ def test_a_stream_holds_its_last_half_second_and_never_the_first_chunk(first):
 def test_a_stream_is_cut_in_what_is_held_and_takes_nothing_back():
     places = [*whole(), *[LAST + 1] * 14]
     guard, given = guard_of(), sound(len(places))
-    piece = GuardedPiece(guard, IDS, np, whole=False)
+    piece = GuardedPiece(guard, IDS, np, waits=False)
     out = piece.push(given)
     assert not judged(piece, places)  # a stream cannot be spoken again
     rest = piece.end()
@@ -77,7 +77,7 @@ def test_a_stream_is_cut_in_what_is_held_and_takes_nothing_back():
     # If babble is longer, too much has been sent: it is reported, and no more of it is sent.
     for places in (BABBLE, BABBLE[:-25]):
         guard, given = guard_of(), sound(len(places))
-        piece = GuardedPiece(guard, IDS, np, whole=False)
+        piece = GuardedPiece(guard, IDS, np, waits=False)
         piece.push(given)
         judged(piece, places, stopped=False)
         assert (guard.pieces[0].cut_off, guard.pieces[0].faulty) == (False, True)
@@ -86,12 +86,12 @@ def test_a_stream_is_cut_in_what_is_held_and_takes_nothing_back():
 
 def test_when_nothing_helps_the_best_is_kept_and_told():
     guard = guard_of(retries=2)
-    piece = GuardedPiece(guard, IDS, np, whole=True)
+    piece = GuardedPiece(guard, IDS, np, waits=True)
     assert judged(piece, spoken_at(1, 2, 3, 5, 6, 7, 9)) and not guard.pieces
     assert piece.next_seed == 5 + RETRY_SEED_STRIDE
     assert judged(piece, spoken_at(1, 2, 3)) and piece.next_seed == 5 + 2 * RETRY_SEED_STRIDE
     assert not judged(piece, spoken_at(1, 2, 3, 5))
-    assert piece.best_was_earlier and len(piece.best.codes) == 13
+    assert piece.has_earlier_best and len(piece.best.codes) == 13
     assert (guard.pieces[0].ending, guard.pieces[0].faulty) == (Ending.UNFINISHED, True)
     assert "of the text" in guard.pieces[0].reason
 
@@ -99,10 +99,10 @@ def test_when_nothing_helps_the_best_is_kept_and_told():
 @pytest.mark.parametrize("speed", [1.0, 2.0, 0.5])
 def test_sound_behind_the_last_word_of_a_whole_answer_is_cut_off(speed):
     guard = guard_of(retries=0)
-    piece = GuardedPiece(guard, IDS, np, whole=True, speed=speed)
+    piece = GuardedPiece(guard, IDS, np, waits=True, speed=speed)
     piece.push(sound(len(BABBLE), speed=speed))
     assert not judged(piece, BABBLE, stopped=False)
-    end, keep = piece.end(), piece.best.verdict.keep
+    end, keep = piece.end(), piece.best.verdict.kept_codes
     assert len(end) == round(keep * CODE_SECONDS * 24_000 / speed) and end[-1] == 0.0
     assert len(piece.best.spoken_latents) == keep < len(BABBLE)
     told = guard.pieces[0]
@@ -115,7 +115,7 @@ def test_words_begin_with_their_sound_however_it_comes(mode):
     given = sound(len(whole()))
     given[:5_000] = 0.0
     guard = guard_of()
-    piece = GuardedPiece(guard, IDS, np, whole=mode != "streamed")
+    piece = GuardedPiece(guard, IDS, np, waits=mode != "streamed")
     for part in np.array_split(given, 7):
         piece.push(part)
     assert not judged(piece, whole())
@@ -126,7 +126,7 @@ def test_words_begin_with_their_sound_however_it_comes(mode):
 
 def test_each_attempt_is_judged_by_its_own_sound():
     guard = guard_of()
-    piece = GuardedPiece(guard, IDS, np, whole=True)
+    piece = GuardedPiece(guard, IDS, np, waits=True)
     piece.push(sound(len(whole()), quiet=0))
     assert judged(piece, whole())  # it stopped during loud sound
     piece.push(sound(len(whole())))
@@ -144,25 +144,25 @@ def loud(wave: np.ndarray, chunk: int = 10**9) -> np.ndarray:
     log = LoudnessLog()
     for start in range(0, len(wave), chunk):
         log.push(wave[start : start + chunk].astype(np.float32))
-    return log.loud()
+    return log.find_loud_frames()
 
 
 def test_silence_at_either_end_of_a_word_is_not_of_it():
     wave = noise((0.2, 1e-4), (0.3, 0.3), (0.15, 0), (0.25, 0.1), (0.3, 1e-4))
-    times = without_silence(TIMES, WORDS, loud(wave))
+    times = trim_silence(TIMES, WORDS, loud(wave))
     assert times[[1, 2, 4]] == pytest.approx(np.array([[0.2, 0.3], [0.3, 0.5], [0.65, 0.9]]), abs=0.011)
     assert (np.diff(times[WORDS].ravel()) >= 0).all()
 
 
 def test_a_closure_is_no_silence_and_a_word_of_silence_keeps_its_times():
     wave = noise((0.04, 0), (0.42, 0.3), (0.04, 0), (0.5, 1e-5))
-    assert np.array_equal(without_silence(TIMES, WORDS, loud(wave)), TIMES)
-    assert np.array_equal(without_silence(TIMES, WORDS, np.zeros(0, bool)), TIMES)
+    assert np.array_equal(trim_silence(TIMES, WORDS, loud(wave)), TIMES)
+    assert np.array_equal(trim_silence(TIMES, WORDS, np.zeros(0, bool)), TIMES)
 
 
 def test_the_vocoders_clicks_are_no_noise():
     wave = noise((0.03, 0.2), (0.17, 1e-4), (0.3, 0.3), (0.15, 0), (0.25, 0.1), (0.27, 0), (0.03, 0.2))
-    times = without_silence(TIMES, WORDS, loud(wave))
+    times = trim_silence(TIMES, WORDS, loud(wave))
     assert times[1, 0] == pytest.approx(0.2, abs=0.011)
     assert times[4, 1] == pytest.approx(0.9, abs=0.011)
 
@@ -175,6 +175,6 @@ def test_chunks_make_no_difference(chunk):
 
 def test_at_another_speed_the_sound_lies_elsewhere():
     wave = noise((0.1, 0), (0.15, 0.3), (0.1, 0), (0.15, 0.1))
-    times = without_silence(TIMES, WORDS, loud(wave), speed=2.0)
+    times = trim_silence(TIMES, WORDS, loud(wave), speed=2.0)
     assert times[1, 0] == pytest.approx(0.2, abs=0.021)
     assert times[4, 0] == pytest.approx(0.7, abs=0.021)

@@ -10,7 +10,7 @@ import pytest
 from tests.models import tiny_base
 from tests.xtts.inference.alignment.attention_rows import SPOKEN, rows, whole
 from xtts.inference.alignment import heads
-from xtts.inference.alignment.heads import choose
+from xtts.inference.alignment.heads import choose_heads
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.loading import load_voice
@@ -25,8 +25,8 @@ def spoken(seed: int, **sharpness: float):
 
 def test_the_heads_that_follow_are_chosen_the_best_first_and_at_most_three():
     utterances = [spoken(seed, h0=0.7, h1=0.95, h2=0.9, h3=0.85) for seed in range(3)]
-    assert choose(utterances) == ((0, 1), (0, 2), (0, 3))
-    assert choose([spoken(seed) for seed in range(3)]) == ()
+    assert choose_heads(utterances) == ((0, 1), (0, 2), (0, 3))
+    assert choose_heads([spoken(seed) for seed in range(3)]) == ()
 
 
 def test_measured_heads_are_kept_and_not_measured_again(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ def test_rows_that_are_astray_do_not_move_the_path():
     given[9] = rows([1])[0]
     given[15] = rows([LAST])[0]
     alignment = align(given, SPOKEN)
-    assert (np.diff(alignment.path) >= 0).all() and (alignment.path == alignment.wandering).all()
+    assert (np.diff(alignment.path) >= 0).all() and (alignment.path == alignment.free_path).all()
     assert alignment.path[20:].tolist() == places[20:]
 
 
@@ -29,8 +29,8 @@ def test_the_path_never_goes_back_and_the_wandering_one_does():
     places = [*spoken_at(1, 2, 3, 5, 6, 7), *spoken_at(2, 3, 5, 6, 7, 9, 10), *whole()[-9:]]
     alignment = align(rows(places), SPOKEN)
     assert (np.diff(alignment.path) >= 0).all()
-    assert (np.diff(alignment.wandering) < 0).any()
-    assert (alignment.wandering == places).mean() > 0.95
+    assert (np.diff(alignment.free_path) < 0).any()
+    assert (alignment.free_path == places).mean() > 0.95
 
 
 def test_every_token_has_a_time_and_they_follow_each_other():
