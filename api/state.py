@@ -27,7 +27,7 @@ from machine import commands, extras
 from xtts import encoding
 from xtts.voices.base_models import licence_in_brief
 from xtts.voices.files.unpacking import ADAPTERS_FOLDER
-from xtts.voices.speakers import plain
+from xtts.voices.speakers import normalized_name
 
 _DECODERS = 2
 log = logging.getLogger("api")
@@ -79,9 +79,9 @@ class AppState:
         """As `speakers`, for an open voice. A speaker hides an adapter of the same name."""
         if opened is None:
             return {}
-        names = {plain(name) for name in opened.speakers}
+        names = {normalized_name(name) for name in opened.speakers}
         fitting = self.adapters.of(opened.sha256).items()
-        return {**opened.speakers, **{n: path for n, path in fitting if plain(n) not in names}}
+        return {**opened.speakers, **{n: path for n, path in fitting if normalized_name(n) not in names}}
 
     @property
     def last_languages(self) -> tuple[str, ...]:

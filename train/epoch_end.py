@@ -36,7 +36,7 @@ from train.step import LOSS_TERMS, Learner
 from xtts.model import training
 from xtts.model.gpt import to_coqui
 from xtts.voices.evaluation_file import Evaluation
-from xtts.voices.run_folder import Verified
+from xtts.voices.run_folder import VerifiedCheckpoint
 
 log = logging.getLogger("train")
 
@@ -269,12 +269,12 @@ class EpochEnd:
         if saved:
             log.info("Stopped inside epoch %d. Saved %s.", epoch, saved.checkpoint.name)
 
-    def sample(self, saved: Verified, seconds: float) -> None:
+    def sample(self, saved: VerifiedCheckpoint, seconds: float) -> None:
         """Speaks the samples of a saved epoch. seconds: its training time."""
         self._begin(saved.epoch, "sampling")
         self.samples.speak(saved.epoch, saved.checkpoint, saved.sha256, epoch_seconds=seconds)
 
-    def judge(self, saved: Verified, seconds: float) -> None:
+    def judge(self, saved: VerifiedCheckpoint, seconds: float) -> None:
         """Judges a saved epoch. seconds: its training time."""
         if self.evaluator:
             self._begin(saved.epoch, "judging")

@@ -269,7 +269,7 @@ def _write_files(
         files[_BASE_VOICES] = copy_file(base / _BASE_VOICES, part / _BASE_VOICES)
     if voice.reference:
         files["reference.wav"] = write_reference(voice.reference, part / "reference.wav")
-    files |= speakers.write_all(voice.speakers, part, ".wav", copy_file)
+    files |= speakers.copy_speakers(voice.speakers, part, ".wav", copy_file)
     return files | _write_speaker_decoders(part, voice)
 
 
@@ -392,7 +392,7 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
     with whole_folder(to, path.stat().st_size + decoder_bytes) as part:
         header = replace(header, share=share)
         files = {
-            adapter_file.NAME: adapter_file.write(part / adapter_file.NAME, tensors, header),
+            adapter_file.FILE_NAME: adapter_file.write(part / adapter_file.FILE_NAME, tensors, header),
             "reference.wav": write_reference(voice.reference, part / "reference.wav"),
         }
         if voice.decoder:

@@ -17,21 +17,21 @@ from train.sampling.sampler import sampler_of
 from train.sampling.samples import Samples
 from train.settings import TrainSettings
 from train.setup import context_of_run
-from xtts.voices.run_folder import RunError, RunFolder, Verified
+from xtts.voices.run_folder import RunError, RunFolder, VerifiedCheckpoint
 from xtts.voices.run_lock import lock
 
 log = logging.getLogger("train")
 
 
-def saved_epoch(folder: RunFolder, epoch: int | None = None) -> Verified:
+def saved_epoch(folder: RunFolder, epoch: int | None = None) -> VerifiedCheckpoint:
     """An epoch, or the newest one; its files are complete. Raises RunError."""
     if epoch is not None:
         if verified := folder.verified(epoch):
             return verified
         there = ", ".join(str(number) for number in folder.epochs()) or "none"
-        reason = folder.absent(epoch) or f"Epoch {epoch} cannot speak: {folder.look(epoch)}"
+        reason = folder.explain_absence(epoch) or f"Epoch {epoch} cannot speak: {folder.verify(epoch)}"
         raise RunError(f"{reason} Saved epochs: {there}.")
-    if newest := folder.newest_whole():
+    if newest := folder.newest_weights():
         return newest
     raise RunError(f"{folder.folder} holds no epoch yet. Train one with `{commands.make('train')}`.")
 

@@ -22,7 +22,7 @@ from xtts.model.config import ModelConfig
 from xtts.voices import bundle
 from xtts.voices.evaluation_file import Evaluation, candidate_id, read_evaluation
 from xtts.voices.files.manifest import Consent, Preview
-from xtts.voices.files.packing import Packing, pack
+from xtts.voices.files.packing import PackingOptions, pack
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
@@ -61,7 +61,7 @@ def run(
             files,
             exported,
             to,
-            Packing(
+            PackingOptions(
                 to.stem,
                 _preview(settings, ModelConfig.read(files.folder), language),
                 with_reference,

@@ -22,7 +22,7 @@ from api.voices import imported, recordings
 from api.voices.recordings import MAX_BYTES, DecodedRecording
 from api.voices.store import MAX_RECORDINGS, UploadedVoice, check_count, check_new_name
 from machine.storage.files import JsonObject
-from xtts.voices.speakers import plain
+from xtts.voices.speakers import normalized_name
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
 
@@ -101,7 +101,9 @@ def _speaker(name: str, state: AppState) -> VoiceRow:
 
 def _speaker_named(voice_id: str, state: AppState) -> str | None:
     """The speaker, adapter or imported voice with this name, in any spelling."""
-    return next((name for name in _speakers(state) if plain(name) == plain(voice_id)), None)
+    return next(
+        (name for name in _speakers(state) if normalized_name(name) == normalized_name(voice_id)), None
+    )
 
 
 def voice_row(voice_id: str, state: AppState) -> VoiceRow:

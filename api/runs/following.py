@@ -18,7 +18,7 @@ from api.schemas import RunList, RunRow, Served
 from api.settings import ApiSettings
 from api.voices.adapters import Adapters
 from machine import commands
-from xtts.voices.evaluation_file import BASE_DECODER, Verdict, candidate_id
+from xtts.voices.evaluation_file import BASE_DECODER_ID, Verdict, candidate_id
 from xtts.voices.learned_decoder import digest_beside
 
 log = logging.getLogger("api")
@@ -284,7 +284,7 @@ class VoiceFollower:
         standing = self.engine.standing
         if standing is None:
             return False
-        if target.candidate in (runs.BASE, BASE_DECODER):
+        if target.candidate in (runs.BASE, BASE_DECODER_ID):
             then = standing.voice
             return (target.name, target.decoder) == (then.name, then.decoder)
         if target.sha256 and standing.sha256 == target.sha256:
@@ -302,7 +302,7 @@ class VoiceFollower:
         for run in self.runs.values():
             for epoch in reversed(list(run.epochs.values())):
                 if epoch.sha256 and epoch.sha256 not in self._verified:
-                    checkpoint = await asyncio.to_thread(run.folder.look, epoch.number)
+                    checkpoint = await asyncio.to_thread(run.folder.verify, epoch.number)
                     self._verified[epoch.sha256] = not isinstance(checkpoint, str)
                     return
 

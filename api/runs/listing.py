@@ -155,7 +155,7 @@ def _run(name: str, kind: RunKind, folder: RunFolder) -> RunSummary:
     with contextlib.suppress(OSError):  # a pruned epoch keeps its sample
         named = map(_SAMPLE.fullmatch, os.listdir(folder.samples))
         numbers.update(int(match[1]) for match in named if match)
-    learned = learned_decoder.record_of(folder.best_decoder)
+    learned = learned_decoder.unverified_record(folder.best_decoder)
     epochs = {number: _epoch(folder, number) for number in sorted(numbers)}
     # Archived runs are never trained.
     training = kind != "archived" and is_training(folder)

@@ -15,7 +15,7 @@ from api import shared_folder
 from api.errors import APIError
 from machine.storage.files import make_folder, replace_file, require_space, write_json
 from xtts.voices.learned_decoder import decoder_beside
-from xtts.voices.promoted import Promotion, place_of, read, run_of, stored_checkpoint, weights_of
+from xtts.voices.promoted import Promotion, promoted_run, promotion_path, read, stored_checkpoint, stored_path
 from xtts.voices.run_folder import manifest_beside, reference_beside
 
 __all__ = ["Promotion", "keep", "read", "stored_checkpoint"]
@@ -29,9 +29,9 @@ def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = No
     try:
         with shared_folder.changing(folder):
             if promotion is None:
-                place_of(folder).unlink(missing_ok=True)
+                promotion_path(folder).unlink(missing_ok=True)
             else:
-                write_json(place_of(folder), asdict(promotion))
+                write_json(promotion_path(folder), asdict(promotion))
             # The old files go first: there may be no room for both.
             for path in (folder / "promoted").glob("*"):
                 if promotion is None or path.name != promotion.sha256:
@@ -46,7 +46,7 @@ def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = No
 
 
 def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
-    run, weights = run_of(folder, promotion), weights_of(folder, promotion)
+    run, weights = promoted_run(folder, promotion), stored_path(folder, promotion)
     # The checkpoint comes last: if it is there, the copy is complete.
     copies = {manifest_beside(checkpoint): manifest_beside(weights)}
     if (reference := reference_beside(checkpoint)) is not None:

@@ -12,7 +12,7 @@ from api.errors import APIError
 from api.runs import listing
 from api.runs.listing import EpochSummary, RunSummary
 from api.settings import ApiSettings
-from xtts.voices.evaluation_file import BASE, BASE_DECODER, candidate_id
+from xtts.voices.evaluation_file import BASE_DECODER_ID, BASE_ID, candidate_id
 
 
 def speakable(settings: ApiSettings, run: RunSummary) -> dict[str, VoiceTarget]:
@@ -47,11 +47,11 @@ def _bases(settings: ApiSettings, run: RunSummary) -> list[VoiceTarget]:
     name, learned = f"base of {whose} ({sha256[:8]})", ""
     if run.learned and run.learned.share == 0:
         learned = run.learned.digest
-    if not learned or listing.find_candidate(run, BASE_DECODER) is None:
-        return [replace(at(name), decoder=learned, run=run.id, candidate=BASE)]
+    if not learned or listing.find_candidate(run, BASE_DECODER_ID) is None:
+        return [replace(at(name), decoder=learned, run=run.id, candidate=BASE_ID)]
     return [
-        replace(at(name, base_decoder=False), run=run.id, candidate=BASE),
-        replace(at(f"{name} with decoder"), decoder=learned, run=run.id, candidate=BASE_DECODER),
+        replace(at(name, base_decoder=False), run=run.id, candidate=BASE_ID),
+        replace(at(f"{name} with decoder"), decoder=learned, run=run.id, candidate=BASE_DECODER_ID),
     ]
 
 
@@ -93,7 +93,7 @@ def find_target(settings: ApiSettings, run: RunSummary, candidate: str) -> Voice
     if target := speakable(settings, run).get(candidate):
         return target
     refused = partial(APIError, 409, "no_checkpoint")
-    if candidate in (BASE, BASE_DECODER):
+    if candidate in (BASE_ID, BASE_DECODER_ID):
         text = "The base needs an epoch's checkpoint and its recording of the person, "
         raise refused(f"{text}but this run has no epoch with both.")
     for epoch in run.epochs.values():

@@ -385,11 +385,13 @@ async def recording_of(
     if plain_name(voice_name) not in {plain_name(voice.name) for voice in uploaded}:
         named = state.speakers_of(opened)
         # Clients that treat voices as files add their suffix to the name.
-        name = speakers.find(voice_name.removesuffix(".wav"), opened.own_name if opened else "", named)
+        name = speakers.find_speaker(
+            voice_name.removesuffix(".wav"), opened.own_name if opened else "", named
+        )
         if name is not None:
             return named[name] if name else None
         if opened:  # else the served weights are not known yet
-            state.adapters.check(speakers.plain(voice_name), opened.sha256, param)
+            state.adapters.check(speakers.normalized_name(voice_name), opened.sha256, param)
         person, mark, style = voice_name.rpartition(STYLE_MARK)
         person = person or SERVED
         if mark and plain_name(person) == plain_name(state.served_name):
@@ -416,11 +418,11 @@ async def _is_voice(state: AppState, opened: OpenedVoiceState | None, name: str)
 
 def _styles_of(person: str, opened: OpenedVoiceState | None, names: Iterable[str]) -> list[str]:
     """The styles of a person among the names of voices."""
-    plain_person = speakers.plain(person)
+    plain_person = speakers.normalized_name(person)
     if is_served(plain_person):
-        plain_person = speakers.plain(opened.own_name if opened else "").partition(STYLE_MARK)[0]
+        plain_person = speakers.normalized_name(opened.own_name if opened else "").partition(STYLE_MARK)[0]
     pairs = [name.rpartition(STYLE_MARK) for name in names if STYLE_MARK in name]
-    return [style.strip() for who, _, style in pairs if speakers.plain(who) == plain_person]
+    return [style.strip() for who, _, style in pairs if speakers.normalized_name(who) == plain_person]
 
 
 def _names_of(uploaded: Sequence[store.UploadedVoice]) -> list[str]:

@@ -71,7 +71,7 @@ class Adapters:
     def check(self, plain_name: str, sha256: str, param: str) -> None:
         """Raises APIError (409) if `plain_name` is an adapter for other weights than those with this
         SHA-256."""
-        name = next((name for name in self._voices if speakers.plain(name) == plain_name), "")
+        name = next((name for name in self._voices if speakers.normalized_name(name) == plain_name), "")
         if not name or name in self.of(sha256) or name in self.of_other_weights(sha256):
             return
         if self._backend == "onnx":

@@ -92,8 +92,8 @@ def target_of(settings: ApiSettings, adapters: Adapters, name: str, sha256: str)
 def find_named(voices: dict[str, str], name: str) -> tuple[str, str] | None:
     """The name and folder of a voice by its name in any spelling. Clients that treat voices as
     files add their suffix."""
-    plain = speakers.plain(name.removesuffix(".wav"))
-    return next((voice for voice in voices.items() if speakers.plain(voice[0]) == plain), None)
+    plain = speakers.normalized_name(name.removesuffix(".wav"))
+    return next((voice for voice in voices.items() if speakers.normalized_name(voice[0]) == plain), None)
 
 
 def remove(settings: ApiSettings, folder: Path) -> None:

@@ -21,7 +21,7 @@ def main() -> int:
     path = Path(request["path"])
     base = request["base"]
     try:
-        if foreign.foreign_voice(path) is None:
+        if foreign.read_foreign_voice(path) is None:
             with checking.open_voice(path, read_members=False) as voice:
                 base = None if voice.manifest.base.name in _BY_NAME else base
         added = unpacking.import_voice(

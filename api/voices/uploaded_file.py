@@ -90,7 +90,7 @@ def _write(
         text = "The latents of the voice could not be stored, so they cannot be sent."
         raise APIError(507, "not_kept", text) from error
     members: dict[str, Path | bytes] = {
-        manifests.CARD_FILE: model_card.card(manifest, None).encode(),
+        manifests.CARD_FILE: model_card.render(manifest, None).encode(),
         manifests.PREVIEW_FILE: encoding.whole("wav", pcm, Mark(manifest.name)),
         manifests.TENSORS_FILE: save(tensors, manifest.metadata),
     }

@@ -94,7 +94,7 @@ def _refuse_existing_files(options: DistilOptions) -> None:
 
 
 def _newest_checkpoint(run_folder: RunFolder) -> Path:
-    newest = run_folder.newest_whole()
+    newest = run_folder.newest_weights()
     if newest is None:
         raise RunError(f"{run_folder.folder} has no epoch yet. Train one with `{commands.make('train')}`.")
     return newest.checkpoint

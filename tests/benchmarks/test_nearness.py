@@ -143,8 +143,8 @@ def test_a_person_needs_two_recordings(tmp_path):
 def test_a_base_model_speaks_from_the_reference():
     found = nearness.with_references({"base": "demo"}, PEOPLE[1])
     assert nearness.is_base(find_voice(VoiceSpec("demo")))
-    assert found["base"].other_reference == PEOPLE[1]
-    assert nearness.with_references({"base": "demo"}, None)["base"].other_reference is None
+    assert found["base"].requested_reference == PEOPLE[1]
+    assert nearness.with_references({"base": "demo"}, None)["base"].requested_reference is None
 
 
 # ---- judges ----

@@ -71,7 +71,7 @@ def test_a_damaged_adapter_is_no_whole_epoch_and_a_pruned_one_goes_along(worksho
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert path.name in run.look(3)
+    assert path.name in run.verify(3)
 
 
 def test_without_lora_there_is_none_and_the_export_says_so(workshop, capfd, tmp_path):
@@ -94,7 +94,7 @@ def test_the_verb_writes_the_adapter_and_the_recording(run, tmp_path, caplog, ca
     told = bundle.verify(to)
     assert (told.kind, told.epoch) == (bundle.ADAPTER, 2)
     assert told.base == run.verified(2).manifest.base
-    assert (to / adapter_file.NAME).read_bytes() == run.adapter_path(2).read_bytes()
+    assert (to / adapter_file.FILE_NAME).read_bytes() == run.adapter_path(2).read_bytes()
     assert (to / "reference.wav").read_bytes() == (run.samples / "epoch_2_reference.wav").read_bytes()
     assert main(words) == 2 and "--force" in capfd.readouterr().err
     assert main([*words, "--force"]) == 0
@@ -114,7 +114,7 @@ def test_a_blend_is_the_same_adapter_at_its_share(workshop, run, tmp_path):
     keep_best_blend(Checkpoints(run, None), verdict, workshop.base)
     voice = find_voice(VoiceSpec(str(run.best_blend)))
     export_adapter(voice, tmp_path / "blend")
-    path = tmp_path / "blend" / adapter_file.NAME
+    path = tmp_path / "blend" / adapter_file.FILE_NAME
     assert adapter_file.read(path)[0].share == 0.25
     assert near(merged(workshop, path), torch.load(run.best_blend, weights_only=True)["model"])
     remove(run, [run.best_blend_manifest, run.best_blend])

@@ -149,7 +149,7 @@ def test_a_run_writes_what_the_contract_names(straight):
         "validation_audio_loss": min(validations.values()),
     }
     assert validations[4] < validations[1]  # it learns
-    data = straight.made_from().data
+    data = straight.newest_manifest().data
     assert data["clips"] == 11 and 0.1 < data["minutes"] < 1
 
 

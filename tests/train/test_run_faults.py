@@ -131,7 +131,7 @@ def test_a_run_that_is_sick_from_its_first_step_saves_nothing(ground):
 def test_a_validation_without_numbers_is_never_the_best(ground):
     assert ground.run("blind", poison="validation_without_numbers") == 0, ground.told()
     run = RunFolder(ground.folder / "blind")
-    assert run.epochs() == [1, 2] and not run.read_best() and run.lowest_loss() is None
+    assert run.epochs() == [1, 2] and not run.read_best() and run.lowest_loss_epoch() is None
     validations = [loss for kind, _, _, loss, _ in losses(run) if kind == "validation"]
     assert validations == [None, None]
 

@@ -287,7 +287,7 @@ def test_auto_speaks_on_the_cpu_without_a_gpu_and_another_device_is_refused(
 def test_a_voice_is_found_once_and_a_text_is_split_once(base_folder, recording, tmp_path, monkeypatch):
     """Finding a voice hashes its weights, 1.9 GB for XTTS-v2."""
     calls = []
-    for place, name in ((voice_files, "_in_folder"), (Tokenizer, "split")):
+    for place, name in ((voice_files, "_files_of_folder"), (Tokenizer, "split")):
         real = getattr(place, name)
         monkeypatch.setattr(
             place,
@@ -297,7 +297,7 @@ def test_a_voice_is_found_once_and_a_text_is_split_once(base_folder, recording, 
     out = tmp_path / "said.wav"
     asked = ("--reference", recording, "--text", "One.", "--show-text", "--out", out)
     assert speak(base_folder, *asked, "--guard", "off") == 0
-    assert calls == ["_in_folder", "split"]
+    assert calls == ["_files_of_folder", "split"]
 
 
 def test_a_file_of_lines_becomes_numbered_wavs(base_folder, recording, tmp_path):

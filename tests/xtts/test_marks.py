@@ -77,9 +77,9 @@ def test_a_marked_wav_is_one_for_other_readers(tmp_path, mark):
         ({}, "voices"),
         ({"weights": Path("run/checkpoints/checkpoint_epoch_2.pt")}, "checkpoint_epoch_2"),
         ({"adapter": Path("adapters/anna/adapter.safetensors")}, "anna"),
-        ({"other_reference": Path("mine/me.wav")}, "me"),
-        ({"other_reference": (Path("a.wav"), Path("b.wav"))}, "a"),
-        ({"other_reference": Path("speakers/x.wav"), "own_name": "ben"}, "ben"),
+        ({"requested_reference": Path("mine/me.wav")}, "me"),
+        ({"requested_reference": (Path("a.wav"), Path("b.wav"))}, "a"),
+        ({"requested_reference": Path("speakers/x.wav"), "own_name": "ben"}, "ben"),
     ],
 )
 def test_a_voice_is_named_without_its_folders(more, name):

@@ -19,7 +19,7 @@ from torch.utils._pytree import KeyPath, tree_map_with_path
 
 from machine.devices.selection import memory_bytes
 from machine.text import first_line
-from xtts.voices.run_folder import Verified
+from xtts.voices.run_folder import VerifiedCheckpoint
 
 log = logging.getLogger("train")
 
@@ -40,8 +40,8 @@ class CheckpointWriter:
     def __init__(self, background: bool) -> None:
         self.background = background
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="saving") if background else None
-        self._running: Future[Verified] | None = None
-        self._saved: Verified | None = None
+        self._running: Future[VerifiedCheckpoint] | None = None
+        self._saved: VerifiedCheckpoint | None = None
         # The seconds that the newest complete checkpoint took to write; 0 before the first.
         self.seconds = 0.0
         self._staging = PinnedStaging()
@@ -58,7 +58,7 @@ class CheckpointWriter:
         if self._pool:
             self._pool.shutdown()
 
-    def write(self, state: State, save: Callable[[State], Verified]) -> None:
+    def write(self, state: State, save: Callable[[State], VerifiedCheckpoint]) -> None:
         """Calls `save` with `state`; in the background with a copy on the CPU.
 
         Raises the error of the last checkpoint, if it was not raised yet.
@@ -75,22 +75,22 @@ class CheckpointWriter:
         """Whether no checkpoint is being written."""
         return self._running is None or self._running.done()
 
-    def finish(self) -> Verified | None:
+    def finish(self) -> VerifiedCheckpoint | None:
         """Waits for the checkpoint in progress; returns the newest. Raises the writer's error."""
         running, self._running = self._running, None
         if running is not None:
             self._saved = running.result()
         return self._saved
 
-    def _save_timed(self, state: State, save: Callable[[State], Verified]) -> Verified:
+    def _save_timed(self, state: State, save: Callable[[State], VerifiedCheckpoint]) -> VerifiedCheckpoint:
         began = time.monotonic()
         saved = save(state)
         self.seconds = time.monotonic() - began
         return saved
 
     def _saving(
-        self, state: State, arrived: Callable[[], object], save: Callable[[State], Verified]
-    ) -> Verified:
+        self, state: State, arrived: Callable[[], object], save: Callable[[State], VerifiedCheckpoint]
+    ) -> VerifiedCheckpoint:
         try:
             arrived()
             return self._save_timed(state, save)

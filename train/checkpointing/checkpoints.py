@@ -35,7 +35,7 @@ from train.optim.optimizer import NonFiniteError
 from train.optim.trainable import TrainerState
 from xtts.voices import adapter_file
 from xtts.voices.evaluation_file import Evaluation, Verdict, read_evaluation
-from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder, Verified, manifest_beside
+from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder, VerifiedCheckpoint, manifest_beside
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Checkpoints:
         trainer_state: TrainerState | None,
         losses: Mapping[str, float | None],
         adapter: tuple[Mapping[str, Tensor], int] | None = None,
-    ) -> Verified:
+    ) -> VerifiedCheckpoint:
         """Saves a finished epoch (from 1) with its trainer state, then prunes.
 
         losses: nats a token; `validation_audio_loss` decides which epoch is best. adapter: from
@@ -126,7 +126,7 @@ class Checkpoints:
         crash_point("after best")
         remove(run, [run.interrupted_manifest, run.interrupted])
         prune(run, self.keep, self.evaluation.verdict if self.evaluation else None)
-        return Verified(epoch, step, path, written.sha256, state, manifest)
+        return VerifiedCheckpoint(epoch, step, path, written.sha256, state, manifest)
 
     def save_interrupted(
         self,
@@ -135,7 +135,7 @@ class Checkpoints:
         batch: int,
         model_state: Mapping[str, Tensor],
         trainer_state: TrainerState,
-    ) -> Verified:
+    ) -> VerifiedCheckpoint:
         """Saves the state inside `epoch` (from 1) after `batch` of its batches."""
         provenance = self._provenance_of(epoch, step, batch)
         place = (self.run.interrupted, self.run.interrupted_manifest)
@@ -143,7 +143,7 @@ class Checkpoints:
 
     def save_blend(
         self, verdict: Verdict, model_state: Mapping[str, Tensor], provenance: Mapping[str, Any]
-    ) -> Verified:
+    ) -> VerifiedCheckpoint:
         """Writes best.pt: the blend of an epoch and its base that an evaluation chose.
 
         provenance: of the epoch's checkpoint. Raises as `save_epoch`.
@@ -167,13 +167,13 @@ class Checkpoints:
             if evaluation and evaluation.verdict:
                 best = best_by_evaluation(evaluation)
             elif self.run.verdict() is None:  # else best.json alone still holds a verdict
-                losses = self.run.losses()
+                losses = self.run.validation_losses()
                 loss, epoch = min(losses, default=(0.0, 0))
                 best = {"epoch": epoch, "validation_audio_loss": loss} if losses else None
             if best is not None and self.run.read_best() != best:
                 write_json(self.run.best_file, best)
             if evaluation and evaluation.verdict and evaluation.verdict.kind != "blend":
-                left = self.run.whole_blend()
+                left = self.run.verified_blend()
                 if left and not self.run.checkpoint_path(left.epoch).exists():
                     return
                 remove(self.run, [self.run.best_blend_manifest, self.run.best_blend])
@@ -194,7 +194,7 @@ class Checkpoints:
         model_state: Mapping[str, Tensor],
         provenance: Mapping[str, Any],
         trainer_state: TrainerState | None = None,
-    ) -> Verified:
+    ) -> VerifiedCheckpoint:
         """Writes one file with its manifest, in place of earlier ones."""
         _prepare(model_state, trainer_state, path)
         # After a kill between the two writes, the old manifest would call the new file damaged.
@@ -203,7 +203,7 @@ class Checkpoints:
         written = _save(path, {"model": _own_tensors(model_state), "provenance": dict(provenance), **trainer})
         manifest = _manifest({path.name: written}, provenance)
         write_manifest(manifest_path, manifest)
-        return Verified(manifest.epoch, manifest.step, path, written.sha256, None, manifest)
+        return VerifiedCheckpoint(manifest.epoch, manifest.step, path, written.sha256, None, manifest)
 
 
 def best_by_evaluation(evaluation: Evaluation) -> dict[str, object]:
@@ -266,7 +266,7 @@ def _save(path: Path, content: dict[str, object]) -> Written:
 
 def _save_adapter(path: Path, tensors: Mapping[str, Tensor], alpha: int, base: Mapping[str, str]) -> Written:
     rank = next(len(tensor) for name, tensor in tensors.items() if ".lora_A." in name)
-    matrices = adapter_file.matrices_of(tensors)
+    matrices = adapter_file.matrix_kinds(tensors)
     written = adapter_file.write(
         path, tensors, adapter_file.AdapterHeader(rank, float(alpha), base, matrices)
     )
@@ -343,7 +343,7 @@ def best_epoch(run: RunFolder, verdict: Verdict | None = None) -> int | None:
     verdict = verdict or run.verdict()
     if verdict and verdict.kind != "base":
         return verdict.epoch
-    return min(run.losses(), default=(0.0, None))[1]
+    return min(run.validation_losses(), default=(0.0, None))[1]
 
 
 def to_prune(epochs: list[int], newest_verified: list[int], best: int | None, keep: int | None) -> list[int]:

@@ -50,7 +50,7 @@ def check(
     checkpoint, trainer_state = save_bytes(settings, context)
     require_space(_there(run.folder), checkpoint + trainer_state, "the first epoch")
     # Unfinished files of a killed save are replaced by the next save.
-    saved = sum(not run.unfinished(epoch) for epoch in run.epochs())
+    saved = sum(not run.is_unfinished(epoch) for epoch in run.epochs())
     states = min(saved + saves, KEPT_TRAINER_STATES + 1) - len(run.state_epochs())
     at_once = max_checkpoints(settings, saved, saves)
     needed = checkpoint * at_once + trainer_state * max(1, states)

@@ -22,7 +22,7 @@ from machine.storage.checksums import forget_hashes, sha256_of
 from train.checkpointing.fingerprint import Fingerprint, Provenance, differences
 from train.metrics import curves
 from train.optim.trainable import TrainerState
-from xtts.voices.run_folder import RunError, RunFolder, Verified, load_verified, read_checkpoint
+from xtts.voices.run_folder import RunError, RunFolder, VerifiedCheckpoint, load_verified, read_checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def require_same(run: RunFolder, now: Fingerprint) -> None:
 
     Raises SotaqueError with the differences if the base or the data changed; nothing is written.
     """
-    saved = run.made_from()
+    saved = run.newest_manifest()
     if saved is None:
         return
     recorded = {"fingerprint": saved.fingerprint, "base": saved.base, "data": saved.data}
@@ -142,15 +142,15 @@ def _furthest(run: RunFolder) -> Resumed | None:
     return _read(epoch.checkpoint, _trainer_state(run, epoch.epoch) if epoch.state else None)
 
 
-def _newest_verified(run: RunFolder) -> Verified | None:
+def _newest_verified(run: RunFolder) -> VerifiedCheckpoint | None:
     """As `RunFolder.newest_verified`, after reading all files again. Sets damaged ones aside."""
     forget_hashes()
     for epoch in reversed(run.epochs()):
-        result = run.look(epoch)
-        if isinstance(result, Verified):
+        result = run.verify(epoch)
+        if isinstance(result, VerifiedCheckpoint):
             return result
         manifest, checkpoint = run.manifest_path(epoch), run.checkpoint_path(epoch)
-        if run.unfinished(epoch):
+        if run.is_unfinished(epoch):
             log.warning(
                 "%s lacks a manifest, because the run was killed while saving it (or %s was "
                 "deleted). It is not used, and is replaced when the epoch is trained again.",

@@ -50,7 +50,7 @@ from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
 from xtts.voices import learned_decoder, speakers
 from xtts.voices.evaluation_file import (
-    BASE_DECODER,
+    BASE_DECODER_ID,
     Candidate,
     Evaluation,
     MeanInterval,
@@ -60,7 +60,7 @@ from xtts.voices.evaluation_file import (
     Verdict,
 )
 from xtts.voices.learned_decoder import LearnedDecoder
-from xtts.voices.run_folder import RunError, RunFolder, Verified, read_checkpoint
+from xtts.voices.run_folder import RunError, RunFolder, VerifiedCheckpoint, read_checkpoint
 from xtts.workers.decoder_schedule import steps_for, steps_until
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TunedVoice
@@ -148,7 +148,7 @@ def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> N
     Raises RunError, ConfigError, DiskFull, WriteError.
     """
     run = checkpoints.run
-    if verdict.kind == "blend" and isinstance(fault := run.look_at_best(verdict), str):
+    if verdict.kind == "blend" and isinstance(fault := run.verify_best(verdict), str):
         best = run.read_best()
         if (best.get("kind"), best.get("epoch")) == ("blend", verdict.epoch):  # it existed
             log.warning("%s It is written again from epoch %d.", fault, verdict.epoch)
@@ -210,7 +210,7 @@ def _judge_blends(evaluator: Evaluator, shares: Sequence[float], tried: Sequence
         evaluator.write(replace(evaluation, left_out=left))
 
 
-def _judged(evaluation: Evaluation, epoch: Verified) -> Candidate:
+def _judged(evaluation: Evaluation, epoch: VerifiedCheckpoint) -> Candidate:
     """The candidate of an epoch that was judged."""
     return next(
         candidate
@@ -230,17 +230,17 @@ def _lost(evaluation: Evaluation, epoch: Candidate) -> bool:
 def _judge_base_with_decoder(evaluator: Evaluator) -> None:
     """Judges the base with a decoder trained on the clips. If that breaks a floor, each epoch
     that breaks one, too, loses its decoder, and is judged again without."""
-    whole = evaluator.run.newest_whole()
+    whole = evaluator.run.newest_weights()
     if whole is None or not evaluator.with_base().candidates[0].knows_language:
         return
     _learn_for_base(evaluator, evaluator.voice(whole.checkpoint, 0.0))
     if (learned := evaluator.decoder_of(None)) is None:
         return
-    done = evaluator.with_base().with_id(BASE_DECODER)
+    done = evaluator.with_base().with_id(BASE_DECODER_ID)
     if done is None or done.decoder != learned.digest:
         evaluator.judge_candidate("base", None, 0.0)
     evaluation = evaluator.with_base()
-    other = evaluation.with_id(BASE_DECODER)
+    other = evaluation.with_id(BASE_DECODER_ID)
     if other is None:
         return
     fault = fault_of_decoder(other, evaluation.candidates[0], PersonFigures.of(evaluation))
@@ -270,7 +270,7 @@ def _learn_for_base(evaluator: Evaluator, voice: TunedVoice) -> None:
         log.warning("No decoder was trained: %s", error)
 
 
-def _source_of_blends(run: RunFolder, evaluation: Evaluation) -> Verified | None:
+def _source_of_blends(run: RunFolder, evaluation: Evaluation) -> VerifiedCheckpoint | None:
     """The epoch that sounds closest to the person: blending can repair its words."""
     epochs = [candidate for candidate in evaluation.candidates if candidate.kind == "epoch"]
     # Epochs of which most sentences failed come last, before them those without a figure for
@@ -369,7 +369,7 @@ def learn_best_decoder(evaluator: Evaluator, verdict: Verdict, seconds: float) -
         judge=judge,
         else_stays="the decoder before it" if verdict.decoder else "the base's decoder",
     )
-    if outcome is not None and not outcome.better and verdict.decoder:
+    if outcome is not None and not outcome.is_better and verdict.decoder:
         _copy_judged_decoder(run, verdict)
     return result.new_steps > 0
 

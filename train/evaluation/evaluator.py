@@ -32,7 +32,7 @@ from train.progress import Progress
 from train.sampling.sampler import Sampler
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import (
-    WEIGHTS_OF_BASE,
+    BASE_WEIGHTS,
     Candidate,
     CandidateKind,
     Evaluation,
@@ -44,7 +44,7 @@ from xtts.voices.evaluation_file import (
     write_evaluation,
 )
 from xtts.voices.learned_decoder import LearnedDecoder
-from xtts.voices.run_folder import RunError, RunFolder, Verified
+from xtts.voices.run_folder import RunError, RunFolder, VerifiedCheckpoint
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
     EvaluateRequest,
@@ -120,14 +120,14 @@ class Evaluator:
         """
         self.submit(self.with_base)
 
-    def judge(self, epoch: Verified, epoch_seconds: float = 0.0) -> None:
+    def judge(self, epoch: VerifiedCheckpoint, epoch_seconds: float = 0.0) -> None:
         """Judges a saved epoch, unless judging is slow.
 
         epoch_seconds: the training time of the epoch.
         """
         self.submit(self._judge_if_quick, epoch, epoch_seconds)
 
-    def missing(self) -> list[Verified]:
+    def missing(self) -> list[VerifiedCheckpoint]:
         """The verified epochs that were not judged, or whose weights or decoder changed since."""
         whole = filter(None, map(self.run.verified, self.run.epochs()))
         return [epoch for epoch in whole if self.is_new("epoch", epoch, 1.0)]
@@ -160,7 +160,7 @@ class Evaluator:
                     self.failures,
                 )
 
-    def _judge_if_quick(self, epoch: Verified, epoch_seconds: float) -> None:
+    def _judge_if_quick(self, epoch: VerifiedCheckpoint, epoch_seconds: float) -> None:
         """Judges an epoch unless judging takes too long compared with training it."""
         self.with_base()
         self._epoch_seconds = epoch_seconds
@@ -178,7 +178,7 @@ class Evaluator:
                 commands.program("train evaluate"),
             )
 
-    def judge_candidate(self, kind: CandidateKind, epoch: Verified | None, share: float) -> None:
+    def judge_candidate(self, kind: CandidateKind, epoch: VerifiedCheckpoint | None, share: float) -> None:
         """Judges an epoch, a blend or the base with a decoder, and writes evaluation.json with all
         candidates."""
         evaluation = self.with_base()
@@ -207,7 +207,7 @@ class Evaluator:
     def _measure(
         self,
         kind: CandidateKind,
-        epoch: Verified | None,
+        epoch: VerifiedCheckpoint | None,
         share: float,
         evaluation: Evaluation | None,
         decoder: LearnedDecoder | None = None,
@@ -217,7 +217,7 @@ class Evaluator:
         digest = decoder.digest if decoder else ""
         # A checkpoint makes the base read the sentences as the run does: old runs use Coqui's
         # normaliser.
-        reads = epoch or self.run.newest_whole()
+        reads = epoch or self.run.newest_weights()
         count, voice = self._count(evaluation), self.voice(reads.checkpoint if reads else None, share)
         if decoder:
             voice = replace(voice, decoder=self.run.decoder_path(decoder.epoch))
@@ -291,7 +291,7 @@ class Evaluator:
     def _decide(self, evaluation: Evaluation) -> Evaluation:
         """Adds the intervals against the base, and the verdict."""
         candidates = judges.compare(evaluation.candidates)
-        there, blend = set(self.run.epochs()), self.run.whole_blend()
+        there, blend = set(self.run.epochs()), self.run.verified_blend()
         blended = blend.manifest.blend if blend else {}
         gone = {
             candidate.name
@@ -384,20 +384,20 @@ class Evaluator:
 
     # Decoders
 
-    def decoder_of(self, epoch: Verified | None) -> LearnedDecoder | None:
+    def decoder_of(self, epoch: VerifiedCheckpoint | None) -> LearnedDecoder | None:
         """The decoder with which an epoch and its blends speak, or the base (None) as a separate
         candidate; None for the base's decoder."""
-        weights = weights_of_epoch(epoch.epoch, epoch.sha256) if epoch else WEIGHTS_OF_BASE
+        weights = weights_of_epoch(epoch.epoch, epoch.sha256) if epoch else BASE_WEIGHTS
         path = self.run.decoder_path(epoch.epoch if epoch else 0)
-        return learned_decoder.in_use(path, weights)
+        return learned_decoder.read_used(path, weights)
 
     def _has_decoder(self, candidate: Candidate) -> bool:
         """Whether a candidate's decoder is on disk."""
         paths = (self.run.decoder_path(candidate.epoch), self.run.best_decoder)
-        records = map(learned_decoder.record_of, paths) if candidate.decoder else ()
+        records = map(learned_decoder.unverified_record, paths) if candidate.decoder else ()
         return not candidate.decoder or any(each and each.digest == candidate.decoder for each in records)
 
-    def is_new(self, kind: CandidateKind, epoch: Verified, share: float) -> bool:
+    def is_new(self, kind: CandidateKind, epoch: VerifiedCheckpoint, share: float) -> bool:
         """Whether an epoch, or a share of it, was not judged yet with these weights and this
         decoder."""
         evaluation, decoder = self.evaluation(), self.decoder_of(epoch)
@@ -415,10 +415,10 @@ class Evaluator:
         that is left. Raises RunError if neither is intact."""
         # For the base, any checkpoint of the run will do: it only sets how sentences are read.
         of_base = verdict.kind == "base"
-        epoch = self.run.newest_whole() if of_base else self.run.verified(verdict.epoch)
+        epoch = self.run.newest_weights() if of_base else self.run.verified(verdict.epoch)
         if epoch is not None:
             return self.voice(epoch.checkpoint, verdict.share)
-        blend = self.run.whole_blend()
+        blend = self.run.verified_blend()
         if blend is not None and blend.manifest.blend == verdict.weights:
             return self.voice(blend.checkpoint, 1.0)
         raise RunError("The checkpoint of the best weights is gone.")

@@ -258,7 +258,7 @@ def _loses_words(candidate: Candidate, base: Candidate, person: PersonFigures) -
 
 def _forgets(candidate: Candidate, base: Candidate) -> str | None:
     """A sentence about a candidate's loss in the old language, if it is too much."""
-    more = candidate.old_language_failed - base.old_language_failed
+    more = candidate.num_failed_old - base.num_failed_old
     if more >= MIN_FAILED:
         return f"It forgets the old language: {more} more sentences in it failed than the base's."
     errors, words = (against(candidate, base, judge, old=True) for judge in (WORD_ERRORS, WORDS))
@@ -292,7 +292,7 @@ def _indistinguishable(candidate: Candidate, base: Candidate) -> bool:
     judged = [against(candidate, base, judge) for judge in base.judges]
     gaps = [difference for difference in judged if difference is not None]
     alike = abs(candidate.num_failed - base.num_failed) < MIN_FAILED
-    return bool(gaps) and alike and all(difference.holds_zero for difference in gaps)
+    return bool(gaps) and alike and all(difference.contains_zero for difference in gaps)
 
 
 def _lowest_loss(candidate: Candidate, candidates: Sequence[Candidate]) -> bool:

@@ -197,7 +197,7 @@ def _wins(blend: Candidate, left: Sequence[Candidate], person: PersonFigures) ->
 
 def _same_voice(candidate: Candidate, other: Candidate) -> bool:
     gap = against(candidate, other, VOICE)
-    return gap is not None and gap.holds_zero
+    return gap is not None and gap.contains_zero
 
 
 def is_harder(candidate: Candidate, other: Candidate, of_person: float | None) -> bool:

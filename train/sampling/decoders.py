@@ -20,7 +20,7 @@ from machine.storage.files import Written, crash_point
 from train import defaults
 from train.dataset.dataset import Clip
 from xtts.voices import learned_decoder
-from xtts.voices.evaluation_file import WEIGHTS_OF_BASE, weights_of_epoch
+from xtts.voices.evaluation_file import BASE_WEIGHTS, weights_of_epoch
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder
 from xtts.workers.decoder_schedule import STEPS, steps_for, steps_until
@@ -105,14 +105,14 @@ def learn(
             clips=result.clips,
             steps=result.steps,
         )
-        if learned.better:
+        if learned.is_better:
             learned = judge(learned, draft)
         crash_point("before decoder")
         learned_decoder.remove(tensors)
         if state is not None and state_draft is not None:
             os.replace(state_draft, state)
         crash_point("after decoder state")
-        if learned.better:
+        if learned.is_better:
             learned = _used(learned, draft, tensors)
     learned_decoder.write(tensors, learned)
     log.info("%s%s", f"{whose}: " if whose else "", _sentence(learned, result, else_stays))
@@ -180,7 +180,7 @@ def learn_for_base(
     _, record = learn(
         ask,
         tensors,
-        {**WEIGHTS_OF_BASE, "after_epoch": after},
+        {**BASE_WEIGHTS, "after_epoch": after},
         request,
         state=run.decoder_state_path(0),
         whose="Untrained model",
@@ -221,7 +221,7 @@ def _sentence(learned: LearnedDecoder, result: DecoderLearned, else_stays: str) 
     for name, figure, form in figures:
         if figure is not None:
             sentence += f" {name} with it: {form.format(figure)}."
-    if not learned.better:
+    if not learned.is_better:
         faults = (
             (learned.harder, "is harder to understand"),
             (learned.less_alike, "sounds less like the reference"),

@@ -41,7 +41,7 @@ def keep_speakers(run: RunFolder, context: RunContext, reference: SampleReferenc
         return encoding.write_wav(path, best_recording(by_name[name], embedder(), params)[1])
 
     try:
-        before = {row.name: row for row in speakers.rows(run.folder)}
+        before = {row.name: row for row in speakers.read_speakers(run.folder)}
         rows = [
             _speaker_of(run, before.get(name), f"{number}.wav", name, clips, partial(make, name))
             for number, (name, clips) in enumerate(by_name.items(), start=1)

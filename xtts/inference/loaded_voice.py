@@ -184,11 +184,11 @@ class LoadedVoice(ABC):
         return {name: self.speaker(name) for name in names}
 
     def speaker(self, name: str) -> Voice:
-        """The voice of one of `speakers`, named as in `xtts.voices.speakers.find`.
+        """The voice of one of `speakers`, named as in `xtts.voices.speakers.find_speaker`.
 
         Raises TextError for an unknown name, AudioError, VoiceError or OnnxError.
         """
-        match = speakers.find(name, self.files.own_name, self.files.speakers)
+        match = speakers.find_speaker(name, self.files.own_name, self.files.speakers)
         if match is None:
             raise unknown_voice(name, self.files.speakers)
         if match == "":

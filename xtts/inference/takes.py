@@ -245,8 +245,8 @@ class TakeJudge:
 
     def _recording(self, speaker: str) -> "Reference | None":
         files = self._voice.files
-        if not (name := speakers.find(speaker, files.own_name, files.speakers)):
-            return files.other_reference or files.reference
+        if not (name := speakers.find_speaker(speaker, files.own_name, files.speakers)):
+            return files.requested_reference or files.reference
         path: Path = files.speakers[name]
         return path if path.suffix == ".wav" else None
 

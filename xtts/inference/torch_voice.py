@@ -111,7 +111,7 @@ class LoadedTorchVoice(LoadedVoice):
         if bundle.DECODER_FILE in header.files:
             vocoder = self._new_vocoder(folder / bundle.DECODER_FILE)
         if header.kind == bundle.ADAPTER:
-            adapter = read_adapter(self.model, folder / adapter_file.NAME)
+            adapter = read_adapter(self.model, folder / adapter_file.FILE_NAME)
         return replace(heard, vocoder=vocoder, adapter=adapter)
 
     def _read_stored(self, path: Path) -> Voice:
@@ -133,9 +133,9 @@ class LoadedTorchVoice(LoadedVoice):
         return torch.zeros(shape, device=self.model.device)
 
     def _own_latents(self) -> Voice | None:
-        if self.files.other_reference is None and self.files.latents is not None:
+        if self.files.requested_reference is None and self.files.latents is not None:
             voice = self._read_stored(self.files.latents)
-        elif (reference := self.files.other_reference or self.files.reference) is not None:
+        elif (reference := self.files.requested_reference or self.files.reference) is not None:
             voice = self._hear(reference, self.latents_folder)
         else:
             return None

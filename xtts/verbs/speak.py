@@ -294,7 +294,7 @@ def _read(
         try:
             pieces = ask.read(tokenizer)
             for name in {piece.voice for piece in pieces} - {""}:
-                if speakers.find(name, files.own_name, files.speakers) is None:
+                if speakers.find_speaker(name, files.own_name, files.speakers) is None:
                     raise unknown_voice(name, files.speakers)
             requests.append(replace(ask, pieces=pieces))
         except TextError as error:

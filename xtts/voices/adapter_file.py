@@ -22,9 +22,9 @@ from xtts.voices.base_models import BundleError
 if TYPE_CHECKING:
     from torch import Tensor
 
-NAME = "adapter.safetensors"
+FILE_NAME = "adapter.safetensors"
 SCHEMA = 1
-KEY = "sotaque"
+METADATA_KEY = "sotaque"
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class AdapterHeader:
         return self.share * self.alpha / self.rank
 
 
-def text_of(header: AdapterHeader, base: Mapping[str, str]) -> str:
-    """A header as the file holds it, with another name of its base."""
+def header_text(header: AdapterHeader, base: Mapping[str, str]) -> str:
+    """A header as in the metadata of the file, but with another `base`."""
     return json.dumps(asdict(replace(header, base=dict(base))))
 
 
-def matrices_of(names: Iterable[str]) -> tuple[str, ...]:
-    """The kinds of matrices among an adapter's tensors, by their names."""
+def matrix_kinds(names: Iterable[str]) -> tuple[str, ...]:
+    """The kinds of matrices among an adapter's tensors with these names."""
     return tuple(sorted({name.split(".")[-3] for name in names}))
 
 
@@ -67,7 +67,7 @@ def write(path: Path, tensors: "Mapping[str, Tensor]", header: AdapterHeader) ->
 
     data = save(
         {name: tensor.float().cpu().contiguous() for name, tensor in tensors.items()},
-        metadata={KEY: json.dumps(asdict(header))},
+        metadata={METADATA_KEY: json.dumps(asdict(header))},
     )
     return replace_file(path, lambda file: file.write(data))
 
@@ -80,7 +80,7 @@ def read(path: Path) -> "tuple[AdapterHeader, dict[str, Tensor]]":
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        header = TypeAdapter(AdapterHeader).validate_json(metadata[KEY])
+        header = TypeAdapter(AdapterHeader).validate_json(metadata[METADATA_KEY])
     except KeyError:
         raise BundleError(
             f"{path} does not name its base model, so Sotaque did not write it. Export an adapter "
@@ -88,8 +88,8 @@ def read(path: Path) -> "tuple[AdapterHeader, dict[str, Tensor]]":
         ) from None
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise BundleError(f"{path} is damaged: {where} {first['msg']}. Export it again.") from error
+        field_path = ".".join(str(part) for part in first["loc"])
+        raise BundleError(f"{path} is damaged: {field_path} {first['msg']}. Export it again.") from error
     except (OSError, SafetensorError) as error:
         raise BundleError(f"{path} cannot be read ({error}). Export it again.") from error
     if header.schema != SCHEMA:

@@ -15,7 +15,7 @@ from xtts.model.config import CPML, ConfigError, ModelConfig, short_name
 DEMO = Path(__file__).parent.parent / "assets" / "demo"
 # The addresses of the terms, by the names of licences in config.json and exports.
 _TERMS = {"MIT": "https://spdx.org/licenses/MIT.html", CPML: published.LICENCE_URL}
-_ASK = (
+_HOW_TO_AGREE = (
     f"Its licence ({published.LICENCE}, {published.LICENCE_URL}) is non-commercial, "
     "for the model and its output. Read it, and set COQUI_TOS_AGREED=1 if you agree, as a line of "
     ".env or in the environment of the command or service; in Python, pass tos_agreed=True to "
@@ -45,8 +45,7 @@ def require_consent(
 
     They are recognised by the size of the published weights, by `base` and `licence` in the
     provenance, and by the licence in config.json, which defaults to Coqui's because Coqui's trainer
-    does not write one. Must be called before weights are read. Does not report a folder that cannot
-    be read.
+    does not write one. Call this before weights are read. It ignores a folder that cannot be read.
 
     Args:
         subject: The name of the model in the message.
@@ -58,17 +57,15 @@ def require_consent(
     """
     if tos_agreed:
         return
-    weights = published.XTTS_V2["model.pth"]
-    base = provenance.get("base")
-    made_from = base if isinstance(base, dict) else {}
-    is_published = made_from.get("name") == "xtts_v2" or made_from.get("sha256") == weights.sha256
+    weights, base = published.XTTS_V2["model.pth"], _base_in(provenance)
+    is_published = base.get("name") == "xtts_v2" or base.get("sha256") == weights.sha256
     licences = [str(provenance.get("licence", ""))]
     with contextlib.suppress(OSError):
         is_published = is_published or (folder / "model.pth").stat().st_size == weights.bytes
     with contextlib.suppress(ConfigError):
         licences.append(ModelConfig.read(folder).licence)
     if is_published or any(short_name(licence) == CPML for licence in licences):
-        raise ConsentError(f"{subject} is Coqui's XTTS-v2 or was made from it. {_ASK}")
+        raise ConsentError(f"{subject} is Coqui's XTTS-v2 or was made from it. {_HOW_TO_AGREE}")
 
 
 def base_named(name: str, xtts_v2: Path) -> Path:
@@ -76,7 +73,7 @@ def base_named(name: str, xtts_v2: Path) -> Path:
     return {"demo": DEMO, "xtts_v2": xtts_v2}.get(name) or Path(name).expanduser()
 
 
-def base_of(
+def verified_base_folder(
     checkpoint: Path,
     provenance: Mapping[str, object],
     folder: str | Path | None,
@@ -84,27 +81,37 @@ def base_of(
     *,
     tos_agreed: bool = False,
 ) -> Path:
-    """The base folder of a checkpoint, verified by hash.
+    """The base folder of a checkpoint, verified by hash. Nothing is downloaded.
 
-    folder: the current path; None = the path in the checkpoint. xtts_v2: XTTS_V2_DIR. tos_agreed:
-    the user has set COQUI_TOS_AGREED=1. Raises BundleError, or FilesError if XTTS-v2 is missing;
-    nothing is downloaded.
+    Args:
+        checkpoint: Its path, or that of another file or folder with a base.
+        provenance: Its provenance, with the name and hash of the base.
+        folder: The current path of the base; None takes the path in the provenance.
+        xtts_v2: XTTS_V2_DIR.
+        tos_agreed: Whether the user has set COQUI_TOS_AGREED=1.
+
+    Raises BundleError, or FilesError if XTTS-v2 is missing.
     """
-    recorded = provenance.get("base")
-    base = recorded if isinstance(recorded, dict) else {}
-    name = str(base.get("name"))
-    located = Path(folder) if folder else base_named(name, Path(xtts_v2))
+    recorded_base = _base_in(provenance)
+    name = str(recorded_base.get("name"))
+    base_folder = Path(folder) if folder else base_named(name, Path(xtts_v2))
     # Asked again, because the speaking user may not be the one who agreed before the training.
-    require_consent(checkpoint.name, located, provenance, tos_agreed=tos_agreed)
+    require_consent(checkpoint.name, base_folder, provenance, tos_agreed=tos_agreed)
     if name == "xtts_v2" and not folder:
-        published.require_files(located)
-    weights = located / "model.pth"
+        published.require_files(base_folder)
+    weights = base_folder / "model.pth"
     if not weights.is_file():
         raise BundleError(f"{weights} is missing; {checkpoint.name} was made from it. Use --base.")
-    if (sha256 := sha256_of(weights)) != base.get("sha256"):
+    if (sha256 := sha256_of(weights)) != recorded_base.get("sha256"):
         raise BundleError(
             f"{checkpoint.name} was made from {name} with SHA-256 "
-            f"{str(base.get('sha256'))[:12]}…, but {weights} has {sha256[:12]}…. "
+            f"{str(recorded_base.get('sha256'))[:12]}…, but {weights} has {sha256[:12]}…. "
             "Name the folder of the right base with --base."
         )
-    return located
+    return base_folder
+
+
+def _base_in(provenance: Mapping[str, object]) -> Mapping[str, object]:
+    """The name and hash of the base in a provenance; {} without one."""
+    base = provenance.get("base")
+    return base if isinstance(base, dict) else {}

@@ -65,15 +65,16 @@ def read(folder: Path) -> Bundle:
         raise BundleError(f"{path} cannot be read ({error.strerror}); a voice needs it.") from error
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise BundleError(f"{path} is damaged: {where} {first['msg']}. Export it again.") from error
+        field_path = ".".join(str(part) for part in first["loc"])
+        raise BundleError(f"{path} is damaged: {field_path} {first['msg']}. Export it again.") from error
     if bundle.schema != SCHEMA:
         raise BundleError(f"{path} has schema {bundle.schema}; this version reads {SCHEMA}.")
     return bundle
 
 
 def verify(folder: Path) -> Bundle:
-    """As `read`, and checks every file that it names. Raises BundleError for a damaged one."""
+    """As `read`, and checks every file that the bundle names. Raises BundleError for a damaged
+    one."""
     bundle = read(folder)
     if bundle.kind not in _FILES_OF_KIND:
         kinds = enumeration(list(_FILES_OF_KIND))
@@ -88,6 +89,7 @@ def verify(folder: Path) -> Bundle:
 
 
 def _needed_files(bundle: Bundle) -> set[str]:
-    """The files without which the voice cannot speak. One of a base needs a recording or latents."""
+    """The files that the voice needs to speak. With its base's weights, it also needs a recording or
+    latents."""
     needs_recording = bundle.kind in KINDS_WITH_BASE_WEIGHTS and LATENTS_FILE not in bundle.files
     return _FILES_OF_KIND[bundle.kind] | ({"reference.wav"} if needs_recording else set())

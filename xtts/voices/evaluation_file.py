@@ -22,18 +22,21 @@ Outcome = Literal["finished", "unfinished", "cut", "babbling"]
 # The better direction of a judge's figure; "zero" means nearer to 0.
 Better = Literal["higher", "lower", "zero"]
 # The ids of the base, and of the base with a decoder trained on the clips.
-BASE, BASE_DECODER = "base", "base_decoder"
+BASE_ID, BASE_DECODER_ID = "base", "base_decoder"
 # The weights of the base, as `Verdict.weights`.
-WEIGHTS_OF_BASE = {"epoch": 0, "share": 0.0, "checkpoint_sha256": ""}
+BASE_WEIGHTS = {"epoch": 0, "share": 0.0, "checkpoint_sha256": ""}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The best candidate and the reason. advice: a recommendation if the base is best, else "".
+    """The best candidate and the reason.
 
-    indistinguishable_from_base: whether the base is best because nothing was measurably better;
-    decoder: as in `Candidate`; way: how much of the way from the base's
-    `voice` to the person's own recordings, None if it is not nearer or was not compared.
+    Attributes:
+        advice: A recommendation if the base is best, else "".
+        indistinguishable_from_base: Whether the base is best because nothing was measurably better.
+        decoder: As in `Candidate`.
+        way: The share of the distance in `voice` from the base to the person's own recordings that
+            the candidate covers; None if it is not nearer or was not compared.
     """
 
     kind: CandidateKind
@@ -54,14 +57,13 @@ class Verdict:
     @property
     def summary(self) -> str:
         """One line of the reason: which weights are best, and how far of the way to the person."""
-        first = self.reason.partition(". ")[0].rstrip(".")
+        first_sentence = self.reason.partition(". ")[0].rstrip(".")
         way = "" if self.way is None else f", {self.way:.0%} of the way to the person"
-        return f"{first}{way}."
+        return f"{first_sentence}{way}."
 
     @property
     def weights(self) -> dict[str, Any]:
-        """The fields that identify the best weights in the manifest of best.pt and in
-        best_decoder.json."""
+        """The fields that identify the weights in the manifest of best.pt and in best_decoder.json."""
         return {"epoch": self.epoch, "share": self.share, "checkpoint_sha256": self.checkpoint_sha256}
 
 
@@ -71,15 +73,15 @@ def weights_of_epoch(epoch: int, sha256: str) -> dict[str, Any]:
 
 
 def candidate_id(kind: CandidateKind, epoch: int, share: float = 1.0, decoder: str = "") -> str:
-    """The name of a candidate, in URLs and of the folder with some of its audio. decoder: as in
-    `Verdict`; an epoch or a blend is judged with its decoder or without it, the base with both."""
+    """The id of a candidate, for URLs and for the folder with some of its audio. decoder: as in
+    `Candidate`; only the base is judged both with and without one."""
     if kind == "base":
-        return BASE_DECODER if decoder else BASE
+        return BASE_DECODER_ID if decoder else BASE_ID
     return f"epoch_{epoch}" + (f"_share_{share:g}" if kind == "blend" else "")
 
 
-def verdict_in(content: object) -> Verdict | None:
-    """The verdict in the content of a file; None if there is none."""
+def parse_verdict(content: object) -> Verdict | None:
+    """The verdict in the content of a JSON file; None without a valid one."""
     try:
         return TypeAdapter(Verdict).validate_python(content)
     except ValidationError:
@@ -96,7 +98,7 @@ class MeanInterval:
     count: int
 
     @property
-    def holds_zero(self) -> bool:
+    def contains_zero(self) -> bool:
         """Whether the interval contains 0, so that the difference is not significant."""
         return self.low <= 0 <= self.high
 
@@ -104,7 +106,7 @@ class MeanInterval:
 @dataclass(frozen=True)
 class JudgeFigure(MeanInterval):
     """A judge's mean over the finished sentences. against_base: the mean of the paired differences
-    to the base; None for the base itself."""
+    to the base, None for the base itself."""
 
     against_base: MeanInterval | None = None
 
@@ -124,8 +126,12 @@ class FurtherFigure(MeanInterval):
 
 @dataclass(frozen=True)
 class JudgeDescription:
-    """The unit and direction of a judge's figure. absent: why the judge is missing, or None;
-    further: whether an extra adds it (`train.evaluation.further_judges`)."""
+    """The unit and direction of a judge's figure.
+
+    Attributes:
+        absent: Why the judge is missing, or None.
+        further: Whether an extra adds it (`train.evaluation.further_judges`).
+    """
 
     unit: str
     better: Better
@@ -156,15 +162,22 @@ class Candidate:
     """Weights and a decoder that were judged: the GPT of the base, of an epoch, or a blend of the
     two, each as it would be served.
 
-    decoder: the SHA-256 of a learned decoder's tensors (`RunFolder.decoder_path` of `epoch`), ""
-    for the base's decoder; knows_language: False for a base that was not trained in the added
-    language; old_sentences: sentences in an old language, in a run that trains an added one.
+    Attributes:
+        epoch: 0 for the base.
+        share: The share of the fine-tuned weights: 0 for the base, 1 for an epoch.
+        checkpoint_sha256: The hash of the epoch's checkpoint; "" for the base.
+        unfinished, cut, babbling: The number of sentences that failed in this way.
+        knows_language: False for a base that was not trained in the added language.
+        old_sentences: Sentences in an old language, in a run that trains an added one.
+        decoder: The SHA-256 of a learned decoder's tensors (`RunFolder.decoder_path` of `epoch`);
+            "" for the base's decoder.
+        further: The figures of the judges that extras add.
     """
 
     kind: CandidateKind
-    epoch: int  # 0 for the base
-    share: float  # of the fine-tuned weights: 0 for the base, 1 for an epoch
-    checkpoint_sha256: str  # of the epoch's checkpoint; "" for the base
+    epoch: int
+    share: float
+    checkpoint_sha256: str
     unfinished: int
     cut: int
     babbling: int
@@ -179,7 +192,7 @@ class Candidate:
     knows_language: bool = True
     old_sentences: list[SpokenSentence] = field(default_factory=list)
     decoder: str = ""
-    further: dict[str, FurtherFigure] = field(default_factory=dict)  # of the judges of extras
+    further: dict[str, FurtherFigure] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -192,7 +205,7 @@ class Candidate:
         return self.kind == "base" and not self.decoder
 
     @property
-    def old_language_failed(self) -> int:
+    def num_failed_old(self) -> int:
         """The number of `old_sentences` that failed."""
         return sum(sentence.outcome != "finished" for sentence in self.old_sentences)
 
@@ -211,7 +224,7 @@ class Candidate:
     @property
     def finished(self) -> set[int]:
         """The indices of the finished sentences."""
-        return {n for n, sentence in enumerate(self.sentences) if sentence.outcome == "finished"}
+        return {index for index, sentence in enumerate(self.sentences) if sentence.outcome == "finished"}
 
     def mean(self, judge: str) -> float:
         """A judge's figure; 0 if the judge is missing."""
@@ -264,13 +277,15 @@ class SpeakerJudgement:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The content of the file. base: {name, sha256} as in a checkpoint's manifest; person: {clips,
-    reference, codes_per_token, pitch_hz, naturalness}; verdict: None until the base and an epoch
-    were judged.
+    """The content of evaluation.json.
 
-    smallest_difference: by judge, the smallest difference to the base that this number of sentences
-    can show: half the width of the widest interval. speakers: the further speakers of a dataset;
-    the candidates are judged by the first.
+    Attributes:
+        base: {name, sha256} as in a checkpoint's manifest.
+        person: {clips, reference, codes_per_token, pitch_hz, naturalness}.
+        smallest_difference: By judge, the smallest difference to the base that this number of
+            sentences can show: half the width of the widest interval.
+        verdict: None until the base and an epoch were judged.
+        speakers: The further speakers of a dataset; the candidates are judged by the first.
     """
 
     made_at: str

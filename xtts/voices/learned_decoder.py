@@ -45,9 +45,9 @@ class LearnedDecoder:
         more_natural: The increase of the predicted opinion score on the same sentences; None if
             naturalness is not judged.
         less_natural: Whether it is measurably and audibly lower.
-        file: The tensors; None if they are not used. The record then prevents that a later start
-            trains it again.
-        after_epoch: The newest epoch whose decoder the base's continues; 0 for none.
+        file: The tensors; None if they are not used. The record then keeps a later start from
+            training it again.
+        after_epoch: For the base's decoder, the newest epoch whose decoder it continues; 0 for none.
         continues: In best_decoder.json, the `digest` of the judged decoder that
             `train learn-decoder` continued; None for a judged one.
     """
@@ -75,10 +75,10 @@ class LearnedDecoder:
         return {"epoch": self.epoch, "share": self.share, "checkpoint_sha256": self.checkpoint_sha256}
 
     @property
-    def better(self) -> bool:
+    def is_better(self) -> bool:
         """Whether it is closer to the person's clips, and no judge found its sentences worse."""
-        nearer = self.distance_after < self.distance_before
-        return nearer and not (self.harder or self.less_alike or self.less_natural)
+        is_closer = self.distance_after < self.distance_before
+        return is_closer and not (self.harder or self.less_alike or self.less_natural)
 
     @property
     def digest(self) -> str:
@@ -86,20 +86,21 @@ class LearnedDecoder:
         return self.file.sha256 if self.file else ""
 
 
-def record_of(tensors: Path) -> LearnedDecoder | None:
+def unverified_record(tensors: Path) -> LearnedDecoder | None:
     """The record of these tensors, if they exist with the recorded size. Does not read them."""
     with contextlib.suppress(OSError, ValidationError):
-        record = _record(tensors)
+        record = _parse_record(tensors)
         if record.file is None or tensors.stat().st_size == record.file.bytes:
             return record
     return None
 
 
-def in_use(tensors: Path, weights: Mapping[str, object]) -> LearnedDecoder | None:
-    """The record of these tensors, verified, if they are used and for exactly these weights."""
+def read_used(tensors: Path, weights: Mapping[str, object]) -> LearnedDecoder | None:
+    """As `read`, but None if the decoder is not used, or was trained for other weights."""
     record = read(tensors)
-    fits = record is not None and record.weights == weights and record.file is not None
-    return record if fits else None
+    if record is None or record.weights != weights or record.file is None:
+        return None
+    return record
 
 
 def read(tensors: Path) -> LearnedDecoder | None:
@@ -107,7 +108,7 @@ def read(tensors: Path) -> LearnedDecoder | None:
     logged."""
     path = manifest_beside(tensors)
     try:
-        record = _record(tensors)
+        record = _parse_record(tensors)
         fault = record.file and fault_of({tensors.name: record.file}, tensors.parent)
     except FileNotFoundError:
         return None
@@ -119,7 +120,7 @@ def read(tensors: Path) -> LearnedDecoder | None:
     return record
 
 
-def _record(tensors: Path) -> LearnedDecoder:
+def _parse_record(tensors: Path) -> LearnedDecoder:
     return TypeAdapter(LearnedDecoder).validate_json(manifest_beside(tensors).read_bytes())
 
 
@@ -127,30 +128,29 @@ def decoder_for(run: RunFolder, checkpoint: Path | None, of_speaker: Path | None
     """The tensors of the decoder that was trained for exactly this checkpoint of a run, or for its
     base (None); None if there is no such decoder. of_speaker: the tensors of one of several
     speakers."""
-    for tensors in [of_speaker] if of_speaker else _candidates(run, checkpoint):
+    for tensors in [of_speaker] if of_speaker else _possible_tensors(run, checkpoint):
         record = read(tensors)
-        if record is not None and _is_for(record, run, checkpoint):
+        if record is not None and _is_trained_for(record, run, checkpoint):
             return tensors if record.file else None
     return None
 
 
-def _candidates(run: RunFolder, checkpoint: Path | None) -> Iterator[Path]:
-    """The possible tensors. Those for the best weights come first, because only their words were
-    judged, possibly with the result that the base's decoder is better."""
+def _possible_tensors(run: RunFolder, checkpoint: Path | None) -> Iterator[Path]:
+    """The tensors that may be for a checkpoint. Those for the best weights come first, because only
+    their words were judged, possibly with the result that the base's decoder is better."""
     yield run.best_decoder
     if checkpoint is not None and (epoch := epoch_of(checkpoint)) is not None:
         yield run.decoder_path(epoch)
 
 
-def _is_for(record: LearnedDecoder, run: RunFolder, checkpoint: Path | None) -> bool:
+def _is_trained_for(record: LearnedDecoder, run: RunFolder, checkpoint: Path | None) -> bool:
     if checkpoint is None:
         return record.share == 0
     with contextlib.suppress(ManifestError, KeyError):
         manifest = read_manifest(manifest_beside(checkpoint))
         if checkpoint == run.best_blend:
             return manifest.blend == record.weights
-        same = manifest.files[checkpoint.name].sha256 == record.checkpoint_sha256
-        return same and record.share == 1
+        return record.share == 1 and manifest.files[checkpoint.name].sha256 == record.checkpoint_sha256
     return False
 
 
@@ -163,9 +163,9 @@ def digest_beside(checkpoint: Path) -> str:
     """The digest of the decoder that was trained for exactly this checkpoint, without verifying it;
     "" if there is no such decoder."""
     run = RunFolder(checkpoint.parent.parent)
-    for tensors in _candidates(run, checkpoint):
-        record = record_of(tensors)
-        if record is not None and _is_for(record, run, checkpoint):
+    for tensors in _possible_tensors(run, checkpoint):
+        record = unverified_record(tensors)
+        if record is not None and _is_trained_for(record, run, checkpoint):
             return record.digest
     return ""
 

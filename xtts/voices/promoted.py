@@ -18,8 +18,13 @@ _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 
 @dataclass(frozen=True)
 class Promotion:
-    """run: the run's id; sha256: the checkpoint's, by which it is found if the run has moved;
-    share: the epoch's share of a blend, 1 for the epoch itself."""
+    """The content of promotion.json.
+
+    Attributes:
+        run: The run's id.
+        sha256: The checkpoint's hash, by which it is found if the run has moved.
+        share: The epoch's share of a blend; 1 for the epoch itself.
+    """
 
     run: str
     epoch: int
@@ -34,7 +39,7 @@ class Promotion:
 
 def read(folder: Path) -> Promotion | None:
     """The stored promotion; None if there is none, or the file is damaged."""
-    content = read_json(place_of(folder))
+    content = read_json(promotion_path(folder))
     with contextlib.suppress(ValueError, KeyError, TypeError):
         if _SHA256.match(sha256 := str(content["sha256"])):
             share = float(content.get("share", 1.0))
@@ -44,21 +49,21 @@ def read(folder: Path) -> Promotion | None:
 
 def stored_checkpoint(folder: Path, promotion: Promotion) -> Path | None:
     """The stored copy of its checkpoint; None if there is none."""
-    path = weights_of(folder, promotion)
+    path = stored_path(folder, promotion)
     return path if path.is_file() else None
 
 
-def run_of(folder: Path, promotion: Promotion) -> RunFolder:
+def promoted_run(folder: Path, promotion: Promotion) -> RunFolder:
     """The folder with the promoted files."""
     return RunFolder(folder / "promoted" / promotion.sha256)
 
 
-def weights_of(folder: Path, promotion: Promotion) -> Path:
-    """The copy of its checkpoint, which need not exist."""
-    run = run_of(folder, promotion)
+def stored_path(folder: Path, promotion: Promotion) -> Path:
+    """The path of the copy of its checkpoint, which need not exist."""
+    run = promoted_run(folder, promotion)
     return run.checkpoint_path(promotion.epoch) if promotion.share == 1 else run.best_blend
 
 
-def place_of(folder: Path) -> Path:
-    """The file of the promotion."""
+def promotion_path(folder: Path) -> Path:
+    """The path of promotion.json."""
     return folder / "promotion.json"

@@ -42,7 +42,7 @@ from machine.storage.checksums import Manifest, ManifestError, fault_of, read_ma
 from machine.storage.files import read_json
 from machine.text import load_error
 from xtts.text.normalization.registry import COQUI
-from xtts.voices.evaluation_file import CandidateKind, Verdict, verdict_in
+from xtts.voices.evaluation_file import CandidateKind, Verdict, parse_verdict
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,8 +60,13 @@ class RunError(SotaqueError):
 
 
 @dataclass(frozen=True)
-class Verified:
-    """One epoch whose files all have the size and SHA-256 of its manifest."""
+class VerifiedCheckpoint:
+    """A checkpoint or blend, all of whose files have the size and SHA-256 of their manifest.
+
+    Attributes:
+        sha256: The SHA-256 of `checkpoint`.
+        state: The trainer state, if it was saved.
+    """
 
     epoch: int
     step: int
@@ -73,8 +78,8 @@ class Verified:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint. model: `gpt.*` by Coqui's names and orientation, float32; memory-mapped, so
-    read-only."""
+    """The content of a checkpoint. model: `gpt.*` by Coqui's names and orientation, float32;
+    memory-mapped, so read-only."""
 
     model: "dict[str, Tensor]"
     provenance: dict[str, Any]
@@ -151,17 +156,17 @@ class RunFolder:
 
     def epochs(self) -> list[int]:
         """All epochs with a checkpoint or a manifest, ascending, verified or not."""
-        return self._numbers(_EPOCH_FILE)
+        return self._epoch_numbers(_EPOCH_FILE)
 
     def state_epochs(self) -> list[int]:
         """All epochs with a trainer state on disk, ascending."""
-        return self._numbers(_STATE_FILE)
+        return self._epoch_numbers(_STATE_FILE)
 
     def decoder_state_epochs(self) -> list[int]:
         """All epochs with the state of a decoder on disk, ascending, without the base."""
-        return self._numbers(_DECODER_STATE_FILE)
+        return self._epoch_numbers(_DECODER_STATE_FILE)
 
-    def absent(self, epoch: int) -> str | None:
+    def explain_absence(self, epoch: int) -> str | None:
         """Why an epoch lacks its files (pruned, not saved, or not reached); None if they exist."""
         if self.checkpoint_path(epoch).exists() or self.manifest_path(epoch).exists():
             return None
@@ -178,26 +183,26 @@ class RunFolder:
             )
         return f"{self.folder} lacks epoch {epoch}; the newest is {newest or 'none'}."
 
-    def look(self, epoch: int) -> Verified | str:
+    def verify(self, epoch: int) -> VerifiedCheckpoint | str:
         """The epoch if its files are complete, else their fault, as a sentence."""
-        if absent := self.absent(epoch):
-            return absent
-        path, state = self.manifest_path(epoch), self.state_path(epoch)
-        result = self._look(path, self.checkpoint_path(epoch), state)
-        if isinstance(result, Verified) and result.epoch != epoch:
-            return f"{path} is the manifest of another epoch."
+        if absence := self.explain_absence(epoch):
+            return absence
+        manifest_path = self.manifest_path(epoch)
+        result = self._verify(manifest_path, self.checkpoint_path(epoch), self.state_path(epoch))
+        if isinstance(result, VerifiedCheckpoint) and result.epoch != epoch:
+            return f"{manifest_path} is the manifest of another epoch."
         return result
 
-    def verified(self, epoch: int) -> Verified | None:
+    def verified(self, epoch: int) -> VerifiedCheckpoint | None:
         """The epoch, if its files are complete; else None."""
-        result = self.look(epoch)
+        result = self.verify(epoch)
         return None if isinstance(result, str) else result
 
-    def newest_verified(self) -> Verified | None:
+    def newest_verified(self) -> VerifiedCheckpoint | None:
         """The newest epoch whose files are complete; logs newer ones that are not."""
         for epoch in reversed(self.epochs()):
-            result = self.look(epoch)
-            if isinstance(result, Verified):
+            result = self.verify(epoch)
+            if isinstance(result, VerifiedCheckpoint):
                 return result
             log.warning("Epoch %d is not used: %s", epoch, result)
         return None
@@ -205,63 +210,69 @@ class RunFolder:
     def verdict(self) -> Verdict | None:
         """The verdict of evaluation.json, or of best.json if that is missing or damaged. None if
         nothing was judged."""
-        judged = read_json(self.evaluation_file)
-        return verdict_in(judged["verdict"] if "verdict" in judged else self.read_best())
+        evaluation = read_json(self.evaluation_file)
+        return parse_verdict(evaluation["verdict"] if "verdict" in evaluation else self.read_best())
 
     def best_weights(self, verdict: Verdict | None = None) -> BestWeights | None:
         """The weights that the verdict names, if their file is complete; otherwise the best
         alternative, which `fallback` explains. None without any complete weights.
 
         verdict: a new one; None reads it. Decides by evaluation.json and the manifests, because
-        best.json may be outdated after a kill.
+        a kill may leave an outdated best.json.
         """
         verdict = verdict or self.verdict()
         if verdict is None:
             return self._best_unjudged()
         if verdict.kind == "base":
             return BestWeights("base", 0, 0.0, None, "", verdict.summary)
-        result = self.look_at_best(verdict)
-        if isinstance(result, Verified):
+        result = self.verify_best(verdict)
+        if isinstance(result, VerifiedCheckpoint):
             return _best_weights(result, verdict.summary)
         epoch = self.verified(verdict.epoch)
-        same = epoch is not None and epoch.sha256 == verdict.checkpoint_sha256
-        best = _best_weights(epoch, verdict.summary) if epoch and same else self._best_unjudged()
+        if epoch is not None and epoch.sha256 == verdict.checkpoint_sha256:
+            best: BestWeights | None = _best_weights(epoch, verdict.summary)
+        else:
+            best = self._best_unjudged()
         if best is None or best.weights is None:
             return best
         if verdict.kind == "blend" and self.is_locked():
-            note = f"The best, epoch {verdict.epoch} at {verdict.share:.0%}, is written at the end "
-            note += f"of the run, which is not over yet. {best.weights.name} is used until then."
-            return replace(best, fallback=note)
-        note = f"{result} {best.weights.name} is used instead."
-        advice = f"Try `{commands.program('train evaluate')}` to repair it."
-        return replace(best, fallback=f"{note} {advice}")
+            fallback = (
+                f"The best, epoch {verdict.epoch} at {verdict.share:.0%}, is written at the end of "
+                f"the run, which is not over yet. {best.weights.name} is used until then."
+            )
+        else:
+            fallback = (
+                f"{result} {best.weights.name} is used instead. "
+                f"Try `{commands.program('train evaluate')}` to repair it."
+            )
+        return replace(best, fallback=fallback)
 
-    def look_at_best(self, verdict: Verdict) -> Verified | str:
+    def verify_best(self, verdict: Verdict) -> VerifiedCheckpoint | str:
         """As `look`, for the epoch or blend that a verdict names."""
         if verdict.kind == "epoch":
-            epoch = self.look(verdict.epoch)
+            epoch = self.verify(verdict.epoch)
             if isinstance(epoch, str) or epoch.sha256 == verdict.checkpoint_sha256:
                 return epoch
             return f"{epoch.checkpoint} does not contain the weights that were evaluated."
-        blend = self._look(self.best_blend_manifest, self.best_blend)
-        if isinstance(blend, Verified) and blend.manifest.blend != verdict.weights:
+        blend = self._verify(self.best_blend_manifest, self.best_blend)
+        if isinstance(blend, VerifiedCheckpoint) and blend.manifest.blend != verdict.weights:
             return f"{self.best_blend} is not the blend that was judged best."
         return blend
 
-    def whole_blend(self) -> Verified | None:
+    def verified_blend(self) -> VerifiedCheckpoint | None:
         """best.pt if it is complete, else None. `manifest.blend` describes the blend."""
-        blend = self._look(self.best_blend_manifest, self.best_blend)
+        blend = self._verify(self.best_blend_manifest, self.best_blend)
         return None if isinstance(blend, str) else blend
 
-    def newest_whole(self) -> Verified | None:
+    def newest_weights(self) -> VerifiedCheckpoint | None:
         """The newest complete epoch, or else best.pt."""
-        return self.newest_verified() or self.whole_blend()
+        return self.newest_verified() or self.verified_blend()
 
-    def made_from(self) -> Manifest | None:
+    def newest_manifest(self) -> Manifest | None:
         """The newest readable manifest, which names base and fingerprint of the run. Its files may
         be incomplete. None if nothing was saved."""
-        epochs = map(self.manifest_path, reversed(self.epochs()))
-        for path in (*epochs, self.interrupted_manifest, self.best_blend_manifest):
+        of_epochs = map(self.manifest_path, reversed(self.epochs()))
+        for path in (*of_epochs, self.interrupted_manifest, self.best_blend_manifest):
             with contextlib.suppress(ManifestError):
                 return read_manifest(path)
         return None
@@ -270,17 +281,17 @@ class RunFolder:
         """The complete epoch with the lowest validation loss; without validation, the newest;
         without an epoch, best.pt."""
         for find, reason in (
-            (self.lowest_loss, "the lowest validation loss; there is no evaluation"),
+            (self.lowest_loss_epoch, "the lowest validation loss; there is no evaluation"),
             (self.newest_verified, "the newest epoch; nothing was validated or evaluated"),
-            (self.whole_blend, "the only complete weights; there is no evaluation"),
+            (self.verified_blend, "the only complete weights; there is no evaluation"),
         ):
-            if newest := find():
-                return _best_weights(newest, reason)
+            if checkpoint := find():
+                return _best_weights(checkpoint, reason)
         return None
 
-    def lowest_loss(self) -> Verified | None:
+    def lowest_loss_epoch(self) -> VerifiedCheckpoint | None:
         """The complete epoch with the lowest validation audio loss in its manifest."""
-        for _, epoch in sorted(self.losses()):
+        for _, epoch in sorted(self.validation_losses()):
             if verified := self.verified(epoch):
                 return verified
         return None
@@ -289,35 +300,37 @@ class RunFolder:
         """The content of best.json; {} if it is missing or damaged."""
         return read_json(self.best_file)
 
-    def losses(self) -> list[tuple[float, int]]:
-        """(validation audio loss, epoch) of all epochs with a readable manifest."""
-        rows = []
+    def validation_losses(self) -> list[tuple[float, int]]:
+        """(validation audio loss, epoch) of all epochs whose manifest names a finite loss."""
+        losses = []
         for epoch in self.epochs():
             with contextlib.suppress(ManifestError):
                 loss = read_manifest(self.manifest_path(epoch)).losses.get("validation_audio_loss")
                 if loss is not None and math.isfinite(loss):
-                    rows.append((loss, epoch))
-        return rows
+                    losses.append((loss, epoch))
+        return losses
 
-    def unfinished(self, epoch: int) -> bool:
+    def is_unfinished(self, epoch: int) -> bool:
         """Whether a checkpoint exists without its manifest, which is written last."""
         return self.checkpoint_path(epoch).exists() and not self.manifest_path(epoch).exists()
 
-    def _look(self, path: Path, checkpoint: Path, state: Path | None = None) -> Verified | str:
-        """A checkpoint if the files of its manifest `path` are complete, else their fault."""
+    def _verify(
+        self, manifest_path: Path, checkpoint: Path, state: Path | None = None
+    ) -> VerifiedCheckpoint | str:
+        """A checkpoint if the files of its manifest are complete, else their fault."""
         try:
-            manifest = read_manifest(path)
+            manifest = read_manifest(manifest_path)
         except ManifestError as error:
             return str(error)
         if checkpoint.name not in manifest.files:
-            return f"{path} is the manifest of another epoch."
+            return f"{manifest_path} is the manifest of another epoch."
         if fault := fault_of(manifest.files, self.checkpoints):
             return fault
         sha256 = manifest.files[checkpoint.name].sha256
         saved_state = state if state and state.name in manifest.files else None
-        return Verified(manifest.epoch, manifest.step, checkpoint, sha256, saved_state, manifest)
+        return VerifiedCheckpoint(manifest.epoch, manifest.step, checkpoint, sha256, saved_state, manifest)
 
-    def _numbers(self, pattern: re.Pattern[str]) -> list[int]:
+    def _epoch_numbers(self, pattern: re.Pattern[str]) -> list[int]:
         try:
             names = os.listdir(self.checkpoints)
         except (FileNotFoundError, NotADirectoryError):
@@ -325,7 +338,7 @@ class RunFolder:
         return sorted({int(match[1]) for name in names if (match := pattern.match(name))})
 
 
-def _best_weights(verified: Verified, reason: str) -> BestWeights:
+def _best_weights(verified: VerifiedCheckpoint, reason: str) -> BestWeights:
     kind: CandidateKind = "blend" if verified.manifest.blend else "epoch"
     share = float(verified.manifest.blend.get("share", 1.0))
     return BestWeights(kind, verified.epoch, share, verified.checkpoint, verified.sha256, reason)
@@ -345,11 +358,11 @@ def manifest_beside(checkpoint: Path) -> Path:
 
 def reference_beside(checkpoint: Path) -> Path | None:
     """The reference recording of an epoch's sample, or else the newest of its run."""
-    match = _EPOCH_FILE.match(checkpoint.name)
-    run = RunFolder(checkpoint.parent.parent)
-    if match is None and checkpoint != run.best_blend:
+    epoch, run = epoch_of(checkpoint), RunFolder(checkpoint.parent.parent)
+    if epoch is None and checkpoint != run.best_blend:
         return None
-    path = run.samples / (f"epoch_{match[1]}_reference.wav" if match else "best_reference.wav")
+    name = "best_reference.wav" if epoch is None else f"epoch_{epoch}_reference.wav"
+    path = run.samples / name
     return path if path.is_file() else newest_reference(run)
 
 
@@ -359,9 +372,9 @@ def newest_reference(run: RunFolder) -> Path | None:
     if best.is_file():
         return best
     for folder in (run.samples, run.samples_on_demand):
-        others = sorted(folder.glob("epoch_*_reference.wav"), key=lambda path: path.stat().st_mtime)
-        if others:
-            return others[-1]
+        references = sorted(folder.glob("epoch_*_reference.wav"), key=lambda path: path.stat().st_mtime)
+        if references:
+            return references[-1]
     return None
 
 
@@ -393,8 +406,8 @@ def load_verified(path: Path, *, manifest: Path | None = None, mmap: bool = True
     manifest: the path of its manifest; None = that of `manifest_beside`.
     """
     if not path.is_file():
-        raise RunError(_missing(path))
-    if fault := _fault_before_loading(path, manifest or manifest_beside(path)):
+        raise RunError(_describe_missing(path))
+    if fault := _find_fault(path, manifest or manifest_beside(path)):
         raise RunError(fault)
     import torch  # here, because the API lists runs without torch
 
@@ -407,16 +420,16 @@ def load_verified(path: Path, *, manifest: Path | None = None, mmap: bool = True
     return content
 
 
-def _missing(path: Path) -> str:
-    sentence = f"{path} does not exist."
-    run, match = RunFolder(path.parent.parent), _EPOCH_FILE.match(path.name)
-    if match and run.epochs() and (absent := run.absent(int(match[1]))):
-        epochs = ", ".join(str(number) for number in run.epochs())
-        return f"{sentence} {absent} Available epochs: {epochs}."
-    return f"{sentence} Name an existing checkpoint file."
+def _describe_missing(path: Path) -> str:
+    run, epoch = RunFolder(path.parent.parent), epoch_of(path)
+    if epoch is not None and run.epochs() and (absence := run.explain_absence(epoch)):
+        epochs = ", ".join(map(str, run.epochs()))
+        return f"{path} does not exist. {absence} Available epochs: {epochs}."
+    return f"{path} does not exist. Name an existing checkpoint file."
 
 
-def _fault_before_loading(path: Path, manifest_path: Path) -> str | None:
+def _find_fault(path: Path, manifest_path: Path) -> str | None:
+    """What is wrong with a file, found without unpickling it; None if nothing is."""
     if not manifest_path.is_file():
         return zip_fault(path)
     try:

@@ -39,8 +39,8 @@ def served_voice(settings: ServedVoiceSettings) -> tuple[str, str]:
     run = RunFolder(settings.output_dir)
     if voice == "best" or (voice is None and run.verdict() is not None):
         best = run.best_weights()
-        if best is not None and run.made_from() is not None:
+        if best is not None and run.newest_manifest() is not None:
             return str(run.folder), f"the best of the run: {best.reason.rstrip('.')}"
-    if (newest := run.newest_whole()) is not None:
+    if (newest := run.newest_weights()) is not None:
         return str(newest.checkpoint), "the newest of the run"
     return "demo", f"{run.folder} has no run"

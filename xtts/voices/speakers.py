@@ -28,15 +28,15 @@ from xtts.text.markup import STYLE_MARK
 log = logging.getLogger(__name__)
 
 FOLDER = "speakers"
-FILE = "speakers.json"
+LIST_FILE = "speakers.json"
 BASE_DECODER = "base_decoder.safetensors"
 # An alias of the first speaker.
-OWN = "default"
+DEFAULT_NAME = "default"
 
 
 @dataclass(frozen=True)
 class Speaker:
-    """One row of speakers.json. clips: the clips from which the recording was made."""
+    """An entry of speakers.json. clips: the clips from which the recording was made."""
 
     name: str
     file: str
@@ -46,18 +46,18 @@ class Speaker:
 
 def write(folder: Path, speakers: Sequence[Speaker]) -> Written:
     """Writes speakers.json into `folder`/speakers, after the files that it names."""
-    return write_json(folder / FOLDER / FILE, {"speakers": [asdict(speaker) for speaker in speakers]})
+    return write_json(folder / FOLDER / LIST_FILE, {"speakers": [asdict(speaker) for speaker in speakers]})
 
 
 def read(folder: Path) -> dict[str, Path]:
-    """Name -> file of each speaker of a voice, the default first; as `rows`."""
-    return {speaker.name: folder / FOLDER / speaker.file for speaker in rows(folder)}
+    """As `read_speakers`: name -> file of each speaker of a voice."""
+    return {speaker.name: folder / FOLDER / speaker.file for speaker in read_speakers(folder)}
 
 
-def rows(folder: Path) -> list[Speaker]:
+def read_speakers(folder: Path) -> list[Speaker]:
     """The speakers of a voice, verified, the default first. Empty if the files are missing or
     cannot be used, which is logged; the voice still works without them."""
-    path = folder / FOLDER / FILE
+    path = folder / FOLDER / LIST_FILE
     try:
         speakers = TypeAdapter(dict[str, list[Speaker]]).validate_json(path.read_bytes())["speakers"]
         fault = fault_of({speaker.file: speaker.written for speaker in speakers}, path.parent)
@@ -72,43 +72,41 @@ def rows(folder: Path) -> list[Speaker]:
 
 
 def decoder_of(recording: Path) -> Path:
-    """The path of the tensors of a speaker's decoder, which may not exist."""
+    """The path of the tensors of a speaker's decoder. recording: the speaker's file."""
     return recording.with_name(f"{recording.stem}_decoder.safetensors")
 
 
-def write_all(
-    speakers: Mapping[str, Path], to: Path, suffix: str, make: Callable[[Path, Path], Written]
+def copy_speakers(
+    speakers: Mapping[str, Path], to: Path, suffix: str, convert: Callable[[Path, Path], Written]
 ) -> dict[str, Written]:
     """Writes the speakers of one voice into the folder `to` of another. Returns the written files.
 
-    make: converts a speaker's file to a file with this suffix.
+    convert: reads a speaker's file and writes one with this suffix.
     """
     if not speakers:
         return {}
     (to / FOLDER).mkdir()
-    written_speakers = [
-        Speaker(name, (file := f"{number}{suffix}"), make(path, to / FOLDER / file))
+    copies = [
+        Speaker(name, (file := f"{number}{suffix}"), convert(path, to / FOLDER / file))
         for number, (name, path) in enumerate(speakers.items(), start=1)
     ]
-    listed = write(to, written_speakers)
-    return {f"{FOLDER}/{speaker.file}": speaker.written for speaker in written_speakers} | {
-        f"{FOLDER}/{FILE}": listed
-    }
+    written = {f"{FOLDER}/{speaker.file}": speaker.written for speaker in copies}
+    return written | {f"{FOLDER}/{LIST_FILE}": write(to, copies)}
 
 
-def find(name: str, own_name: str, names: Iterable[str]) -> str | None:
+def find_speaker(name: str, own_name: str, names: Iterable[str]) -> str | None:
     """The speaker of `names` that is called `name`, in any case. `default`, or a style alone,
     refers to the person of `own_name`. Returns "" for `own_name` itself, None for an unknown speaker."""
-    person, mark, style = plain(name).partition(STYLE_MARK)
-    if person in ("", OWN):
-        person = plain(own_name).partition(STYLE_MARK)[0]
-    full = f"{person}{mark}{style}"
-    if full in (plain(own_name), OWN):
+    person, mark, style = normalized_name(name).partition(STYLE_MARK)
+    own = normalized_name(own_name)
+    if person in ("", DEFAULT_NAME):
+        person = own.partition(STYLE_MARK)[0]
+    full_name = f"{person}{mark}{style}"
+    if full_name in (own, DEFAULT_NAME):
         return ""
-    return next((other for other in names if plain(other) == full), None)
+    return next((speaker for speaker in names if normalized_name(speaker) == full_name), None)
 
 
-def plain(name: str) -> str:
+def normalized_name(name: str) -> str:
     """As `machine.text.plain_name`, without spaces around the colon before a style."""
-    words = plain_name(name)
-    return STYLE_MARK.join(part.strip() for part in words.split(STYLE_MARK))
+    return STYLE_MARK.join(part.strip() for part in plain_name(name).split(STYLE_MARK))

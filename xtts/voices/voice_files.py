@@ -19,7 +19,7 @@ from xtts.text.errors import excerpt
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.text.tokenizer import TokenizerSpec
 from xtts.voices import adapter_file, bundle, formats, learned_decoder, speakers
-from xtts.voices.base_models import DEMO, BundleError, base_of, require_consent
+from xtts.voices.base_models import DEMO, BundleError, require_consent, verified_base_folder
 from xtts.voices.files.manifest import SUFFIX, is_voice_file
 from xtts.voices.run_folder import (
     RunFolder,
@@ -81,17 +81,19 @@ class VoiceSpec:
         """Makes a specification from a user's arguments in Python or on the command line.
         reference: files and folders; paths: further fields. Raises ArgumentError for an invalid
         path or boolean."""
-        given: dict[str, Any] = {
+        fields: dict[str, Any] = {
             key: arguments.path(key, value) for key, value in paths.items() if value is not None
         }
         if reference is not None:
-            named: Any = reference if isinstance(reference, list | tuple) else [reference]
-            given["reference"] = reference_of([arguments.path("reference", recording) for recording in named])
+            recordings: Any = reference if isinstance(reference, list | tuple) else [reference]
+            fields["reference"] = reference_of(
+                [arguments.path("reference", recording) for recording in recordings]
+            )
         return VoiceSpec(
             str(arguments.path("name", name)),
             tos_agreed=arguments.switch("tos_agreed", tos_agreed),
             speaker=arguments.text("speaker", speaker),
-            **given,
+            **fields,
         )
 
     @property
@@ -118,7 +120,7 @@ class VoiceFiles:
             checkpoint; empty for a folder.
         onnx: Whether the folder is an ONNX voice. It is verified when it is opened, because only
             the needed graphs are read.
-        other_reference: The requested recordings, if they replace the voice's.
+        requested_reference: The requested recordings, if they replace the voice's.
         latents: The requested stored latents, or else those in the voice's folder.
         speakers: The voice's named speakers (`xtts.voices.speakers`).
         adapter: The LoRA adapter (`xtts.voices.adapter_file`) if the weights are its base's.
@@ -137,7 +139,7 @@ class VoiceFiles:
     decoder: Path | None = None
     provenance: "Mapping[str, Any]" = field(default_factory=dict)
     onnx: bool = False
-    other_reference: Reference | None = None
+    requested_reference: Reference | None = None
     latents: Path | None = None
     speakers: "Mapping[str, Path]" = field(default_factory=dict)
     own_name: str = ""
@@ -149,8 +151,8 @@ class VoiceFiles:
         """The mark of its speech, with the name of the speaker, recording, folder or checkpoint."""
         if self.own_name:
             return Mark(self.own_name)
-        if (other := self.other_reference) is not None:
-            return Mark((other if isinstance(other, Path) else other[0]).stem)
+        if (reference := self.requested_reference) is not None:
+            return Mark((reference if isinstance(reference, Path) else reference[0]).stem)
         if self.adapter is not None:
             return Mark(self.adapter.parent.name)
         if self.latents is not None and self.latents.name == bundle.LATENTS_FILE:
@@ -170,26 +172,26 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
     Raises BundleError, FilesError or RunError.
     """
     if is_voice_file(spec.path) and spec.path.is_file():
-        # Imported here because it checks files of strangers, which other voices do not need.
+        # Imported here because other voices do not need the code that checks strangers' files.
         from xtts.voices.files import unpacking
 
         spec = replace(spec, name=str(unpacking.cached_folder(spec.path)))
-    files = _find(spec)
+    files = _find_files(spec)
     own_latents = None if spec.reference else files.latents
-    files = replace(files, other_reference=spec.reference, latents=spec.latents or own_latents)
+    files = replace(files, requested_reference=spec.reference, latents=spec.latents or own_latents)
     return _with_speakers(files, spec)
 
 
-def _find(spec: VoiceSpec) -> VoiceFiles:
+def _find_files(spec: VoiceSpec) -> VoiceFiles:
     path = spec.path
     run = path.parent.parent if spec.base_only else path
     is_run = (run / "checkpoints").is_dir() and not (run / "config.json").is_file()
     if is_run or spec.base_only:
-        return _best_of_run(RunFolder(run), spec)
+        return _files_of_run(RunFolder(run), spec)
     if path.is_dir():
-        return _in_folder(path, spec)
+        return _files_of_folder(path, spec)
     if path.is_file():
-        return _of_checkpoint(path, spec)
+        return _files_of_checkpoint(path, spec)
     _check_published(path, spec)
     from xtts.voices.files.unpacking import IMPORTED_FOLDER
 
@@ -212,113 +214,119 @@ def _check_published(folder: Path, spec: VoiceSpec) -> None:
 def _with_speakers(files: VoiceFiles, spec: VoiceSpec) -> VoiceFiles:
     """Adds the named speakers of the voice, and selects the requested one."""
     folder = spec.path.parent.parent if spec.path.is_file() else spec.path
-    named = speakers.read(folder)
-    own_name = "" if spec.reference or spec.latents else next(iter(named), "")
-    decoders = _speaker_decoders(folder, files, named)
-    files = replace(files, speakers=named, own_name=own_name, speaker_decoders=decoders)
-    if not spec.speaker or (name := speakers.find(spec.speaker, own_name, named)) == "":
+    speaker_files = speakers.read(folder)
+    own_name = "" if spec.reference or spec.latents else next(iter(speaker_files), "")
+    decoders = _speaker_decoders(folder, files, speaker_files)
+    files = replace(files, speakers=speaker_files, own_name=own_name, speaker_decoders=decoders)
+    if not spec.speaker or (name := speakers.find_speaker(spec.speaker, own_name, speaker_files)) == "":
         return files
     if name is None:
-        names = ", ".join(named) or "no named speaker"
+        names = ", ".join(speaker_files) or "no named speaker"
         raise BundleError(f"{spec.name} lacks the speaker {excerpt(spec.speaker)}; it has {names}.")
-    path = named[name]
+    path = speaker_files[name]
     if path.suffix == ".safetensors":
         return replace(files, latents=path, own_name=name)
     # The decoder of the first speaker is not used for others.
-    return replace(files, reference=path, other_reference=path, decoder=decoders.get(path), own_name=name)
+    return replace(files, reference=path, requested_reference=path, decoder=decoders.get(path), own_name=name)
 
 
-def _speaker_decoders(folder: Path, files: VoiceFiles, named: "Mapping[str, Path]") -> dict[Path, Path]:
-    """The speakers' decoders: in a run those that were trained for these weights, in an exported
-    voice those in its folder."""
-    recordings = [path for path in named.values() if path.suffix == ".wav"]
+def _speaker_decoders(
+    folder: Path, files: VoiceFiles, speaker_files: "Mapping[str, Path]"
+) -> dict[Path, Path]:
+    """The speakers' decoders, by recording: in a run those that were trained for these weights, in
+    an exported voice those in its folder."""
+    recordings = [path for path in speaker_files.values() if path.suffix == ".wav"]
     if not recordings:
         return {}
-    first, *others = recordings
+    first, *further = recordings
+    decoders: dict[Path, Path | None] = {}
     if (folder / "checkpoints").is_dir():
         run, checkpoint = RunFolder(folder), files.weights if files.state is not None else None
-        own_decoder = learned_decoder.decoder_for(run, checkpoint)
-        learned = {
-            path: learned_decoder.decoder_for(run, checkpoint, speakers.decoder_of(path)) for path in others
-        }
-        return {path: tensors for path, tensors in {first: own_decoder, **learned}.items() if tensors}
-    base = _existing(folder / speakers.FOLDER / speakers.BASE_DECODER)
-    brought = {path: _existing(speakers.decoder_of(path)) or base for path in others}
-    return {path: tensors for path, tensors in brought.items() if tensors}
+        decoders[first] = learned_decoder.decoder_for(run, checkpoint)
+        for path in further:
+            tensors = speakers.decoder_of(path)
+            decoders[path] = learned_decoder.decoder_for(run, checkpoint, of_speaker=tensors)
+    else:
+        base_decoder = _existing(folder / speakers.FOLDER / speakers.BASE_DECODER)
+        decoders = {path: _existing(speakers.decoder_of(path)) or base_decoder for path in further}
+    return {path: tensors for path, tensors in decoders.items() if tensors}
 
 
-def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
+def _files_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
     """The best weights of a run, which may be the base with the person's recording."""
-    best, made_from = run.best_weights(), run.made_from()
-    if best is None or made_from is None:
+    best, manifest = run.best_weights(), run.newest_manifest()
+    if best is None or manifest is None:
         raise BundleError(f"{run.folder} does not contain a usable epoch.")
     if best.weights is not None and not spec.base_only:
         if best.fallback:
             log.warning("%s", best.fallback)
-        return _of_checkpoint(best.weights, spec)
+        return _files_of_checkpoint(best.weights, spec)
     # A checkpoint is not needed, only the name of the run's base.
-    provenance = {"epoch": 0, "base": made_from.base, "fingerprint": made_from.fingerprint}
-    folder = base_of(run.folder, provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed)
+    provenance = {"epoch": 0, "base": manifest.base, "fingerprint": manifest.fingerprint}
+    folder = verified_base_folder(run.folder, provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed)
     # A decoder that the run trained for its base is only used with the run's recordings.
-    other = spec.reference
-    of_run = other is None or (isinstance(other, Path) and other.parent == run.samples)
+    reference = spec.reference
+    is_of_run = reference is None or (isinstance(reference, Path) and reference.parent == run.samples)
     return VoiceFiles(
         folder,
         folder / "model.pth",
         newest_reference(run),
         None,
         pronunciations=_pronunciation_lists(spec, run.folder),
-        decoder=learned_decoder.decoder_for(run, None) if of_run and spec.base_decoder else None,
+        decoder=learned_decoder.decoder_for(run, None) if is_of_run and spec.base_decoder else None,
         provenance=provenance,
     )
 
 
-def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
-    other, provenance = formats.format_of(folder), dict[str, object]()
-    header = bundle.read(folder) if other is None and (folder / "bundle.json").is_file() else None
-    if header is not None:
-        provenance = {"base": header.base, "licence": header.licence}
-    elif other is not None:
-        provenance = {"licence": other.licence_of(folder)}
+def _files_of_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
+    extra_format, provenance = formats.format_of(folder), dict[str, object]()
+    has_bundle = extra_format is None and (folder / "bundle.json").is_file()
+    exported = bundle.read(folder) if has_bundle else None
+    if exported is not None:
+        provenance = {"base": exported.base, "licence": exported.licence}
+    elif extra_format is not None:
+        provenance = {"licence": extra_format.licence_of(folder)}
     # Consent is required before the files are read to compare their hashes.
     require_consent(f"The voice {folder}", folder, provenance, tos_agreed=spec.tos_agreed)
-    if header is not None:
+    if exported is not None:
         bundle.verify(folder)
-        if header.kind in bundle.KINDS_WITH_BASE_WEIGHTS:
-            return _of_base(folder, header, spec)
-    if header is None and other is None:
+        if exported.kind in bundle.KINDS_WITH_BASE_WEIGHTS:
+            return _files_beside_base(folder, exported, spec)
+    if exported is None and extra_format is None:
         _check_published(folder, spec)
-    reference = None if other is not None else _existing(folder / "reference.wav")
     return VoiceFiles(
         folder,
         folder / "model.pth",
-        reference,
-        header.licence if header else None,
+        None if extra_format is not None else _existing(folder / "reference.wav"),
+        exported.licence if exported else None,
         pronunciations=_pronunciation_lists(spec, folder),
-        onnx=other is not None,
-        latents=None if header is None else _existing(folder / bundle.LATENTS_FILE),
+        onnx=extra_format is not None,
+        latents=None if exported is None else _existing(folder / bundle.LATENTS_FILE),
     )
 
 
-def _of_base(folder: Path, header: bundle.Bundle, spec: VoiceSpec) -> VoiceFiles:
-    provenance = {"base": header.base, "licence": header.licence}
-    base = base_of(folder, provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed)
-    use_decoder = spec.reference is None and bundle.DECODER_FILE in header.files
+def _files_beside_base(folder: Path, exported: bundle.Bundle, spec: VoiceSpec) -> VoiceFiles:
+    """The files of an exported voice that speaks with its base's weights."""
+    provenance = {"base": exported.base, "licence": exported.licence}
+    base = verified_base_folder(folder, provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed)
+    uses_decoder = spec.reference is None and bundle.DECODER_FILE in exported.files
     return VoiceFiles(
         base,
         base / "model.pth",
         _existing(folder / "reference.wav"),
-        header.licence,
+        exported.licence,
         pronunciations=_pronunciation_lists(spec, folder),
-        decoder=folder / bundle.DECODER_FILE if use_decoder else None,
-        adapter=folder / adapter_file.NAME if header.kind == bundle.ADAPTER else None,
+        decoder=folder / bundle.DECODER_FILE if uses_decoder else None,
+        adapter=folder / adapter_file.FILE_NAME if exported.kind == bundle.ADAPTER else None,
         latents=_existing(folder / bundle.LATENTS_FILE),
     )
 
 
-def _of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
+def _files_of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
     checkpoint, run = read_checkpoint(path), RunFolder(path.parent.parent)
-    folder = base_of(path, checkpoint.provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed)
+    folder = verified_base_folder(
+        path, checkpoint.provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed
+    )
     reference = reference_beside(path)
     if reference is None and spec.allow_base_reference:
         reference = _existing(folder / "reference.wav")
@@ -327,11 +335,11 @@ def _of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
         path,
         reference,
         None,
-        checkpoint.model,
-        normalizer_of(checkpoint.provenance),
-        _pronunciation_lists(spec, run.folder),
-        None if spec.reference else learned_decoder.decoder_beside(path),
-        checkpoint.provenance,
+        state=checkpoint.model,
+        normalizer=normalizer_of(checkpoint.provenance),
+        pronunciations=_pronunciation_lists(spec, run.folder),
+        decoder=None if spec.reference else learned_decoder.decoder_beside(path),
+        provenance=checkpoint.provenance,
     )
 
 
@@ -340,11 +348,11 @@ def _pronunciation_lists(spec: VoiceSpec, folder: Path) -> tuple[Path, ...]:
 
     Raises BundleError if PRONUNCIATIONS names a file that does not exist.
     """
-    general = Path(spec.pronunciations).expanduser() if spec.pronunciations else None
-    if general is not None and not general.is_file():
-        raise BundleError(f"PRONUNCIATIONS names {general}, which does not exist.")
-    of_voice = _existing(folder / PRONUNCIATIONS)
-    return tuple(path for path in (general, of_voice) if path is not None)
+    shared_list = Path(spec.pronunciations).expanduser() if spec.pronunciations else None
+    if shared_list is not None and not shared_list.is_file():
+        raise BundleError(f"PRONUNCIATIONS names {shared_list}, which does not exist.")
+    voice_list = _existing(folder / PRONUNCIATIONS)
+    return tuple(path for path in (shared_list, voice_list) if path is not None)
 
 
 def _existing(path: Path) -> Path | None:

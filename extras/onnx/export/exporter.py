@@ -131,7 +131,7 @@ def _write_files(
     if source.reference is not None:
         files[folders.VOICE] = _write_latents(model, source.reference, part / folders.VOICE)
     write_latents = partial(_write_latents, model)
-    return files | speakers.write_all(source.speakers, part, ".safetensors", write_latents)
+    return files | speakers.copy_speakers(source.speakers, part, ".safetensors", write_latents)
 
 
 def _write_latents(model: model_loading.Model, recording: Path, path: Path) -> Written:

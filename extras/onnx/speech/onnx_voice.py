@@ -84,7 +84,7 @@ class LoadedOnnxVoice(LoadedVoice):
         return np.zeros(shape, np.float32)
 
     def _own_latents(self) -> Voice | None:
-        if (reference := self.files.other_reference) is not None:
+        if (reference := self.files.requested_reference) is not None:
             return self.voice_of(reference, self.latents_folder)
         stored = self.model.folder / folders.VOICE
         latents = self.files.latents or (stored if stored.is_file() else None)

@@ -23,12 +23,12 @@ from train.export import export
 from xtts.marks import Mark
 from xtts.voices.base_models import DEMO
 from xtts.voices.files.manifest import Preview
-from xtts.voices.files.packing import Packing, pack
+from xtts.voices.files.packing import PackingOptions, pack
 from xtts.voices.voice_files import VoiceSpec, find_voice
 
 IMPORT = "/v1/voices/import"
 DEMO_SHA256 = sha256_of(DEMO / "model.pth")
-PACKING = Packing("kim", Preview("hi", "en"), with_reference=False)
+PACKING = PackingOptions("kim", Preview("hi", "en"), with_reference=False)
 
 
 def sent(service: Running, path: Path, **query: object):

@@ -204,7 +204,7 @@ def test_a_base_that_is_best_is_distilled_as_its_run_reads(workshop, tmp_path, m
 def test_the_lessons_are_spoken_by_the_best_epoch_whatever_came_after(monkeypatch, state, reads):
     """A base reads with the normaliser of the newest epoch."""
     newest = SimpleNamespace(checkpoint=Path("newest.pt"))
-    monkeypatch.setattr(RunFolder, "newest_whole", lambda _: newest)
+    monkeypatch.setattr(RunFolder, "newest_weights", lambda _: newest)
     for name in ("_plan", "_narrators"):
         monkeypatch.setattr(distillation, name, lambda *_: [])
     voice = SimpleNamespace(state=state, weights=Path("best.pt"), reference=Path("best.wav"))

@@ -9,7 +9,7 @@ from torch import Tensor
 from tests.forked import in_child
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
-from xtts.voices.run_folder import RunFolder, Verified
+from xtts.voices.run_folder import RunFolder, VerifiedCheckpoint
 from xtts.voices.run_lock import lock
 
 FINGERPRINT = Fingerprint("b" * 64, "d" * 64, "v" * 64, {"layers": 2, "width": 64})
@@ -33,7 +33,7 @@ def provenance(fingerprint: Fingerprint = FINGERPRINT, rate: float = 1e-3) -> di
     }
 
 
-def save(checkpoints: Checkpoints, epoch: int, loss: float | None = None) -> Verified:
+def save(checkpoints: Checkpoints, epoch: int, loss: float | None = None) -> VerifiedCheckpoint:
     """Saves an epoch of ten steps; its weights equal its number."""
     checkpoints.provenance = provenance()
     loss = LOSSES.get(epoch, 9.0) if loss is None else loss
@@ -42,7 +42,7 @@ def save(checkpoints: Checkpoints, epoch: int, loss: float | None = None) -> Ver
     )
 
 
-def interrupt(checkpoints: Checkpoints, epoch: int, batch: int) -> Verified:
+def interrupt(checkpoints: Checkpoints, epoch: int, batch: int) -> VerifiedCheckpoint:
     step = 10 * (epoch - 1) + batch
     checkpoints.provenance = provenance()
     return checkpoints.save_interrupted(epoch, step, batch, model(epoch - 0.5), trainer(epoch - 0.5))

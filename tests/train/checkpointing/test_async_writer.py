@@ -17,7 +17,7 @@ from train.checkpointing.checkpoints import Checkpoints
 from train.optim.trainable import TrainableParts
 from train.step import train_step
 from xtts.model.gpt import to_coqui
-from xtts.voices.run_folder import RunFolder, Verified
+from xtts.voices.run_folder import RunFolder, VerifiedCheckpoint
 
 LONG = 20.0
 SAVED: Any = SimpleNamespace(sha256="")
@@ -36,7 +36,7 @@ def saving(checkpoints: Checkpoints, epoch: int):
 def test_steps_go_on_while_it_writes_and_what_is_written_is_what_was():
     let_go, seen = threading.Event(), []
 
-    def slow(state) -> Verified:
+    def slow(state) -> VerifiedCheckpoint:
         assert let_go.wait(LONG)
         seen.append(state["model"]["gpt.a"].clone())
         return SAVED
@@ -74,7 +74,7 @@ def test_never_two_at_once(tmp_path):
     checkpoints, order = Checkpoints(RunFolder(tmp_path), 3), []
     let_go = threading.Event()
 
-    def slow(state) -> Verified:
+    def slow(state) -> VerifiedCheckpoint:
         assert let_go.wait(LONG)
         order.append("first")
         return saving(checkpoints, 1)(state)
@@ -88,7 +88,7 @@ def test_never_two_at_once(tmp_path):
 
 
 def test_a_fault_is_told_at_once_and_raised_where_the_run_looks_next(caplog):
-    def full(_state) -> Verified:
+    def full(_state) -> VerifiedCheckpoint:
         raise DiskFull("No space left for checkpoint_epoch_1.pt.")
 
     with CheckpointWriter(background=True) as writer:

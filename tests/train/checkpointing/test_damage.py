@@ -131,7 +131,7 @@ def test_a_damaged_epoch_is_found_told_and_not_taken(run, caplog, name, damage):
     done = 0
     for what in damage(run.checkpoints / name):
         done += 1
-        reason = run.look(2)
+        reason = run.verify(2)
         assert reason, f"{name}, {what}: not found"
         assert name in reason and reason.endswith(".")
         found = run.newest_verified()
@@ -168,7 +168,7 @@ def test_an_epoch_that_was_renamed_is_not_another_one(run):
         two.rename(one)
         (run.checkpoints / "aside").rename(two)
     for epoch in (1, 2):
-        reason = run.look(epoch)
+        reason = run.verify(epoch)
         assert reason and "the manifest of another epoch" in reason
 
 

@@ -32,7 +32,7 @@ def test_pruning_keeps_newest_best_two_trainer_states_and_every_sample(run):
     assert run.epochs() == [2, 5, 6]
     assert run.state_epochs() == [5, 6]
     assert all(run.verified(epoch) for epoch in run.epochs())
-    assert run.lowest_loss().epoch == 2
+    assert run.lowest_loss_epoch().epoch == 2
     assert run.read_best() == {"epoch": 2, "validation_audio_loss": 1.0}
     assert len(list(run.samples.iterdir())) == 6
 
@@ -60,7 +60,7 @@ def test_of_a_pruned_epoch_only_its_sample_is_left(run):
     sample.touch()
     before = {path.name.replace("3", "N") for path in run.folder.rglob("*epoch_3*")}
     prune(run, 1)
-    assert run.epochs() == [2, 3] and run.lowest_loss().epoch == 2
+    assert run.epochs() == [2, 3] and run.lowest_loss_epoch().epoch == 2
     assert list(run.folder.rglob("*epoch_1*")) == [sample]
     kept = {path.name.replace("3", "N") for path in run.folder.rglob("*epoch_3*")}
     assert kept == before and len(before) >= 6

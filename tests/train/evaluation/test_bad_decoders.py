@@ -171,10 +171,10 @@ def test_a_bad_decoder_is_left_out_or_no_worse_than_none(ground, before, case, d
         f"{case} {draw}: distance {found.distance_before:.3f} to {found.distance_after:.3f}, "
         f"word errors {learned.more_word_errors:+.3f}{' (harder)' if learned.harder else ''}, "
         f"voice {learned.closer_voice:+.3f}{' (less alike)' if learned.less_alike else ''}, "
-        f"from the person {further}, {'kept' if learned.better else 'left out'}"
+        f"from the person {further}, {'kept' if learned.is_better else 'left out'}"
     )
     assert less_alike in (None, learned.less_alike)
-    if learned.better:
+    if learned.is_better:
         assert further is not None and further.low <= 0
 
 

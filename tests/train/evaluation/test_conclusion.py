@@ -48,8 +48,8 @@ def test_each_judge_may_be_against_it():
     assert found.more_natural is None and not found.less_natural
     rough = {"naturalness": MeanInterval(-0.3, -0.5, -0.1, 16)}
     rougher = with_judgement(learned, rough)
-    assert (rougher.more_natural, rougher.less_natural, rougher.better) == (-0.3, True, False)
-    assert found.harder and found.less_alike and not found.better
+    assert (rougher.more_natural, rougher.less_natural, rougher.is_better) == (-0.3, True, False)
+    assert found.harder and found.less_alike and not found.is_better
     assert with_judgement(learned, {}) == learned
 
 
@@ -63,7 +63,7 @@ def test_what_the_person_s_own_clips_lack_is_no_fault_of_a_decoder():
     }
     strict = with_judgement(learned, gaps)
     assert strict.harder and strict.less_natural
-    assert with_judgement(learned, gaps, misheard=True, rougher_person=0.3).better
+    assert with_judgement(learned, gaps, misheard=True, rougher_person=0.3).is_better
 
 
 def test_nearness_that_is_worth_a_loss_counts_by_the_person_s_scale():

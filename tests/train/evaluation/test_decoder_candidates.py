@@ -76,7 +76,7 @@ def test_the_untrained_gpt_with_the_decoder_is_served_where_that_alone_brings_ne
     assert "of the way to the person's own recordings" in told
     assert "All of it comes from the decoder" in told and "The cost: none" in told
     assert "through the decoder trained on the clips" in caplog.text
-    monkeypatch.setattr(voice_files, "base_of", lambda *_, **__: base_folder)
+    monkeypatch.setattr(voice_files, "verified_base_folder", lambda *_, **__: base_folder)
     run = str(ground.run.folder)
     assert find_voice(VoiceSpec(run)).decoder == ground.run.best_decoder
     epoch = str(ground.run.checkpoint_path(2))

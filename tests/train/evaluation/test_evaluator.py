@@ -26,7 +26,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
 from xtts.voices.evaluation_file import Evaluation, read_evaluation, write_evaluation
-from xtts.voices.run_folder import RunFolder, Verified, read_checkpoint
+from xtts.voices.run_folder import RunFolder, VerifiedCheckpoint, read_checkpoint
 from xtts.voices.run_lock import lock
 from xtts.workers.decoder_schedule import MIN_STEPS
 from xtts.workers.failures import WorkerFailed
@@ -174,7 +174,7 @@ class Ground:
         self.evaluator = Evaluator(plan, self.speaking, self.checkpoints, in_run=in_run)
         self.evaluator.person = PERSON
 
-    def save(self, epoch: int, loss: float = 2.0) -> Verified:
+    def save(self, epoch: int, loss: float = 2.0) -> VerifiedCheckpoint:
         """Saves an epoch's checkpoint."""
         shifted = {name: tensor + 0.01 * epoch for name, tensor in self.state.items()}
         self.checkpoints.provenance = {"base": {"name": "tiny", "sha256": "b"}, "fingerprint": {}}

@@ -20,7 +20,7 @@ from xtts.download import model_source, xtts_v2
 from xtts.download.http_file import DownloadError
 from xtts.download.model_source import ModelSource, caches, provide_xtts_v2
 from xtts.download.xtts_v2 import REVISION, FilesError, require_files
-from xtts.voices.base_models import BundleError, base_of
+from xtts.voices.base_models import BundleError, verified_base_folder
 
 NEEDED = set(CONTENTS) - xtts_v2.OPTIONAL
 
@@ -220,10 +220,10 @@ def test_a_checkpoint_made_from_it_finds_it_and_downloads_nothing(source, server
     provenance = {"base": {"name": "xtts_v2", "sha256": xtts_v2.XTTS_V2["model.pth"].sha256}}
     checkpoint = Path("checkpoint_epoch_1.pt")
     with pytest.raises(BundleError, match=r"checkpoint_epoch_1.*COQUI_TOS_AGREED=1"):
-        base_of(checkpoint, provenance, None, source.folder)
+        verified_base_folder(checkpoint, provenance, None, source.folder)
     with pytest.raises(FilesError, match=r"Put these files of coqui/XTTS-v2"):
-        base_of(checkpoint, provenance, None, source.folder, tos_agreed=True)
+        verified_base_folder(checkpoint, provenance, None, source.folder, tos_agreed=True)
     assert server.asked == []
     provide_xtts_v2(source)
-    base = base_of(checkpoint, provenance, None, source.folder, tos_agreed=True)
+    base = verified_base_folder(checkpoint, provenance, None, source.folder, tos_agreed=True)
     assert base == source.folder

@@ -22,11 +22,11 @@ def exported_adapter(folder: Path, base: Path, seed: int, *, base_sha256: str = 
     sha256 = base_sha256 or sha256_of(base / "model.pth")
     of = {"name": "demo" if base.name == "demo" else str(base), "sha256": sha256}
     tensors = random_adapter(ModelConfig.read(base).gpt, seed, RANK)
-    header = adapter_file.AdapterHeader(RANK, 8.0, of, adapter_file.matrices_of(tensors))
-    adapter_file.write(folder / adapter_file.NAME, tensors, header)
+    header = adapter_file.AdapterHeader(RANK, 8.0, of, adapter_file.matrix_kinds(tensors))
+    adapter_file.write(folder / adapter_file.FILE_NAME, tensors, header)
     files = {
         name: Written(sha256_of(folder / name), (folder / name).stat().st_size)
-        for name in (adapter_file.NAME, "reference.wav")
+        for name in (adapter_file.FILE_NAME, "reference.wav")
     }
     told = bundle.Bundle(
         files=files,

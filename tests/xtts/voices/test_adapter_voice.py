@@ -108,7 +108,7 @@ def test_an_adapter_of_another_base_is_refused_by_its_name(base, anna, tmp_path)
         standing.voice_of(tmp_path / "moved", None)
 
 
-@pytest.mark.parametrize("name", [adapter_file.NAME, "reference.wav"])
+@pytest.mark.parametrize("name", [adapter_file.FILE_NAME, "reference.wav"])
 def test_a_changed_file_is_named_and_nothing_speaks(base, tmp_path, name):
     folder = exported_adapter(tmp_path / "anna", base, seed=1)
     content = bytearray((folder / name).read_bytes())

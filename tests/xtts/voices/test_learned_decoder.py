@@ -56,4 +56,4 @@ def test_other_tensors_than_were_recorded_leave_the_bases_decoder(tmp_path, capl
     ],
 )
 def test_what_is_no_better_is_told_apart(changed, better):
-    assert replace(LEARNED, **changed).better == better
+    assert replace(LEARNED, **changed).is_better == better

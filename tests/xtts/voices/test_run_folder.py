@@ -57,7 +57,7 @@ def test_epochs_are_numbers(run):
 
 def test_looking_at_a_run_that_is_not_there_makes_nothing(tmp_path):
     run = RunFolder(tmp_path / "none")
-    assert run.epochs() == [] and run.newest_verified() is None and run.lowest_loss() is None
+    assert run.epochs() == [] and run.newest_verified() is None and run.lowest_loss_epoch() is None
     assert not run.folder.exists()
     (tmp_path / "none").touch()
     assert run.epochs() == []
@@ -80,7 +80,7 @@ def test_a_damaged_file_is_caught_and_named(run, left, which):
         path.write_bytes(content[:100_000] + bytes(4096) + content[104_096:])
     elif left != "nothing":
         path.write_bytes(content[:left])
-    assert path.name in run.look(3)
+    assert path.name in run.verify(3)
     assert newest(run) == 2
 
 
@@ -89,7 +89,7 @@ def test_one_flipped_bit_in_64_kb_is_caught(run, region):
     """torch.load accepts it without an error."""
     path = run.checkpoint_path(3)
     flip_bit(path, min(region * 65_536 + 40_000, path.stat().st_size - 30))
-    assert "damaged" in run.look(3)
+    assert "damaged" in run.verify(3)
     assert newest(run) == 2
     with pytest.raises(RunError, match=r"checkpoint_epoch_3\.pt is damaged"):
         read_checkpoint(path)
@@ -117,7 +117,7 @@ def test_a_manifest_missing_or_garbled_is_caught(run, content, reason):
     path.unlink()
     if content is not None:
         path.write_bytes(content)
-    assert path.name in run.look(3) and reason in run.look(3)
+    assert path.name in run.verify(3) and reason in run.verify(3)
     assert newest(run) == 2
 
 
@@ -147,9 +147,9 @@ def test_an_epoch_that_is_not_there_is_told_with_its_reason(run):
     for epoch in (1, 2):
         for path in (run.manifest_path, run.checkpoint_path, run.state_path):
             path(epoch).unlink()
-    assert "Epoch 1 was pruned" in run.look(1)
-    assert "pruned (KEEP_CHECKPOINTS), or SAVE_EVERY" in run.look(2)
-    assert "lacks epoch 4; the newest is 3" in run.look(4)
+    assert "Epoch 1 was pruned" in run.verify(1)
+    assert "pruned (KEEP_CHECKPOINTS), or SAVE_EVERY" in run.verify(2)
+    assert "lacks epoch 4; the newest is 3" in run.verify(4)
     with pytest.raises(RunError, match=r"Epoch 1 was pruned.*Available epochs: 3"):
         read_checkpoint(run.checkpoint_path(1))
 
@@ -170,12 +170,12 @@ def test_large_files_are_hashed_once_in_a_process_unless_asked(run, monkeypatch)
 
 
 def test_best_is_the_lowest_finite_validation_loss_of_what_is_whole(run):
-    assert run.lowest_loss().epoch == 2
+    assert run.lowest_loss_epoch().epoch == 2
     flip_bit(run.checkpoint_path(2))
-    assert run.lowest_loss().epoch == 3
+    assert run.lowest_loss_epoch().epoch == 3
     save(run, 4, None)
     save(run, 5, 0.5)
-    assert run.lowest_loss().epoch == 5
+    assert run.lowest_loss_epoch().epoch == 5
 
 
 def test_without_validation_the_newest_whole_epoch_is_best(tmp_path):
@@ -192,9 +192,9 @@ def test_without_validation_the_newest_whole_epoch_is_best(tmp_path):
 
 def test_what_a_run_was_made_from_is_known_without_a_whole_file(run):
     flip_bit(run.checkpoint_path(3))
-    assert run.made_from().epoch == 3
+    assert run.newest_manifest().epoch == 3
     run.manifest_path(3).write_bytes(b"{")
-    assert run.made_from().epoch == 2
+    assert run.newest_manifest().epoch == 2
 
 
 def test_a_moved_run_is_the_same_run(run, tmp_path):

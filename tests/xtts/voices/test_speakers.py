@@ -48,7 +48,7 @@ def test_speakers_that_cannot_be_used_are_left_out_with_a_line(folder, caplog, d
     elif damage == "changed":
         path.write_bytes(path.read_bytes()[::-1])
     else:
-        (folder / "speakers" / speakers.FILE).write_text("{" if damage == "no json" else "{}")
+        (folder / "speakers" / speakers.LIST_FILE).write_text("{" if damage == "no json" else "{}")
     assert speakers.read(folder) == {}
     assert "speakers.json cannot be used" in caplog.text
 
@@ -68,7 +68,7 @@ def test_speakers_that_cannot_be_used_are_left_out_with_a_line(folder, caplog, d
     ],
 )
 def test_a_speaker_is_found_by_any_way_to_write_the_name(folder, written, name):
-    assert speakers.find(written, "anna", speakers.read(folder)) == name
+    assert speakers.find_speaker(written, "anna", speakers.read(folder)) == name
 
 
 def test_a_voice_speaks_as_each_of_its_speakers(folder):

@@ -31,7 +31,7 @@ _MAX_DIRECTORY_BYTES = 1 << 20
 
 
 class CheckedVoice:
-    """A voice file whose members are all as its manifest says.
+    """An open voice file. `check` compares its members with its manifest.
 
     Attributes:
         digest: The SHA-256 of manifest.json, which identifies the content of the whole file.
@@ -67,7 +67,7 @@ class CheckedVoice:
         with self.open(manifests.TENSORS_FILE) as file:
             size = self.manifest.members[manifests.TENSORS_FILE].bytes
             try:
-                header = tensors.header_of(file, size)
+                header = tensors.read_header(file, size)
                 self.metadata = header.metadata
                 tensors.check_kind(header, self.manifest.kind)
             except ValueError as error:
@@ -87,7 +87,7 @@ class CheckedVoice:
         except KeyError:
             raise VoiceFileError(f"{self.path} lacks {name}, so it is not a voice file.") from None
         except _UNREADABLE as error:
-            raise self._damaged(name, error) from error
+            raise self._damage_error(name, error) from error
         if len(content) > limit:
             raise VoiceFileError(f"{self.path}: {name} has more than {limit:,} bytes.")
         return content
@@ -96,9 +96,9 @@ class CheckedVoice:
         present = {member.filename for member in self._zip.infolist()} - {manifests.MANIFEST_FILE}
         if missing := self.manifest.members.keys() - present:
             raise VoiceFileError(f"{self.path} lacks {min(missing)}, which its manifest names.")
-        if more := present - self.manifest.members.keys():
+        if unnamed := present - self.manifest.members.keys():
             raise VoiceFileError(
-                f"{self.path} has the member {excerpt(min(more))}, which its manifest does not name."
+                f"{self.path} has the member {excerpt(min(unnamed))}, which its manifest does not name."
             )
 
     def _check_hash(self, name: str, expected: Written) -> None:
@@ -109,7 +109,7 @@ class CheckedVoice:
                     digest.update(chunk)
                     count += len(chunk)
         except _UNREADABLE as error:
-            raise self._damaged(name, error) from error
+            raise self._damage_error(name, error) from error
         if count != expected.bytes:
             raise VoiceFileError(
                 f"{self.path}: {name} has {count:,} bytes, but the manifest says {expected.bytes:,}."
@@ -141,27 +141,27 @@ class CheckedVoice:
             # Coqui's config.json has `Infinity`, which strict JSON lacks.
             content = json.loads(self.read(name))
         except (ValueError, RecursionError) as error:
-            raise self._damaged(name, error) from error
+            raise self._damage_error(name, error) from error
         if not isinstance(content, dict):
             raise VoiceFileError(f"{self.path}: {name} is damaged: it holds no object.")
 
     def _check_speakers(self) -> None:
         """Raises VoiceFileError if speakers.json names a file that is not among the members."""
-        name = f"{speakers.FOLDER}/{speakers.FILE}"
+        name = f"{speakers.FOLDER}/{speakers.LIST_FILE}"
         if name not in self.manifest.members:
             return
-        form = TypeAdapter(dict[str, list[speakers.Speaker]])
+        adapter = TypeAdapter(dict[str, list[speakers.Speaker]])
         try:
-            listed = form.validate_json(self.read(name)).get("speakers", [])
+            listed_speakers = adapter.validate_json(self.read(name)).get("speakers", [])
         except ValidationError as error:
-            raise self._damaged(name, error) from error
-        for speaker in listed:
+            raise self._damage_error(name, error) from error
+        for speaker in listed_speakers:
             if f"{speakers.FOLDER}/{speaker.file}" not in self.manifest.members:
                 raise VoiceFileError(
                     f"{self.path}: {name} names {excerpt(speaker.file)}, which the file lacks."
                 )
 
-    def _damaged(self, name: str, error: Exception) -> VoiceFileError:
+    def _damage_error(self, name: str, error: Exception) -> VoiceFileError:
         return VoiceFileError(f"{self.path}: {name} is damaged ({first_line(error)}).")
 
 
@@ -186,7 +186,7 @@ def open_voice(path: Path, *, read_members: bool = True) -> Iterator[CheckedVoic
             "download it again."
         ) from error
     with archive:
-        _check_directory(path, archive.infolist(), size)
+        _check_members(path, archive.infolist(), size)
         voice = CheckedVoice(path, archive)
         if read_members:
             voice.check()
@@ -196,31 +196,32 @@ def open_voice(path: Path, *, read_members: bool = True) -> Iterator[CheckedVoic
 def refuse_large_directory(path: Path) -> None:
     """Raises BadZipFile before zipfile reads a directory of millions of members into memory."""
     with path.open("rb") as file:
-        end = zipfile._EndRecData(file)  # type: ignore[attr-defined]
-    if end and end[5] > _MAX_DIRECTORY_BYTES:
-        raise zipfile.BadZipFile(f"its directory has {end[5]:,} bytes")
+        end_record = zipfile._EndRecData(file)  # type: ignore[attr-defined]
+    # Field 5 is the directory's size.
+    if end_record and end_record[5] > _MAX_DIRECTORY_BYTES:
+        raise zipfile.BadZipFile(f"its directory has {end_record[5]:,} bytes")
 
 
-def _check_directory(path: Path, members: list[zipfile.ZipInfo], size: int) -> None:
-    """Raises VoiceFileError for what no voice file has, before anything is read."""
+def _check_members(path: Path, members: list[zipfile.ZipInfo], size: int) -> None:
+    """Raises VoiceFileError for members that no voice file has, before any member is read."""
     names = [member.filename for member in members]
-    total = sum(member.file_size for member in members)
+    total_bytes = sum(member.file_size for member in members)
     fault = None
     if len(members) > manifests.MAX_MEMBERS:
         fault = f"it has {len(members):,} members; at most {manifests.MAX_MEMBERS} are allowed"
     elif not members or names[0] != manifests.MANIFEST_FILE or members[0].header_offset != 0:
         fault = f"its first member is not {manifests.MANIFEST_FILE}"
-    elif twice := [name for name in names if names.count(name) > 1]:
-        fault = f"it has the member {excerpt(twice[0])} twice"
-    elif faults := list(filter(None, map(_fault_of, members))):
+    elif duplicates := [name for name in names if names.count(name) > 1]:
+        fault = f"it has the member {excerpt(duplicates[0])} twice"
+    elif faults := list(filter(None, map(_find_member_fault, members))):
         fault = faults[0]
-    elif total > size:
-        fault = f"its members have {total:,} bytes, more than the whole file ({size:,})"
+    elif total_bytes > size:
+        fault = f"its members have {total_bytes:,} bytes, more than the whole file ({size:,})"
     if fault:
         raise VoiceFileError(f"{path} is refused: {fault}.")
 
 
-def _fault_of(member: zipfile.ZipInfo) -> str | None:
+def _find_member_fault(member: zipfile.ZipInfo) -> str | None:
     """Why a voice file does not have such a member; None if it may."""
     name = excerpt(member.filename)
     if not manifests.is_member(member.filename):

@@ -35,7 +35,7 @@ class ForeignVoice(NamedTuple):
     wav: bytes
 
 
-def foreign_voice(path: Path) -> ForeignVoice | None:
+def read_foreign_voice(path: Path) -> ForeignVoice | None:
     """The voice in another program's file; None for every other file, also a damaged one. Raises
     VoiceFileError if its recordings cannot be used."""
     try:

@@ -36,10 +36,10 @@ _SPDX_IDENTIFIERS = frozenset(
 )
 _CPML_LICENSE_REF = "LicenseRef-CPML-1.0.0"
 
-Short = Annotated[str, StringConstraints(max_length=200)]
-Long = Annotated[str, StringConstraints(max_length=2_000)]
-Named = Annotated[str, StringConstraints(min_length=1, max_length=100)]
-Stated = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+ShortText = Annotated[str, StringConstraints(max_length=200)]
+LongText = Annotated[str, StringConstraints(max_length=2_000)]
+NameText = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+ConsentText = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 _MB = 1 << 20
 # The largest size of each member. Weights of XTTS-v2 in float32 take 1.9 GB.
@@ -55,7 +55,7 @@ _MAX_BYTES = {
 _MAX_TENSOR_BYTES: Mapping[Kind, int] = {"latents": 512 * _MB, "adapter": 2_048 * _MB, "weights": 8_192 * _MB}
 MAX_MANIFEST_BYTES, MAX_MEMBERS = _MB, 256
 _SPEAKER_MEMBER = re.compile(
-    rf"{speakers.FOLDER}/({re.escape(speakers.FILE)}|[1-9]\d?\.wav"
+    rf"{speakers.FOLDER}/({re.escape(speakers.LIST_FILE)}|[1-9]\d?\.wav"
     rf"|[1-9]\d?_decoder\.safetensors|{re.escape(speakers.BASE_DECODER)})"
 )
 _NEEDED_MEMBERS: Mapping[Kind, frozenset[str]] = {
@@ -73,7 +73,7 @@ class VoiceFileError(BundleError):
 class Base:
     """The base model: its name, which may be that of a folder, and the SHA-256 of its weights."""
 
-    name: Named
+    name: NameText
     sha256: Digest
 
 
@@ -81,19 +81,19 @@ class Base:
 class Preview:
     """How preview.wav was spoken: `synthesize` with these values speaks it again."""
 
-    text: Long
-    language: Short
+    text: LongText
+    language: ShortText
     seed: Annotated[int, Field(ge=0)] = 0
 
 
 @dataclass(frozen=True)
 class Consent:
-    """The consent of the recorded person, as the maker of the file states it: whose it is, when it
-    was given, and what it allows. Nobody has verified it."""
+    """The consent of the recorded person, as the maker of the file states it, unverified: who gave
+    it, when, and what it allows."""
 
-    who: Stated
-    when: Stated
-    what: Stated
+    who: ConsentText
+    when: ConsentText
+    what: ConsentText
 
 
 @dataclass(frozen=True)
@@ -115,13 +115,13 @@ class Manifest:
 
     format: Literal[1]
     kind: Kind
-    name: Named
-    created: Short
-    made_by: Short
+    name: NameText
+    created: ShortText
+    made_by: ShortText
     base: Base
-    languages: tuple[Short, ...]
-    licence: Short
-    licence_text: Long
+    languages: tuple[ShortText, ...]
+    licence: ShortText
+    licence_text: LongText
     data_sha256: Digest | Literal[""]
     epoch: Annotated[int, Field(ge=0)]
     sample_rate: Literal[24_000] = VOCODER_RATE  # type: ignore[assignment]
@@ -137,7 +137,7 @@ class Manifest:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The strings in the header of voice.safetensors, which say what it is on its own."""
+        """The strings in the header of voice.safetensors, which describe it without the manifest."""
         return {
             "format": f"sotaque {self.format}",
             "kind": self.kind,
@@ -161,16 +161,16 @@ def spdx_of(licence: str) -> str:
     name = short_name(licence).strip()
     if name == CPML:
         return _CPML_LICENSE_REF
-    return name if name in _SPDX_IDENTIFIERS else f"LicenseRef-{_idstring(name)}"
+    return name if name in _SPDX_IDENTIFIERS else f"LicenseRef-{_license_ref_suffix(name)}"
 
 
-def _idstring(name: str) -> str:
+def _license_ref_suffix(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:80] or "unknown"
 
 
 def parse(content: bytes, path: Path) -> Manifest:
-    """The manifest in the bytes of manifest.json. Raises VoiceFileError, first for another
-    format, whose other fields this version cannot judge."""
+    """The manifest in the bytes of manifest.json. Raises VoiceFileError. Checks the format first,
+    because this version cannot judge the fields of another one."""
     from pydantic_core import from_json
 
     try:
@@ -188,8 +188,8 @@ def parse(content: bytes, path: Path) -> Manifest:
         manifest = TypeAdapter(Manifest).validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part)[:40] for part in first["loc"])
-        raise VoiceFileError(f"{path}: {MANIFEST_FILE} is damaged: {where} {first['msg']}.") from error
+        field_path = ".".join(str(part)[:40] for part in first["loc"])
+        raise VoiceFileError(f"{path}: {MANIFEST_FILE} is damaged: {field_path} {first['msg']}.") from error
     _check_members(manifest, path)
     return manifest
 
@@ -235,7 +235,7 @@ def is_member(name: str) -> bool:
 
 
 def excerpt(name: str) -> str:
-    """A member's name for a message, which another program chose."""
+    """The name of a stranger's member, safe and short enough for a message."""
     return ascii(name if len(name) <= 60 else f"{name[:57]}...")
 
 

@@ -11,7 +11,7 @@ from xtts.download import xtts_v2 as published
 from xtts.text.languages import short_code
 from xtts.voices.files.manifest import SUFFIX, Consent, Kind, Manifest
 
-_SIZES: Mapping[Kind, str] = {
+_CONTENT_OF_KIND: Mapping[Kind, str] = {
     "latents": "the latents of a recording, for the base model below",
     "adapter": "an adapter of the base model below",
     "weights": "complete weights, which need no other file",
@@ -19,24 +19,24 @@ _SIZES: Mapping[Kind, str] = {
 _CPML = ("coqui-public-model-license", "https://coqui.ai/cpml")
 
 
-def card(manifest: Manifest, consent: Consent | None) -> str:
+def render(manifest: Manifest, consent: Consent | None) -> str:
     """The content of README.md."""
-    lines = ["---", *_front_matter(manifest), "---", "", f"# {_line(manifest.name)}", ""]
+    lines = ["---", *_front_matter(manifest), "---", "", f"# {_one_line(manifest.name)}", ""]
     lines += ["A voice for Sotaque. It imitates a person: use it only as that person allows.", ""]
     lines += [
-        f"- Content: {_SIZES[manifest.kind]}",
-        f"- Licence: {_line(manifest.licence_text)}",
-        f"- Base model: {_line(manifest.base.name)}, SHA-256 `{manifest.base.sha256}`",
-        f"- Languages: {', '.join(map(_line, manifest.languages))}",
-        f"- Made: {_line(manifest.created)} by {_line(manifest.made_by)}",
+        f"- Content: {_CONTENT_OF_KIND[manifest.kind]}",
+        f"- Licence: {_one_line(manifest.licence_text)}",
+        f"- Base model: {_one_line(manifest.base.name)}, SHA-256 `{manifest.base.sha256}`",
+        f"- Languages: {', '.join(map(_one_line, manifest.languages))}",
+        f"- Made: {_one_line(manifest.created)} by {_one_line(manifest.made_by)}",
     ]
     if manifest.preview is not None:
-        lines.append(f"- `preview.wav` is synthetic speech: “{_line(manifest.preview.text)}”")
-    lines += [f"- {row}" for row in _figures(manifest.evaluation)]
+        lines.append(f"- `preview.wav` is synthetic speech: “{_one_line(manifest.preview.text)}”")
+    lines += [f"- {row}" for row in _figure_rows(manifest.evaluation)]
     if consent is not None:
         lines += ["", "## Consent", ""]
         lines += ["As the maker of this file states it; nobody has verified it.", ""]
-        lines += [f"- {key.capitalize()}: {_line(text)}" for key, text in vars(consent).items()]
+        lines += [f"- {key.capitalize()}: {_one_line(text)}" for key, text in vars(consent).items()]
     command = f'python -m xtts speak --voice FILE{SUFFIX} --text "Good morning." --out out.wav'
     return "\n".join([*lines, "", f"Speak with it: `{command}`", ""])
 
@@ -46,13 +46,13 @@ def _front_matter(manifest: Manifest) -> list[str]:
     if manifest.licence.startswith("LicenseRef-CPML") or is_published:
         licence = ["license: other", f"license_name: {_CPML[0]}", f"license_link: {_CPML[1]}"]
     elif manifest.licence.startswith("LicenseRef-"):
-        licence = ["license: other", f"license_name: {_word(manifest.licence)}"]
+        licence = ["license: other", f"license_name: {_yaml_word(manifest.licence)}"]
     else:
         licence = [f"license: {manifest.licence.lower()}"]
     base = [f"base_model: {published.REPOSITORY}"] if is_published else []
     library = "coqui" if is_published else "sotaque"
-    spoken = dict.fromkeys(short_code(language) for language in manifest.languages)
-    languages = [f"- {_word(code)}" for code in spoken]
+    codes = dict.fromkeys(short_code(language) for language in manifest.languages)
+    languages = [f"- {_yaml_word(code)}" for code in codes]
     return [
         *licence,
         *base,
@@ -66,25 +66,25 @@ def _front_matter(manifest: Manifest) -> list[str]:
     ]
 
 
-def _figures(evaluation: Mapping[str, object]) -> list[str]:
-    """The figures of the evaluation, a judge a line."""
+def _figure_rows(evaluation: Mapping[str, object]) -> list[str]:
+    """The figures of the evaluation, one line for each judge."""
     rows = []
     if isinstance(reason := evaluation.get("reason"), str) and reason:
-        rows.append(f"Why these weights: {_line(reason)}")
+        rows.append(f"Why these weights: {_one_line(reason)}")
     judges = evaluation.get("judges")
     for name, figures in judges.items() if isinstance(judges, dict) else ():
         if isinstance(figures, dict) and isinstance(figures.get("best"), int | float):
             base = figures.get("base")
-            than = f" (base {base:.3g})" if isinstance(base, int | float) else ""
-            rows.append(f"{_line(str(name))}: {figures['best']:.3g}{than}")
+            note = f" (base {base:.3g})" if isinstance(base, int | float) else ""
+            rows.append(f"{_one_line(str(name))}: {figures['best']:.3g}{note}")
     return rows
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     """Text on one line, without Markdown that would begin a block or a tag."""
     return " ".join(text.split()).replace("<", "‹").replace("`", "'")
 
 
-def _word(text: str) -> str:
+def _yaml_word(text: str) -> str:
     """A value of the front matter, which must not begin another key."""
     return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in text)

@@ -39,8 +39,8 @@ _KIND_OF_BUNDLE: Mapping[str, Kind] = {
 
 
 @dataclass(frozen=True)
-class Packing:
-    """What goes into a file beside the voice.
+class PackingOptions:
+    """The content of a voice file besides the voice.
 
     Attributes:
         name: The voice's name.
@@ -57,7 +57,7 @@ class Packing:
     evaluation: Mapping[str, object] = field(default_factory=dict)
 
 
-def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifest:
+def pack(files: VoiceFiles, folder: Path, to: Path, options: PackingOptions) -> Manifest:
     """Writes the voice file `to`.
 
     Args:
@@ -66,8 +66,8 @@ def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifes
     Raises SotaqueError for a voice without a recording, and the errors of `load_voice` and of
     speaking.
     """
-    header, packing = bundle.read(folder), _with_earlier(packing, folder)
-    if not packing.with_reference and len(files.speakers) > 1:
+    exported, options = bundle.read(folder), _with_imported_metadata(options, folder)
+    if not options.with_reference and len(files.speakers) > 1:
         raise SotaqueError(
             f"{folder} has {len(files.speakers)} named speakers, whose recordings are the voice. "
             "They cannot be left out."
@@ -78,35 +78,20 @@ def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifes
             f"{folder} holds no recording of the person, which a voice needs. Run "
             f"`{commands.program('train sample')}`, and export it again."
         )
-    preview = packing.preview
+    preview = options.preview
     if not preview.language:
         preview = Preview(preview.text, loaded.languages[0], preview.seed)
     waveform = loaded.synthesize(SynthesisRequest(preview.text, preview.language, preview.seed))
     del loaded  # its memory is needed for the tensors of the file
-    config = ModelConfig.read(files.folder)
-    licence = header.licence
-    manifest = Manifest(
-        format=1,
-        kind=_KIND_OF_BUNDLE[header.kind],
-        name=packing.name,
-        created=header.made_at,
-        made_by=commands.version(),
-        base=Base(manifests.short_base(header.base["name"]), header.base["sha256"]),
-        languages=tuple(config.languages),
-        licence=manifests.spdx_of(licence),
-        licence_text=licence,
-        data_sha256=header.data_sha256,
-        epoch=header.epoch,
-        evaluation=dict(packing.evaluation),
-        preview=preview,
-    )
+    languages = tuple(ModelConfig.read(files.folder).languages)
+    manifest = _new_manifest(exported, options, languages, preview)
     members: dict[str, Path | bytes] = {
-        manifests.CARD_FILE: model_card.card(manifest, packing.consent).encode(),
-        manifests.PREVIEW_FILE: encoding.whole("wav", encoding.pcm16(waveform), Mark(packing.name)),
+        manifests.CARD_FILE: model_card.render(manifest, options.consent).encode(),
+        manifests.PREVIEW_FILE: encoding.whole("wav", encoding.pcm16(waveform), Mark(options.name)),
     }
-    if packing.consent is not None:
-        members[manifests.CONSENT_FILE] = _consent_bytes(packing.consent)
-    members |= _kept_files(folder, manifest.kind, packing.with_reference)
+    if options.consent is not None:
+        members[manifests.CONSENT_FILE] = _consent_bytes(options.consent)
+    members |= _copied_members(folder, manifest.kind, options.with_reference)
     make_folder(to.parent)
     with tempfile.NamedTemporaryFile(dir=to.parent, prefix=".", suffix=".sotaque-part") as tensors_file:
         _write_tensors(Path(tensors_file.name), folder, manifest, voice)
@@ -114,14 +99,35 @@ def pack(files: VoiceFiles, folder: Path, to: Path, packing: Packing) -> Manifes
         return archive.write(to, manifest, members)
 
 
-def _with_earlier(packing: Packing, folder: Path) -> Packing:
-    """With the consent and the figures of the file from which the voice was imported, if any."""
-    consent, evaluation = packing.consent, packing.evaluation
+def _new_manifest(
+    exported: bundle.Bundle, options: PackingOptions, languages: tuple[str, ...], preview: Preview
+) -> Manifest:
+    """The manifest of the file, without its members."""
+    return Manifest(
+        format=1,
+        kind=_KIND_OF_BUNDLE[exported.kind],
+        name=options.name,
+        created=exported.made_at,
+        made_by=commands.version(),
+        base=Base(manifests.short_base(exported.base["name"]), exported.base["sha256"]),
+        languages=languages,
+        licence=manifests.spdx_of(exported.licence),
+        licence_text=exported.licence,
+        data_sha256=exported.data_sha256,
+        epoch=exported.epoch,
+        evaluation=dict(options.evaluation),
+        preview=preview,
+    )
+
+
+def _with_imported_metadata(options: PackingOptions, folder: Path) -> PackingOptions:
+    """Adds the consent and the figures of the file from which the voice was imported, if any."""
+    consent, evaluation = options.consent, options.evaluation
     if consent is None and (folder / manifests.CONSENT_FILE).is_file():
         consent = manifests.consent_in((folder / manifests.CONSENT_FILE).read_bytes(), folder)
     if not evaluation and (folder / manifests.MANIFEST_FILE).is_file():
         evaluation = manifests.parse((folder / manifests.MANIFEST_FILE).read_bytes(), folder).evaluation
-    return replace(packing, consent=consent, evaluation=evaluation)
+    return replace(options, consent=consent, evaluation=evaluation)
 
 
 def _consent_bytes(consent: Consent) -> bytes:
@@ -129,15 +135,15 @@ def _consent_bytes(consent: Consent) -> bytes:
     return (json.dumps(asdict(consent), indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _kept_files(folder: Path, kind: Kind, with_reference: bool) -> dict[str, Path | bytes]:
-    """The files of the folder that are members as they are. Coqui's own voices, which are a
-    pickle, stay behind."""
+def _copied_members(folder: Path, kind: Kind, with_reference: bool) -> dict[str, Path | bytes]:
+    """The files of the folder that are members as they are. Coqui's file of speakers, which is a
+    pickle, is left out."""
     names = [PRONUNCIATIONS]
     if with_reference:
         names.append(manifests.REFERENCE_FILE)
     if kind == "weights":
-        recordings = sorted((folder / speakers.FOLDER).glob("*")) if with_reference else []
-        names += ["config.json", "vocab.json", *(f"{speakers.FOLDER}/{file.name}" for file in recordings)]
+        speaker_files = sorted((folder / speakers.FOLDER).glob("*")) if with_reference else []
+        names += ["config.json", "vocab.json", *(f"{speakers.FOLDER}/{file.name}" for file in speaker_files)]
     return {
         name: folder / name
         for name in names
@@ -154,9 +160,9 @@ def _write_tensors(path: Path, folder: Path, manifest: Manifest, voice: "Voice")
     if manifest.kind == "weights":
         saved = {name: tensor.contiguous() for name, tensor in read_tensors(folder / "model.pth").items()}
     if manifest.kind == "adapter":
-        header, saved = adapter_file.read(folder / adapter_file.NAME)
+        header, saved = adapter_file.read(folder / adapter_file.FILE_NAME)
         base = {"name": manifest.base.name, "sha256": manifest.base.sha256}
-        metadata[adapter_file.KEY] = adapter_file.text_of(header, base)
+        metadata[adapter_file.METADATA_KEY] = adapter_file.header_text(header, base)
     if manifest.kind != "weights" and (folder / bundle.DECODER_FILE).is_file():
         saved |= learned_decoder.read_tensors(folder / bundle.DECODER_FILE)
     latents = {tensors.LATENTS_TENSOR: voice.latents, tensors.SPEAKER_TENSOR: voice.speaker}

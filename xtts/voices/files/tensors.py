@@ -21,7 +21,7 @@ DECODER_PREFIX = "hifigan_decoder.waveform_decoder."
 _WEIGHTS_PREFIXES = ("gpt.", "hifigan_decoder.")
 _LORA_SUFFIXES = (".lora_A.weight", ".lora_B.weight")
 _MAX_HEADER_BYTES = 16 << 20
-_BITS = {
+_BITS_OF_TYPE = {
     "BOOL": 8,
     "U8": 8,
     "I8": 8,
@@ -40,7 +40,7 @@ _METADATA_KEY = "__metadata__"
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TensorEntry:
     """A tensor as the header describes it. data_offsets: its first byte, and after the last."""
 
     dtype: str
@@ -50,13 +50,13 @@ class Tensor:
 
 @dataclass(frozen=True)
 class TensorsHeader:
-    """The tensors by name, and the strings beside them."""
+    """The tensors by name, and the metadata of the file."""
 
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, TensorEntry]
     metadata: dict[str, str]
 
 
-def header_of(file: IO[bytes], size: int) -> TensorsHeader:
+def read_header(file: IO[bytes], size: int) -> TensorsHeader:
     """The header of a file of `size` bytes. Raises ValueError unless its tensors fill the rest of
     the file exactly, in any order."""
     length = int.from_bytes(file.read(8), "little")
@@ -66,21 +66,21 @@ def header_of(file: IO[bytes], size: int) -> TensorsHeader:
     try:
         entries = TypeAdapter(dict[str, dict[str, object]]).validate_json(content)
         metadata = TypeAdapter(dict[str, str]).validate_python(entries.pop(_METADATA_KEY, {}))
-        rows = TypeAdapter(dict[str, Tensor]).validate_python(entries)
+        tensors = TypeAdapter(dict[str, TensorEntry]).validate_python(entries)
     except ValidationError as error:
         raise ValueError(f"Its header is damaged ({first_line(error)}).") from error
     end = 0
-    for name, tensor in sorted(rows.items(), key=lambda row: row[1].data_offsets):
+    for name, tensor in sorted(tensors.items(), key=lambda item: item[1].data_offsets):
         begin, after = tensor.data_offsets
-        num_bytes = math.prod(tensor.shape) * _BITS.get(tensor.dtype, 0) // 8
-        if tensor.dtype not in _BITS or min(tensor.shape, default=0) < 0:
+        num_bytes = math.prod(tensor.shape) * _BITS_OF_TYPE.get(tensor.dtype, 0) // 8
+        if tensor.dtype not in _BITS_OF_TYPE or min(tensor.shape, default=0) < 0:
             raise ValueError(f"The tensor {name[:60]!a} is {tensor.dtype[:20]} {list(tensor.shape)[:8]}.")
         if begin != end or after - begin != num_bytes:
             raise ValueError(f"The tensor {name[:60]!a} is not where its header says.")
         end = after
     if 8 + length + end != size:
         raise ValueError(f"Its tensors end at byte {8 + length + end:,} of {size:,}.")
-    return TensorsHeader(rows, metadata)
+    return TensorsHeader(tensors, metadata)
 
 
 def check_kind(header: TensorsHeader, kind: Literal["latents", "adapter", "weights"]) -> None:
@@ -95,7 +95,7 @@ def check_kind(header: TensorsHeader, kind: Literal["latents", "adapter", "weigh
     for name in sorted(others):
         if header.tensors[name].dtype == "BF16" and kind != "weights":
             raise ValueError(f"The tensor {name[:60]!a} is BF16; F32 or F16 is needed.")
-        if not _belongs(name, kind):
+        if not _is_tensor_of_kind(name, kind):
             raise ValueError(f"The tensor {name[:60]!a} belongs to no voice of this kind.")
     if kind == "adapter" and not any(is_adapter(name) for name in others):
         raise ValueError("It has no adapter.")
@@ -103,7 +103,7 @@ def check_kind(header: TensorsHeader, kind: Literal["latents", "adapter", "weigh
         raise ValueError("It has no weights.")
 
 
-def _belongs(name: str, kind: str) -> bool:
+def _is_tensor_of_kind(name: str, kind: str) -> bool:
     if kind == "weights":
         return name.startswith(_WEIGHTS_PREFIXES) or name == "mel_stats"
     return name.startswith(DECODER_PREFIX) or (kind == "adapter" and is_adapter(name))

@@ -3,8 +3,8 @@
     VOICES_DIR/imported/NAME/    an imported voice, which the service lists
     CACHE/voices/<digest>/       a voice whose file was named directly, such as by `speak --voice`
 
-The folder holds bundle.json, as of an export, and beside the voice the other members of the file.
-Only complete weights need torch.
+The folder holds bundle.json, as an export does, the voice, and the other members of the file. Only
+complete weights need torch.
 """
 
 import itertools
@@ -32,7 +32,7 @@ from xtts.download import xtts_v2 as published
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import adapter_file, bundle
-from xtts.voices.base_models import DEMO, BundleError, base_of, require_consent
+from xtts.voices.base_models import DEMO, BundleError, require_consent, verified_base_folder
 from xtts.voices.files import checking, foreign, tensors
 from xtts.voices.files import manifest as manifests
 from xtts.voices.files.checking import CheckedVoice
@@ -48,7 +48,7 @@ _BUNDLE_KINDS: Mapping[Kind, str] = {
     "weights": bundle.VOICE,
 }
 # A longer folder name exceeds what file systems take when it is not ASCII.
-_MAX_NAME = 60
+_MAX_NAME_LENGTH = 60
 
 
 @dataclass(frozen=True)
@@ -92,18 +92,20 @@ def import_voice(
         BundleError, FilesError: The base model is missing, or another one.
         DiskFull, WriteError: The folder cannot be written.
     """
-    if (recording := foreign.foreign_voice(path)) is not None:
+    if (foreign_voice := foreign.read_foreign_voice(path)) is not None:
         base_name, base_folder = _base_for_recording(base, Path(xtts_v2), tos_agreed=tos_agreed)
-        with _new_folder(voices_dir, name or recording.name, replaces, taken) as to:
-            licence = _write_recording(recording.wav, to, base_name, base_folder)
+        with _new_folder(voices_dir, name or foreign_voice.name, replaces, taken) as to:
+            licence = _write_recording(foreign_voice.wav, to, base_name, base_folder)
         return ImportedVoice(to.name, to, "latents", manifests.spdx_of(licence))
     with checking.open_voice(path) as voice:
         manifest = voice.manifest
-        found_base: Path | None = None
+        moved_base = ""
         if manifest.kind != "weights":
-            found_base = base_of(path, manifest.provenance, base, xtts_v2, tos_agreed=tos_agreed)
+            provenance = manifest.provenance
+            verified_base = verified_base_folder(path, provenance, base, xtts_v2, tos_agreed=tos_agreed)
+            moved_base = str(verified_base.resolve()) if base else ""
         with _new_folder(voices_dir, name or manifest.name, replaces, taken) as to:
-            _unpack(voice, to, str(found_base.resolve()) if base and found_base else "")
+            _write_folder(voice, to, moved_base)
         return ImportedVoice(to.name, to, manifest.kind, manifest.licence, voice.consent())
 
 
@@ -118,13 +120,13 @@ def cached_folder(path: Path) -> Path:
             make_folder(to.parent)
             with locks.wait_for(to.parent / ".lock"):
                 if not (to / "bundle.json").is_file():
-                    _unpack(voice, to, "")
+                    _write_folder(voice, to, "")
         return to
 
 
 @contextmanager
-def _new_folder(voices_dir: Path, name: str, replaces: bool, others: Iterable[str]) -> Iterator[Path]:
-    """The folder for an imported voice, which nobody else takes during the block."""
+def _new_folder(voices_dir: Path, name: str, replaces: bool, further_taken: Iterable[str]) -> Iterator[Path]:
+    """The folder for an imported voice. No other import takes it during the block."""
     folder, imported = folder_name(name), voices_dir / IMPORTED_FOLDER
     if folder.lower().endswith(".wav"):  # requests leave this ending out
         folder = folder[:-4].rstrip(" .") or "voice"
@@ -135,7 +137,7 @@ def _new_folder(voices_dir: Path, name: str, replaces: bool, others: Iterable[st
         for leftover in imported.glob(".*.sotaque-part"):  # of killed imports: this one has the lock
             if not leftover.name.endswith(".old.sotaque-part"):
                 shutil.rmtree(leftover, ignore_errors=True)
-        taken = {plain_name(other) for other in (*_taken_names(voices_dir), *others)}
+        taken = {plain_name(taken_name) for taken_name in (*_taken_names(voices_dir), *further_taken)}
         if not (replaces and (imported / folder).is_dir()):
             folder = _free_name(folder, taken)
         yield imported / folder
@@ -181,7 +183,7 @@ def folder_name(name: str) -> str:
     dot."""
     printable = "".join(letter if letter.isprintable() and letter not in "/\\" else " " for letter in name)
     short = " ".join(printable.split()).lstrip(". ")
-    while len(short.encode()) > 2 * _MAX_NAME or len(short) > _MAX_NAME:
+    while len(short.encode()) > 2 * _MAX_NAME_LENGTH or len(short) > _MAX_NAME_LENGTH:
         short = short[:-1].rstrip()
     return short or "voice"
 
@@ -203,8 +205,9 @@ def _free_name(name: str, taken: set[str]) -> str:
     )
 
 
-def _unpack(voice: CheckedVoice, to: Path, base: str) -> None:
-    """Writes the folder of a checked voice. A `base` replaces the base's name."""
+def _write_folder(voice: CheckedVoice, to: Path, moved_base: str) -> None:
+    """Writes the folder of a checked voice. moved_base: the path of the base, if it is not that of
+    the manifest, else ""."""
     manifest = voice.manifest
     # The tensors are written twice: as they are in the file, then as the model reads them.
     num_bytes = 2 * sum(member.bytes for member in manifest.members.values())
@@ -216,7 +219,7 @@ def _unpack(voice: CheckedVoice, to: Path, base: str) -> None:
         files.pop(PRONUNCIATIONS, None)  # its owner may change it
         contents = bundle.Bundle(
             files=files,
-            base={"name": base or manifest.base.name, "sha256": manifest.base.sha256},
+            base={"name": moved_base or manifest.base.name, "sha256": manifest.base.sha256},
             data_sha256=manifest.data_sha256,
             epoch=manifest.epoch,
             licence=manifest.licence_text,
@@ -249,8 +252,8 @@ def _write_tensors(voice: CheckedVoice, part: Path) -> dict[str, Written]:
             adapter = {name: file.get_tensor(name) for name in names if tensors.is_adapter(name)}
             decoder = {name: file.get_tensor(name) for name in names - adapter.keys()}
             if adapter:
-                header = {adapter_file.KEY: _adapter_header(voice)}
-                files[adapter_file.NAME] = _save(part / adapter_file.NAME, adapter, header)
+                header = {adapter_file.METADATA_KEY: _adapter_header(voice)}
+                files[adapter_file.FILE_NAME] = _save(part / adapter_file.FILE_NAME, adapter, header)
             if decoder:
                 files[bundle.DECODER_FILE] = _save(part / bundle.DECODER_FILE, decoder)
     if voice.manifest.kind == "weights":
@@ -276,7 +279,7 @@ def _write_model(tensors_file: Path, names: set[str], to: Path) -> Written:
 def _adapter_header(voice: CheckedVoice) -> str:
     """The header of the adapter's file. Raises VoiceFileError."""
     try:
-        text = voice.metadata.get(adapter_file.KEY, "{}")
+        text = voice.metadata.get(adapter_file.METADATA_KEY, "{}")
         header = TypeAdapter(adapter_file.AdapterHeader).validate_json(text)
     except ValidationError as error:
         raise VoiceFileError(

@@ -11,7 +11,7 @@ from tests.xtts.voices.files.made import voice_file, wav
 from xtts.voices import bundle
 from xtts.voices.base_models import DEMO
 from xtts.voices.files import foreign, unpacking
-from xtts.voices.files.foreign import foreign_voice
+from xtts.voices.files.foreign import read_foreign_voice
 from xtts.voices.files.manifest import VoiceFileError
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
@@ -32,18 +32,18 @@ def voicebox(folder: Path) -> Path:
 
 
 def test_the_longest_recording_and_the_name_are_taken(tmp_path):
-    assert foreign_voice(voicebox(tmp_path)) == ("Anna B.", wav(1.0))
+    assert read_foreign_voice(voicebox(tmp_path)) == ("Anna B.", wav(1.0))
     studio = packed(tmp_path / "x.ovsvoice", {"name": "Ben"}, ref_audio=wav(), preview=wav(2.0))
-    assert foreign_voice(studio) == ("Ben", wav())
+    assert read_foreign_voice(studio) == ("Ben", wav())
     unnamed = packed(tmp_path / "carl.ovsvoice", {"name": 3}, ref_audio=wav())
-    assert foreign_voice(unnamed) == ("carl", wav())
+    assert read_foreign_voice(unnamed) == ("carl", wav())
 
 
 def test_other_files_are_not_theirs(tmp_path):
-    assert foreign_voice(voice_file(tmp_path / "a.sotaque")) is None
-    assert foreign_voice(packed(tmp_path / "without.ovsvoice", {"name": "x"}, preview=wav())) is None
+    assert read_foreign_voice(voice_file(tmp_path / "a.sotaque")) is None
+    assert read_foreign_voice(packed(tmp_path / "without.ovsvoice", {"name": "x"}, preview=wav())) is None
     (tmp_path / "b.ovsvoice").write_bytes(b"GIF89a")
-    assert foreign_voice(tmp_path / "b.ovsvoice") is None
+    assert read_foreign_voice(tmp_path / "b.ovsvoice") is None
 
 
 def test_what_cannot_be_used_is_a_sentence_and_leaves_nothing(tmp_path, monkeypatch):

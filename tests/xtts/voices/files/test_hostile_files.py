@@ -292,7 +292,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def any_base(monkeypatch: pytest.MonkeyPatch) -> None:
     """The base is not what is judged here."""
-    monkeypatch.setattr(unpacking, "base_of", lambda *_, **__: DEMO)
+    monkeypatch.setattr(unpacking, "verified_base_folder", lambda *_, **__: DEMO)
 
 
 @pytest.mark.parametrize("case", HOSTILE)
