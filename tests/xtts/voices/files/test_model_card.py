@@ -8,7 +8,7 @@ from tests.xtts.voices.files.made import MADE
 from xtts.download.xtts_v2 import XTTS_V2
 from xtts.model.config import CPML
 from xtts.voices.files.manifest import Base, Consent, short_base, spdx_of
-from xtts.voices.files.model_card import card
+from xtts.voices.files.model_card import render
 
 OF_XTTS = replace(
     MADE,
@@ -26,7 +26,7 @@ def front_matter(text: str) -> list[str]:
 
 
 def test_a_voice_of_xtts_v2_has_its_licence_base_and_library():
-    assert front_matter(card(OF_XTTS, None)) == [
+    assert front_matter(render(OF_XTTS, None)) == [
         "license: other",
         "license_name: coqui-public-model-license",
         "license_link: https://coqui.ai/cpml",
@@ -44,26 +44,26 @@ def test_a_voice_of_xtts_v2_has_its_licence_base_and_library():
 
 
 def test_another_base_is_not_called_xtts_v2():
-    front = front_matter(card(MADE, None))
+    front = front_matter(render(MADE, None))
     assert front[0] == "license: mit" and "library_name: sotaque" in front
     assert not any(line.startswith("base_model") for line in front)
     other = replace(MADE, licence="LicenseRef-Ours", licence_text="Ours; all rights reserved")
-    assert front_matter(card(other, None))[:2] == ["license: other", "license_name: LicenseRef-Ours"]
+    assert front_matter(render(other, None))[:2] == ["license: other", "license_name: LicenseRef-Ours"]
 
 
 def test_figures_and_a_consent_are_told_and_never_as_verified():
     judges = {"voice": {"best": 0.91234, "base": 0.7}, "words": {"best": "<b>"}, "x": 3}
     made = replace(MADE, evaluation={"reason": "Nearer.", "judges": judges})
-    text = card(made, Consent("Anna", "today", "any use"))
+    text = render(made, Consent("Anna", "today", "any use"))
     assert "- voice: 0.912 (base 0.7)" in text and "Why these weights: Nearer." in text
     assert "- Who: Anna" in text and "nobody has verified it" in text
     assert "verified" not in text.replace("nobody has verified it", "")
-    assert "Consent" not in card(made, None)
+    assert "Consent" not in render(made, None)
 
 
 def test_a_strangers_name_begins_no_block_and_no_key():
     made = replace(MADE, name="x\n---\nlicense: mit\n# y <script>", languages=("en\nlicense: z",))
-    text = card(made, None)
+    text = render(made, None)
     assert front_matter(text).count("license: mit") == 1 and "<script>" not in text
     assert "\nlicense: z" not in text
 
