@@ -34,7 +34,7 @@ from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
 from xtts import audio, encoding
 from xtts.audio import facts
-from xtts.model.config import COQUIS_NAMES, ConfigError, ModelConfig, naming_normalizer
+from xtts.model.config import COQUI_NAMES, ConfigError, ModelConfig, with_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
 from xtts.model.vocoder import WAVEFORM_DECODER
@@ -326,13 +326,13 @@ def _config(base_folder: Path, config: ModelConfig, text_ids: int) -> dict[str, 
     content["languages"] = list(config.languages)
     if config.alignment_heads is None:
         (content.get("sotaque") or {}).pop("alignment_heads", None)
-    args = {COQUIS_NAMES[name]: value for name, value in vars(config.gpt).items()} | {
+    args = {COQUI_NAMES[name]: value for name, value in vars(config.gpt).items()} | {
         "gpt_number_text_tokens": text_ids,
         "gpt_use_perceiver_resampler": True,
         "decoder_input_dim": config.gpt.width,
     }
     content["model_args"] = (content.get("model_args") or {}) | args
-    return naming_normalizer(content, config.normalizer)
+    return with_normalizer(content, config.normalizer)
 
 
 def _say_learned(content: dict[str, Any], language: str) -> None:

@@ -32,7 +32,7 @@ ATTENDED = (1, 4, 16)
 
 
 class CudaGraphStep:
-    """`Rows` for `slots` utterances with CUDA graphs. Used by one thread, and by one utterance or
+    """`GraphRows` for `slots` utterances with CUDA graphs. Used by one thread, and by one utterance or
     batcher at a time.
 
     Attributes:
@@ -68,17 +68,17 @@ class CudaGraphStep:
         return self
 
     def enter(self, row: int, filled: KeyValueCache) -> None:
-        """As in `Rows`."""
+        """As in `GraphRows`."""
         self.caches.enter(row, filled)
 
     def leave(self, row: int) -> None:
-        """As in `Rows`."""
+        """As in `GraphRows`."""
         self.caches.leave(row)
 
     def step(
         self, codes: Tensor, positions: Tensor, adapters: Adapters, logs: Mapping[int, QueryLog]
     ) -> tuple[Tensor, Tensor]:
-        """As in `Rows`."""
+        """As in `GraphRows`."""
         # The next replay overwrites these outputs.
         latents, logits = (output.clone() for output in self(codes, positions, adapters))
         for row, log in logs.items():

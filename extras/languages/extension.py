@@ -21,7 +21,7 @@ from train.export import copy_file, refuse_others
 from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
 from xtts.model import discriminators
-from xtts.model.config import naming_normalizer
+from xtts.model.config import with_normalizer
 from xtts.model.loading import read_tensors
 
 log = logging.getLogger("train")
@@ -90,7 +90,7 @@ def extended_config(plan: ExtensionPlan, text_ids: int) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((plan.base / "config.json").read_text(encoding="utf-8"))
     content["languages"] = [*plan.config.languages, plan.language]
     content["model_args"] = (content.get("model_args") or {}) | {"gpt_number_text_tokens": text_ids}
-    content = naming_normalizer(content, plan.config.normalizer)
+    content = with_normalizer(content, plan.config.normalizer)
     section = content["sotaque"]
     section["extensions"] = [asdict(extension) for extension in (*plan.config.extensions, plan.extension)]
     return content

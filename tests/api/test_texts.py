@@ -23,7 +23,7 @@ from tests.api.sounds import tone_reference
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from tests.xtts.workers.test_text_worker import NUMBERED
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.model.config import naming_normalizer
+from xtts.model.config import with_normalizer
 from xtts.text.normalization.registry import COQUI
 
 pytestmark = pytest.mark.slow
@@ -49,7 +49,7 @@ def speaking(folder: Path, normalizer: str = "") -> Iterator[Running]:
     tone_reference(voice)
     if normalizer:
         config = voice / "config.json"
-        named = naming_normalizer(json.loads(config.read_text()), normalizer)
+        named = with_normalizer(json.loads(config.read_text()), normalizer)
         config.write_text(json.dumps(named))
     limits = replace(QUICK, deadline=60.0, hang=60.0, queue=64)
     with running(settings_in(folder, voice=str(voice)), limits=limits, threads=1) as service:

@@ -45,21 +45,21 @@ def latents_of_recording(
             write(path, computed)
         except WriteError as error:
             log.warning("The latents could not be cached: %s", error)
-        # Whoever deletes a recording deletes its latents too, but perhaps before they were written.
+        # The recording may have been deleted meanwhile, with its latents, before these were written.
         if isinstance(recording, Path) and not recording.is_file():
             shutil.rmtree(path.parent, ignore_errors=True)
     return computed
 
 
-def write(path: Path, voice_latents: "Voice") -> Written:
-    """Writes latents. Raises DiskFull or WriteError."""
+def write(path: Path, voice: "Voice") -> Written:
+    """Writes the latents of a voice. Raises DiskFull or WriteError."""
     from safetensors.torch import save
 
     make_folder(path.parent)
     data = save(
         {
-            "latents": voice_latents.latents.detach().float().cpu().contiguous(),
-            "speaker": voice_latents.speaker.detach().float().cpu().contiguous(),
+            "latents": voice.latents.detach().float().cpu().contiguous(),
+            "speaker": voice.speaker.detach().float().cpu().contiguous(),
         }
     )
     return replace_file(path, lambda file: file.write(data))
@@ -80,10 +80,10 @@ def read(path: Path, model: "Model") -> "Voice | None":
     except Exception as error:
         log.warning("%s cannot be read and will be computed again (%s).", path.name, error)
         return None
-    shaped = latents.shape[::2] == (1, model.config.gpt.width)
-    shaped = shaped and speaker.shape == (1, model.vocoder.speaker_width, 1)
-    finite = bool(torch.isfinite(latents).all() and torch.isfinite(speaker).all())
-    if not shaped or not finite:
+    fits = latents.shape[::2] == (1, model.config.gpt.width)
+    fits = fits and speaker.shape == (1, model.vocoder.speaker_width, 1)
+    is_finite = bool(torch.isfinite(latents).all() and torch.isfinite(speaker).all())
+    if not fits or not is_finite:
         log.warning("%s is of another model, or damaged; it will be computed again.", path.name)
         return None
     return Voice(latents.to(model.device), speaker.to(model.device))

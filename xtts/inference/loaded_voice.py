@@ -78,8 +78,8 @@ class LoadedVoice(ABC):
 
     @property
     def graphs(self) -> dict[str, str]:
-        """The SHA-256 of each file that computes speech beside these weights: the graphs of an ONNX
-        voice, of which the vocoder may have learned the person. {} with PyTorch."""
+        """The SHA-256 of each further file that computes speech: the graphs of an ONNX voice, whose
+        vocoder may be a learned decoder. {} with PyTorch."""
         return {}
 
     @cached_property
@@ -109,7 +109,7 @@ class LoadedVoice(ABC):
         return heads
 
     def _measured_heads(self) -> tuple[Head, ...]:
-        """The heads as they were measured now, or at an earlier start."""
+        """The heads as measured now, or as stored by an earlier measurement."""
         facts, base = None, ""
         if self.latents_folder is not None:
             # Fine-tuning does not change the heads.
@@ -210,8 +210,8 @@ class LoadedVoice(ABC):
 
     @abstractmethod
     def backend(self, count: int | None = None, *, beside_another: bool = False) -> Backend:
-        """What computes its speech: one request at a time (None), or `count` at once, or fewer if
-        memory is short. beside_another: whether another voice is already open on that device."""
+        """A backend for one request at a time (None), or for `count` at once, or fewer if memory is
+        short. beside_another: whether another voice is already open on that device."""
 
     @abstractmethod
     def voice_of(self, recording: Reference, cache: Path | None) -> Voice:

@@ -24,7 +24,7 @@ from xtts.inference.alignment.guarded_piece import Utterance
 from xtts.inference.alignment.heads import Array, Head
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.speech import Voice
-from xtts.model.adapter import MATRICES, Adapter, LowRank, for_rows
+from xtts.model.adapter import MATRICES, Adapter, LowRank, add_adapters
 from xtts.model.gpt import GPT, Block, KeyValueCache, QueryLog, SlotCaches, StepCache
 from xtts.model.loading import Model
 from xtts.model.shapes import NUM_LATENTS, GPTShape
@@ -34,15 +34,17 @@ _gelu = torch._C._nn.gelu  # as nn.functional.gelu, with less overhead
 # MKL, which computes the audio head, splits 5, 6, 7, 9, 10 or 11 rows unevenly between two threads
 # with different kernels, so the last bit of a row depends on its place. With 4, 8 or 12 rows it
 # does not, and neither do the products of the layers (`xtts.model.quantization`).
-ROWS_ALIKE = 4
+ROW_MULTIPLE = 4
 # By row. Other rows use the GPT without an adapter.
 Adapters = Mapping[int, Adapter]
 NO_ADAPTERS: Adapters = {}
+# The operations of a block: first norm, attention's input and output projections, second norm, and
+# the two layers of the feed-forward.
 _Layer = tuple[Callable[[Tensor], Tensor], ...]
 
 # Replaces a code if the logits are not finite.
 NO_CODE = -1
-NOT_FINITE = (
+_NOT_FINITE_MESSAGE = (
     "The model's output is not finite (NaN or infinite): its weights are damaged, or this device "
     "computes wrongly. Try an earlier epoch, or DEVICE=cpu."
 )
@@ -53,8 +55,14 @@ class DecodingError(NotFinite):
 
 
 class TorchUtterance(Utterance):
-    """An `Utterance` with PyTorch. code: the last code `[1]`, on the device; adapter: as in
-    `Voice`; cache: its keys and values while it is in a slot, None if a graph holds them."""
+    """An `Utterance` with PyTorch.
+
+    Attributes:
+        adapter: As in `Voice`.
+        code: The last code `[1]`, on the device.
+        queries: The queries of `heads`.
+        cache: Its keys and values while it is in a slot; None if a graph holds them.
+    """
 
     def __init__(
         self,
@@ -72,32 +80,31 @@ class TorchUtterance(Utterance):
         self.queries = QueryLog(layer for layer, _ in heads)
         self.cache: KeyValueCache | None = None
 
-    def choose(self, latent: Tensor, code: Tensor, number: int) -> None:
-        """As `add_code`, with the code on the device and its value; NO_CODE ends it with an error."""
+    def add_sampled(self, latent: Tensor, code: Tensor, code_value: int) -> None:
+        """As `add_code`, with the code `[1]` on the device. NO_CODE ends it with an error."""
         self.code = code
-        if number == NO_CODE:
-            self.error = DecodingError(NOT_FINITE)
+        if code_value == NO_CODE:
+            self.error = DecodingError(_NOT_FINITE_MESSAGE)
         else:
-            self.add_code(latent, number)
+            self.add_code(latent, code_value)
 
     def attention_by_head(self) -> dict[Head, Array]:
         """As in `Utterance`."""
-        layers = {layer: self.queries.of(layer) for layer in self.queries.layers}
-        return {
-            (layer, head): attention(
-                layers[layer][0][:, head, None].numpy(), layers[layer][1][head, None].numpy()
-            )
-            for layer, head in self.heads
-        }
+        layers = {layer: self.queries.queries_and_keys(layer) for layer in self.queries.layers}
+        by_head: dict[Head, Array] = {}
+        for layer, head in self.heads:
+            queries, keys = layers[layer]
+            by_head[layer, head] = attention(queries[:, head, None].numpy(), keys[head, None].numpy())
+        return by_head
 
 
 class DecodeStep:
     """The forward of a GPT with a cache. Uses the weights that `gpt` has when this is created.
 
-    In float32 the results are identical to those of the GPT's modules. There, the modules, views
-    and copies of thirty layers take a fifth of the time of reading the weights
-    (docs/develop/log.md). Nothing here reads a value from the device, so a CUDA graph can capture
-    it (`extras.graphs`, for figures see docs/develop/gpu.md).
+    In float32 the results are identical to those of the GPT's modules, whose calls, views and
+    copies of thirty layers take a fifth of the time of reading the weights (docs/develop/log.md).
+    Nothing here reads a value from the device, so a CUDA graph can capture it (`extras.graphs`; for
+    figures see docs/develop/gpu.md).
     """
 
     def __init__(self, gpt: GPT) -> None:
@@ -105,9 +112,9 @@ class DecodeStep:
         self._packed_shape = (-1, 3, transformer.heads, 1, transformer.width // transformer.heads)
         self._width = transformer.width
         # 16-bit weights have a 16-bit residual stream; input and output are float32.
-        self._inside = transformer.ln_f.weight.dtype
+        self._residual_type = transformer.ln_f.weight.dtype
         self._layers = [_layer(block) for block in transformer.h if isinstance(block, Block)]
-        self._norms = _norm(transformer.ln_f), _norm(gpt.final_norm)
+        self._final_norms = _norm(transformer.ln_f), _norm(gpt.final_norm)
         self._codes = gpt.mel_embedding.weight
         self._positions = gpt.mel_pos_embedding.emb.weight
         self._head = gpt.mel_head.forward
@@ -119,11 +126,11 @@ class DecodeStep:
         """Codes `[rows]` at their audio positions `[rows]`, after those in the cache -> (latents
         `[rows, width]`, audio logits `[rows, audio_ids]`)."""
         x = torch.embedding(self._codes, codes) + torch.embedding(self._positions, positions)
-        x = x.to(self._inside)
+        x = x.to(self._residual_type)
         layers = self._layers_with(adapters)
-        for number, (norm_1, attend, attended, norm_2, widen, narrow) in enumerate(layers):
-            packed = attend(norm_1(x)).view(self._packed_shape)
-            x += attended(cache.attend_next(number, packed).reshape(-1, self._width))
+        for number, (norm_1, project_in, project_out, norm_2, widen, narrow) in enumerate(layers):
+            packed = project_in(norm_1(x)).view(self._packed_shape)
+            x += project_out(cache.attend_next(number, packed).reshape(-1, self._width))
             x += narrow(_gelu(widen(norm_2(x)), approximate="tanh"))
         cache.advance(1)
         return self._outputs(x)
@@ -133,25 +140,25 @@ class DecodeStep:
     ) -> tuple[Tensor, Tensor]:
         """Positions `[rows, time, width]` into an empty cache -> as a step, after the last one.
         adapter: that of the only row."""
-        x, time = embedded.to(self._inside, copy=True), embedded.shape[1]
+        x, time = embedded.to(self._residual_type, copy=True), embedded.shape[1]
         layers = self._layers_with({} if adapter is None else {0: adapter})
-        for number, (norm_1, attend, attended, norm_2, widen, narrow) in enumerate(layers):
-            packed = attend(norm_1(x)).view(len(x), time, *self._packed_shape[1:3], -1)
+        for number, (norm_1, project_in, project_out, norm_2, widen, narrow) in enumerate(layers):
+            packed = project_in(norm_1(x)).view(len(x), time, *self._packed_shape[1:3], -1)
             mixed = cache.attend_first(number, packed.permute(0, 2, 3, 1, 4))
-            x += attended(mixed.transpose(1, 2).reshape(x.shape))
+            x += project_out(mixed.transpose(1, 2).reshape(x.shape))
             x += narrow(_gelu(widen(norm_2(x)), approximate="tanh"))
         cache.advance(time)
         return self._outputs(x[:, -1])
 
     def _outputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        before, after = self._norms
-        latents = after(before(x).to(self._codes.dtype))
+        transformer_norm, final_norm = self._final_norms
+        latents = final_norm(transformer_norm(x).to(self._codes.dtype))
         return latents, self._head(latents)
 
     def _layers_with(self, adapters: Adapters) -> list[_Layer]:
         """The layers with these adapters, cached while the same utterances decode together."""
-        cached, layers = self._adapted
-        if adapters != cached:
+        cached_adapters, layers = self._adapted
+        if adapters != cached_adapters:
             layers = [
                 _with_adapters(layer, {row: adapter.matrices[number] for row, adapter in adapters.items()})
                 for number, layer in enumerate(self._layers)
@@ -161,18 +168,18 @@ class DecodeStep:
 
 
 def _with_adapters(layer: _Layer, rows: Mapping[int, Mapping[str, LowRank]]) -> _Layer:
-    pairs = {
+    adapted_rows = {
         name: [(row, matrices[name]) for row, matrices in rows.items() if name in matrices]
         for name in MATRICES
     }
-    norm_1, attend, attended, norm_2, widen, narrow = layer
+    norm_1, project_in, project_out, norm_2, widen, narrow = layer
     return (
         norm_1,
-        for_rows(attend, pairs["attn.c_attn"]),
-        for_rows(attended, pairs["attn.c_proj"]),
+        add_adapters(project_in, adapted_rows["attn.c_attn"]),
+        add_adapters(project_out, adapted_rows["attn.c_proj"]),
         norm_2,
-        for_rows(widen, pairs["mlp.c_fc"]),
-        for_rows(narrow, pairs["mlp.c_proj"]),
+        add_adapters(widen, adapted_rows["mlp.c_fc"]),
+        add_adapters(narrow, adapted_rows["mlp.c_proj"]),
     )
 
 
@@ -202,18 +209,18 @@ class DecodingSlots:
     """A fixed number of slots for utterances; used by one thread. Uses the weights that `gpt` has
     when this is created.
 
-    layers: the layers whose queries utterances may need.
+    layers: those of the heads that utterances may need.
     """
 
     def __init__(self, gpt: GPT, count: int, layers: Iterable[int] = ()) -> None:
         self.utterances: list[TorchUtterance | None] = [None] * count
         # Products always have all rows, so that the same kernel computes them.
-        self._num_rows = -(-count // ROWS_ALIKE) * ROWS_ALIKE if count > ROWS_ALIKE else count
+        self._num_rows = -(-count // ROW_MULTIPLE) * ROW_MULTIPLE if count > ROW_MULTIPLE else count
         self._layers = frozenset(layers)
         self._step = DecodeStep(gpt)
         # Borrowed only while an utterance runs, so that other slots of the model can use them.
-        self._graphs: Rows | None = None
-        self._lease: Lease | None = None
+        self._graphs: GraphRows | None = None
+        self._lease: RowsLease | None = None
 
     @property
     def num_free(self) -> int:
@@ -227,7 +234,7 @@ class DecodingSlots:
         # Prefilled separately, because prefixes differ in length.
         utterance.cache = prefill(self._step, latents, text, utterance)
         if self.num_free == len(self.utterances):
-            self._borrow(self._layers | {layer for layer, _ in utterance.heads})
+            self._borrow_graphs(self._layers | {layer for layer, _ in utterance.heads})
         if self._graphs is not None:
             self._graphs.enter(slot, utterance.cache)
             utterance.cache = None
@@ -236,15 +243,15 @@ class DecodingSlots:
 
     def prepare(self) -> None:
         """Does now what would delay the first code; nothing without graphs."""
-        self._borrow(self._layers)
+        self._borrow_graphs(self._layers)
         if self._graphs is not None:
             self._graphs.prepare()
             self._graphs = self._lease = None
 
-    def _borrow(self, layers: Iterable[int]) -> None:
+    def _borrow_graphs(self, layers: Iterable[int]) -> None:
         gpt, count = self._step.gpt, len(self.utterances)
-        if (graphs := graphs_of(gpt)) is not None:
-            self._lease = Lease()
+        if (graphs := speech_graphs(gpt)) is not None:
+            self._lease = RowsLease()
             self._graphs = graphs.rows_of(gpt, count, tuple(sorted(layers)), self._lease)
 
     @torch.inference_mode()
@@ -259,23 +266,23 @@ class DecodingSlots:
             if utterance is not None and not utterance.done
         }
         if speaking:
-            latents, logits = self._compute(speaking)
-            _choose(
+            latents, logits = self._decode_rows(speaking)
+            _sample_next_codes(
                 list(speaking.values()),
                 [latents[slot] for slot in speaking],
                 torch.stack([logits[slot] for slot in speaking]),
             )
         return bool(speaking)
 
-    def _compute(self, speaking: dict[int, TorchUtterance]) -> tuple[Tensor, Tensor]:
+    def _decode_rows(self, speaking: dict[int, TorchUtterance]) -> tuple[Tensor, Tensor]:
         """Latents and logits of all rows after the last code of each. Unused rows compute code 0 at
         position 0, and their results are discarded."""
         device = self._step.gpt.mel_head.weight.device
         placeholder = torch.zeros(1, dtype=torch.long, device=device)
         rows = range(self._num_rows if self._graphs is None else self._graphs.num_rows)
         codes = torch.cat([speaking[row].code if row in speaking else placeholder for row in rows])
-        places = [len(speaking[row].codes) if row in speaking else 0 for row in rows]
-        positions = torch.tensor(places).to(device, non_blocking=True)
+        code_counts = [len(speaking[row].codes) if row in speaking else 0 for row in rows]
+        positions = torch.tensor(code_counts).to(device, non_blocking=True)
         adapters = {
             row: utterance.adapter for row, utterance in speaking.items() if utterance.adapter is not None
         }
@@ -283,8 +290,8 @@ class DecodingSlots:
             logs = {row: utterance.queries for row, utterance in speaking.items()}
             return self._graphs.step(codes, positions, adapters, logs)
         caches = [speaking[row].cache if row in speaking else None for row in rows]
-        alone = caches[0] if len(caches) == 1 else None
-        return self._step(codes, positions, alone or SlotCaches(caches), adapters)
+        only_cache = caches[0] if len(caches) == 1 else None
+        return self._step(codes, positions, only_cache or SlotCaches(caches), adapters)
 
     def leave(self, slot: int) -> None:
         """Frees a slot and its memory, even if the utterance is not done."""
@@ -297,8 +304,8 @@ class DecodingSlots:
             self._graphs = self._lease = None
 
 
-class Rows(Protocol):
-    """Rows of an extra (SPEECH_GRAPHS in `machine.extras`), which replays their steps as CUDA
+class GraphRows(Protocol):
+    """GraphRows of an extra (SPEECH_GRAPHS in `machine.extras`), which replays their steps as CUDA
     graphs and keeps their keys and values. count: how many there are."""
 
     num_slots: int
@@ -319,18 +326,19 @@ class Rows(Protocol):
         other rows are discarded."""
 
 
-class Lease:
-    """The rows of the graphs are in use as long as this lives."""
+class RowsLease:
+    """Keeps borrowed `GraphRows` in use as long as it lives."""
 
 
-def graphs_of(gpt: GPT) -> ModuleType | None:
-    """The extra that has `Rows` for a GPT on a GPU; None without it."""
+def speech_graphs(gpt: GPT) -> ModuleType | None:
+    """The extra that has `GraphRows` for a GPT on a GPU; None without it."""
     on_gpu = gpt.mel_head.weight.device.type == "cuda"
     return extras.first("SPEECH_GRAPHS") if on_gpu else None
 
 
 def slot_positions(shape: GPTShape) -> int:
-    """The most positions of a slot: latents, text and codes, and a few for warming up a graph."""
+    """The capacity of a slot: positions of latents, text and codes, and a few for warming up a
+    graph."""
     return NUM_LATENTS + shape.text_positions + shape.audio_positions + 4
 
 
@@ -406,7 +414,7 @@ def prefill(step: DecodeStep, latents: Tensor, text: Tensor, utterance: TorchUtt
     embedded = torch.cat((gpt.prefix(latents, text), gpt.audio_input(utterance.code, 0)), dim=1)
     outputs = step.prefill(embedded, cache, utterance.adapter)
     utterance.queries.read_text(cache, NUM_LATENTS, NUM_LATENTS + len(text) + 2)
-    _choose([utterance], *outputs)
+    _sample_next_codes([utterance], *outputs)
     if utterance.error is not None:
         # A new error, because the traceback of the old one would keep the utterance alive.
         raise DecodingError(str(utterance.error))
@@ -435,7 +443,9 @@ def decode(
     return [utterance for _, utterance in pairs]
 
 
-def _choose(utterances: Sequence[TorchUtterance], latents: Sequence[Tensor] | Tensor, logits: Tensor) -> None:
+def _sample_next_codes(
+    utterances: Sequence[TorchUtterance], latents: Sequence[Tensor] | Tensor, logits: Tensor
+) -> None:
     """Samples a code for each utterance from its row of logits. All codes are read from the device
     at once, because each read waits for the GPU."""
     codes = sample(
@@ -444,8 +454,8 @@ def _choose(utterances: Sequence[TorchUtterance], latents: Sequence[Tensor] | Te
         [utterance.rules for utterance in utterances],
         [utterance.random for utterance in utterances],
     )
-    for row, number in enumerate(codes.tolist()):
-        utterances[row].choose(latents[row], codes[row : row + 1], number)
+    for row, code_value in enumerate(codes.tolist()):
+        utterances[row].add_sampled(latents[row], codes[row : row + 1], code_value)
 
 
 def sample(
@@ -464,41 +474,45 @@ def sample(
     """
     finite = torch.isfinite(logits).all(-1)
     # Drawing from NaN would trigger a device-side assert, which destroys the CUDA context.
-    penalised, chances = draw_codes(logits.nan_to_num(0.0, 0.0, 0.0), seen, rules)
-    drawn = [torch.multinomial(row, 1, generator=generator) for row, generator in zip(chances, generators)]
-    codes = torch.cat(drawn)
+    penalised, probabilities = sampling_probabilities(logits.nan_to_num(0.0, 0.0, 0.0), seen, rules)
+    codes = torch.cat(
+        [torch.multinomial(row, 1, generator=random) for row, random in zip(probabilities, generators)]
+    )
     if any(rule.greedy for rule in rules):
         greedy = torch.tensor([rule.greedy for rule in rules]).to(codes.device, non_blocking=True)
         codes = torch.where(greedy, penalised.argmax(-1), codes)
     return torch.where(finite, codes, NO_CODE)
 
 
-def draw_codes(logits: Tensor, seen: Tensor, rules: Sequence[SamplingParams]) -> tuple[Tensor, Tensor]:
+def sampling_probabilities(
+    logits: Tensor, seen: Tensor, rules: Sequence[SamplingParams]
+) -> tuple[Tensor, Tensor]:
     """Logits `[rows, audio_ids]` after CTRL's repetition penalty, and sampling probabilities.
 
     The penalty makes used codes less likely (https://arxiv.org/abs/1909.05858). The probabilities
     apply the temperature, then top-k, then the smallest set with a sum of `top_p`.
     """
-    ids = logits.shape[-1]
-    tops = [rule.top_k if 0 < rule.top_k < ids else ids for rule in rules]
-    figures = [
+    num_ids = logits.shape[-1]
+    top_ks = [rule.top_k if 0 < rule.top_k < num_ids else num_ids for rule in rules]
+    parameters = [
         [rule.repetition_penalty for rule in rules],
         [max(rule.temperature, 1e-5) for rule in rules],
         [1 - rule.top_p if rule.top_p < 1.0 else -1.0 for rule in rules],
-        tops,
+        top_ks,
     ]
-    parameters = torch.tensor(figures).to(logits.device, non_blocking=True)[:, :, None]
-    penalties, temperatures, limits, counts = parameters.unbind()
+    # One copy to the device.
+    columns = torch.tensor(parameters).to(logits.device, non_blocking=True)[:, :, None]
+    penalties, temperatures, tail_limits, counts = columns.unbind()
     logits = logits.float()
     lowered = torch.where(logits < 0, logits * penalties, logits / penalties)
     penalised = torch.where(seen, lowered, logits)
     scaled = penalised / temperatures
-    if min(tops) < ids:
-        least = scaled.topk(max(tops)).values.gather(-1, counts.long() - 1)
-        scaled = scaled.masked_fill(scaled < least, -torch.inf)
-    ordered, order = scaled.sort(descending=False)
+    if min(top_ks) < num_ids:
+        kth_highest = scaled.topk(max(top_ks)).values.gather(-1, counts.long() - 1)
+        scaled = scaled.masked_fill(scaled < kth_highest, -torch.inf)
+    ascending, order = scaled.sort(descending=False)
     # The likeliest code always stays, as in Hugging Face's TopPLogitsWarper.
-    out = ordered.softmax(-1).cumsum(-1) <= limits
-    out[:, -1] = False
-    scaled = scaled.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -torch.inf)
+    is_in_tail = ascending.softmax(-1).cumsum(-1) <= tail_limits
+    is_in_tail[:, -1] = False
+    scaled = scaled.masked_fill(torch.zeros_like(is_in_tail).scatter(-1, order, is_in_tail), -torch.inf)
     return penalised, scaled.softmax(-1)

@@ -26,8 +26,9 @@ from xtts.voices.voice_files import VoiceFiles
 
 log = logging.getLogger(__name__)
 
-# For the vocoder's windows, a prefill, encoding recordings, and the plans of cuDNN and cuBLAS.
-OTHERS_BYTES = 768 << 20
+# GPU memory for the vocoder's windows, a prefill, encoding recordings, and the plans of cuDNN and
+# cuBLAS.
+RESERVED_BYTES = 768 << 20
 
 
 class LoadedTorchVoice(LoadedVoice):
@@ -45,7 +46,7 @@ class LoadedTorchVoice(LoadedVoice):
         self._vocoders: dict[Path, Vocoder] = {}
         self.decoder, self.adapter = None, None
         if files.decoder is not None:
-            self.decoder = model.another_vocoder(learned_decoder.read_tensors(files.decoder))
+            self.decoder = model.new_vocoder(learned_decoder.read_tensors(files.decoder))
         if files.adapter is not None:
             self.adapter = read_adapter(model, files.adapter)
 
@@ -65,12 +66,12 @@ class LoadedTorchVoice(LoadedVoice):
         if count is None:
             return TorchBackend(self.model)
         heads = self.heads if self.guarded else ()
-        fitting = slots_on(self.model.gpt, count, beside_another=beside_another)
-        if fitting < count:
+        num_slots = fitting_slots(self.model.gpt, count, beside_another=beside_another)
+        if num_slots < count:
             log.warning(
-                "%d requests at once instead of %d, because of the GPU's free memory.", fitting, count
+                "%d requests at once instead of %d, because of the GPU's free memory.", num_slots, count
             )
-        return TorchBackend(self.model, fitting, {layer for layer, _ in heads})
+        return TorchBackend(self.model, num_slots, {layer for layer, _ in heads})
 
     def voice_of(self, recording: Reference, cache: Path | None) -> Voice:
         """As in `LoadedVoice`, with the decoder of the speaker, if one was trained. recording: may
@@ -81,47 +82,47 @@ class LoadedTorchVoice(LoadedVoice):
         """
         if isinstance(recording, Path) and recording.is_dir():
             return self._voice_of_adapter(recording, cache)
-        heard = replace(self._hear(recording, cache), adapter=self.adapter)
+        voice = replace(self._encode_recording(recording, cache), adapter=self.adapter)
         decoders = self.files.speaker_decoders
         if isinstance(recording, Path) and (tensors := decoders.get(recording)) is not None:
             if tensors not in self._vocoders:  # several speakers may share one
                 self._vocoders[tensors] = self._new_vocoder(tensors)
-            return replace(heard, vocoder=self._vocoders[tensors])
-        return heard
+            return replace(voice, vocoder=self._vocoders[tensors])
+        return voice
 
-    def _hear(self, recording: Reference, cache: Path | None) -> Voice:
+    def _encode_recording(self, recording: Reference, cache: Path | None) -> Voice:
         weights = "" if cache is None else self.weights
         return latents_file.latents_of_recording(self.model, weights, recording, cache)
 
     def _voice_of_adapter(self, folder: Path, cache: Path | None) -> Voice:
-        header = bundle.verify(folder)
-        if header.kind not in bundle.KINDS_WITH_BASE_WEIGHTS:
+        exported = bundle.verify(folder)
+        if exported.kind not in bundle.KINDS_WITH_BASE_WEIGHTS:
             raise BundleError(f"{folder} is a complete voice, not an adapter of another one.")
-        if header.base["sha256"] != self.weights:
+        if exported.base["sha256"] != self.weights:
             raise BundleError(
-                f"{folder.name} is an adapter of {header.base['name']} with SHA-256 "
-                f"{header.base['sha256'][:12]}…, but the loaded weights have SHA-256 "
+                f"{folder.name} is an adapter of {exported.base['name']} with SHA-256 "
+                f"{exported.base['sha256'][:12]}…, but the loaded weights have SHA-256 "
                 f"{self.weights[:12]}…. Load the base of the adapter."
             )
-        if bundle.LATENTS_FILE in header.files:
-            heard = self._read_stored(folder / bundle.LATENTS_FILE)
+        if bundle.LATENTS_FILE in exported.files:
+            voice = self._read_latents(folder / bundle.LATENTS_FILE)
         else:
-            heard = self._hear(folder / "reference.wav", cache)
+            voice = self._encode_recording(folder / "reference.wav", cache)
         vocoder, adapter = None, None
-        if bundle.DECODER_FILE in header.files:
+        if bundle.DECODER_FILE in exported.files:
             vocoder = self._new_vocoder(folder / bundle.DECODER_FILE)
-        if header.kind == bundle.ADAPTER:
+        if exported.kind == bundle.ADAPTER:
             adapter = read_adapter(self.model, folder / adapter_file.FILE_NAME)
-        return replace(heard, vocoder=vocoder, adapter=adapter)
+        return replace(voice, vocoder=vocoder, adapter=adapter)
 
-    def _read_stored(self, path: Path) -> Voice:
+    def _read_latents(self, path: Path) -> Voice:
         """The latents in a file. Raises BundleError if they do not fit this model."""
-        if (stored := latents_file.read(path, self.model)) is None:
+        if (voice := latents_file.read(path, self.model)) is None:
             raise BundleError(f"{path} holds no latents of this model. Import the voice again.")
-        return stored
+        return voice
 
     def _new_vocoder(self, tensors: Path) -> Vocoder:
-        vocoder = self.model.another_vocoder(learned_decoder.read_tensors(tensors))
+        vocoder = self.model.new_vocoder(learned_decoder.read_tensors(tensors))
         vocoder.warm_up()
         return vocoder
 
@@ -134,9 +135,9 @@ class LoadedTorchVoice(LoadedVoice):
 
     def _own_latents(self) -> Voice | None:
         if self.files.requested_reference is None and self.files.latents is not None:
-            voice = self._read_stored(self.files.latents)
+            voice = self._read_latents(self.files.latents)
         elif (reference := self.files.requested_reference or self.files.reference) is not None:
-            voice = self._hear(reference, self.latents_folder)
+            voice = self._encode_recording(reference, self.latents_folder)
         else:
             return None
         return replace(voice, vocoder=self.decoder, adapter=self.adapter)
@@ -157,10 +158,10 @@ def load_torch_voice(
 
     Raises BundleError, ConfigError.
     """
-    same = None
+    shared_model = None
     if files.state is not None or files.adapter is not None:
-        same = next((voice.model for voice in others if _fits(files, voice)), None)
-    model = same or load_model(
+        shared_model = next((voice.model for voice in others if _can_share_model(files, voice)), None)
+    model = shared_model or load_model(
         files.folder,
         compute.device,
         compute.mel_device,
@@ -176,24 +177,26 @@ def load_torch_voice(
     return LoadedTorchVoice(model, files, compute)
 
 
-def _fits(files: VoiceFiles, other: LoadedVoice) -> bool:
-    """Whether a voice can share the model of another one."""
+def _can_share_model(files: VoiceFiles, loaded: LoadedVoice) -> bool:
     if files.adapter is None:
-        return other.files.folder == files.folder
-    return other.files.weights == files.weights
+        return loaded.files.folder == files.folder
+    return loaded.files.weights == files.weights
 
 
-def slots_on(gpt: GPT, most: int, *, beside_another: bool) -> int:
-    """The number of slots for a GPT: `most` on a CPU, where slots allocate memory as they speak;
-    on a GPU at most as many as fit into its free memory, but at least 1. A slot of XTTS-v2 takes
-    257 MB in float32. beside_another: whether another voice of the same service is already loaded
-    there; otherwise there must be room for the weights of a second one and as many slots."""
+def fitting_slots(gpt: GPT, max_slots: int, *, beside_another: bool) -> int:
+    """The number of slots for a GPT, at least 1. On a CPU, where slots allocate memory as they
+    speak, it is `max_slots`; on a GPU, the slots must fit into the free memory. A slot of XTTS-v2
+    takes 257 MB in float32.
+
+    beside_another: whether another voice of the same service is already loaded there; otherwise the
+    weights of a second one and as many slots must fit, too.
+    """
     weight, shape = gpt.mel_head.weight, gpt.shape
     if weight.device.type != "cuda":
-        return most
-    room = torch.cuda.mem_get_info(weight.device)[0] - OTHERS_BYTES
-    room += torch.cuda.memory_reserved(weight.device) - torch.cuda.memory_allocated(weight.device)
-    slot = 2 * shape.layers * shape.width * slot_positions(shape) * gpt.gpt.cache_type.itemsize
+        return max_slots
+    free_bytes = torch.cuda.mem_get_info(weight.device)[0] - RESERVED_BYTES
+    free_bytes += torch.cuda.memory_reserved(weight.device) - torch.cuda.memory_allocated(weight.device)
+    slot_bytes = 2 * shape.layers * shape.width * slot_positions(shape) * gpt.gpt.cache_type.itemsize
     if not beside_another:
-        room = (room - sum(parameter.nbytes for parameter in gpt.parameters())) // 2
-    return max(1, min(most, room // slot))
+        free_bytes = (free_bytes - sum(parameter.nbytes for parameter in gpt.parameters())) // 2
+    return max(1, min(max_slots, free_bytes // slot_bytes))

@@ -30,7 +30,7 @@ class LowRank(NamedTuple):
 
 
 class Adapter:
-    """The LoRA matrices of one voice for a GPT, whose weights are shared and stay unchanged.
+    """The LoRA matrices of one voice for a GPT. The GPT's weights are shared and stay unchanged.
 
     Attributes:
         matrices: The adapted matrices, by layer and name (`MATRICES`).
@@ -39,45 +39,47 @@ class Adapter:
     def __init__(self, gpt: GPT, tensors: Mapping[str, Tensor], scale: float, source: str) -> None:
         """tensors: named as in `xtts.voices.adapter_file`. Raises ConfigError, which names
         `source`, if they do not fit this GPT."""
-        like, width, left = gpt.gpt.ln_f.weight, gpt.shape.width, dict(tensors)
+        like, width, unused = gpt.gpt.ln_f.weight, gpt.shape.width, dict(tensors)
         self.matrices: list[dict[str, LowRank]] = [{} for _ in range(gpt.shape.layers)]
         for (number, layer), name in itertools.product(enumerate(self.matrices), MATRICES):
-            whole = f"{PREFIX}gpt.h.{number}.{name}"
-            columns, rows = (width * times for times in MATRICES[name])
-            a, b = (left.pop(f"{whole}.lora_{half}.weight", None) for half in "AB")
+            full_name = f"{PREFIX}gpt.h.{number}.{name}"
+            columns, rows = (width * multiple for multiple in MATRICES[name])
+            a, b = (unused.pop(f"{full_name}.lora_{letter}.weight", None) for letter in "AB")
             if a is None and b is None:
                 continue
-            shapes = [None if half is None else list(half.shape) for half in (a, b)]
+            shapes = [None if matrix is None else list(matrix.shape) for matrix in (a, b)]
             if a is None or b is None or shapes != [[len(a), columns], [rows, len(a)]]:
-                raise _unfit(
+                raise _mismatch(
                     source,
-                    f"A and B of {whole} are {shapes[0] or 'missing'} and "
+                    f"A and B of {full_name} are {shapes[0] or 'missing'} and "
                     f"{shapes[1] or 'missing'}, but the matrix is [{rows}, {columns}]",
                 )
-            turned = (b * scale).t().contiguous().to(like.device, like.dtype).t()
-            layer[name] = LowRank(a.to(like.device, like.dtype), turned)
-        if left or not any(self.matrices):
-            raise _unfit(source, f"it has {min(left) if left else 'no tensors'}")
+            stored_transposed = (b * scale).t().contiguous().to(like.device, like.dtype).t()
+            layer[name] = LowRank(a.to(like.device, like.dtype), stored_transposed)
+        if unused or not any(self.matrices):
+            raise _mismatch(source, f"it has {min(unused) if unused else 'no tensors'}")
 
 
-def _unfit(source: str, reason: str) -> ConfigError:
+def _mismatch(source: str, reason: str) -> ConfigError:
     return ConfigError(
         f"{source} does not fit this model: {reason}. Use an adapter that was trained from the "
         "loaded base model."
     )
 
 
-def for_rows(forward: Forward, pairs: Sequence[tuple[int, LowRank]]) -> Forward:
-    """A layer's `forward` for rows `[rows, in]`, or `[rows, time, in]`, that adds adapters to some
-    of them. pairs: the number of a row, and its matrices."""
+def add_adapters(forward: Forward, matrices_by_row: Sequence[tuple[int, LowRank]]) -> Forward:
+    """A layer's `forward` for `[rows, in]` or `[rows, time, in]` that adds adapters to some rows.
+
+    matrices_by_row: the number of a row, and its matrices.
+    """
 
     def adapted(x: Tensor) -> Tensor:
-        whole = forward(x)
-        for row, (a, b) in pairs:
+        product = forward(x)
+        for row, (a, b) in matrices_by_row:
             if x.dim() == 2:
-                whole[row].addmv_(b, torch.mv(a, x[row]))
+                product[row].addmv_(b, torch.mv(a, x[row]))
             else:
-                whole[row] += (x[row] @ a.t()) @ b.t()
-        return whole
+                product[row] += (x[row] @ a.t()) @ b.t()
+        return product
 
-    return adapted if pairs else forward
+    return adapted if matrices_by_row else forward

@@ -25,7 +25,7 @@ EXPORT_FILES = ("bundle.json", "onnx.json")
 # first versions of the embedded voice. Other models use the language's limit of characters.
 PIECE_TOKENS = {"cmu_phones": 36}
 # Coqui's names of our fields, where they differ.
-COQUIS_NAMES = {
+COQUI_NAMES = {
     "layers": "gpt_layers",
     "width": "gpt_n_model_channels",
     "heads": "gpt_n_heads",
@@ -167,7 +167,7 @@ class ModelConfig(_SotaqueConfig):
         return ModelConfig(**values)
 
 
-def naming_normalizer(config: _Json, normalizer: str) -> _Json:
+def with_normalizer(config: _Json, normalizer: str) -> _Json:
     """Adds the name of the normaliser to the content of a config.json."""
     return config | {"sotaque": (config.get("sotaque") or {}) | {"normalizer": normalizer}}
 
@@ -216,7 +216,7 @@ def _vocabulary_ids(path: Path) -> tuple[int, int, int]:
 def _pick(kind: type[T], content: _Json, path: Path, **others: int) -> T:
     """A `kind` with the values that config.json has for it under Coqui's names."""
     names = getattr(kind, "__dataclass_fields__", {})
-    values = {name: content.get(COQUIS_NAMES.get(name, name)) for name in names} | others
+    values = {name: content.get(COQUI_NAMES.get(name, name)) for name in names} | others
     given = {name: value for name, value in values.items() if value is not None}
     return _validate(kind, given, str(path))
 
@@ -230,7 +230,7 @@ def _validate(kind: type[T], values: _Json, where: str) -> T:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        name = COQUIS_NAMES.get(name, name)
+        name = COQUI_NAMES.get(name, name)
         raise ConfigError(f"{where}: {name} is {first['input']!r}; {first['msg']}.") from error
 
 

@@ -22,7 +22,7 @@ from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler
 from xtts.model.shapes import GPTShape
 
 
-def type_for_rounded_weights() -> torch.dtype:
+def cache_type_for_quantized_weights() -> torch.dtype:
     """The type of the cache beside int8 or int4 weights on a CPU: bfloat16 only with AMX; with
     AVX-512 alone, attention would take twice as long.
 
@@ -59,7 +59,7 @@ class QueryLog:
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """The numbers of these layers."""
+        """The layers of which queries are stored."""
         return tuple(self._queries)
 
     def add(self, layer: int, queries: Tensor) -> None:
@@ -72,7 +72,7 @@ class QueryLog:
         """Copies the keys of these positions from a cache."""
         self.keys = {layer: cache.keys[layer, 0, :, start:stop].clone() for layer in self._queries}
 
-    def of(self, layer: int) -> tuple[Tensor, Tensor]:
+    def queries_and_keys(self, layer: int) -> tuple[Tensor, Tensor]:
         """The queries `[codes, heads, head_width]` and the keys of a layer, in float32 on the
         CPU."""
         keys = self.keys[layer].float().cpu()
@@ -83,8 +83,11 @@ class QueryLog:
 class KeyValueCache:
     """A cache whose storage is allocated once; `length` positions of it are in use.
 
-    Keys and values of a position are adjacent, so that one copy writes both. entries: [layers,
-    batch, 2, heads, capacity, head_width]; log: stores the queries of its only row, or None.
+    Keys and values of a position are adjacent, so that one copy writes both.
+
+    Attributes:
+        entries: [layers, batch, 2, heads, capacity, head_width].
+        log: Stores the queries of its only row, or None.
     """
 
     def __init__(self, entries: Tensor) -> None:
@@ -260,13 +263,13 @@ class Transformer(nn.Module):
     def forward(self, x: Tensor, layout: AttentionLayout | None = None) -> Tensor:
         """[batch, time, width] -> the same shape; every position attends to itself and to earlier
         ones, or as `layout` computes it."""
-        outside, inside = x.dtype, self.ln_f.weight.dtype
+        input_type, residual_type = x.dtype, self.ln_f.weight.dtype
         # With 16-bit weights the residual stream has 16 bits too; input and output are float32.
-        x = self.dropout(x if outside == inside else x.to(inside))
+        x = self.dropout(x if input_type == residual_type else x.to(residual_type))
         for layer, block in enumerate(self.h):
             x = block(x, layout, layer)
         hidden: Tensor = self.ln_f(x)
-        return hidden if outside == inside else hidden.to(outside)
+        return hidden if input_type == residual_type else hidden.to(input_type)
 
     def new_cache(self, batch: int, capacity: int) -> KeyValueCache:
         """An empty cache for this transformer, on the device of its weights."""
@@ -278,7 +281,7 @@ PREFIX = "gpt."
 # The tables with a row for each text id.
 TEXT_TABLES = ("text_embedding.weight", "text_head.weight", "text_head.bias")
 # On disk these are Hugging Face Conv1D weights, [in, out].
-_TURNED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
+_TRANSPOSED_WEIGHTS = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
 
 
 class PositionTable(nn.Module):
@@ -328,8 +331,8 @@ class GPT(nn.Module):
     def audio_input(self, code: Tensor, position: int | Tensor) -> Tensor:
         """Codes `[batch]` at one audio position, or at one position each -> embeddings
         `[batch, 1, width]`."""
-        where = position if isinstance(position, Tensor) else torch.full_like(code, position)
-        return (self.mel_embedding(code) + self.mel_pos_embedding(where))[:, None]
+        positions = position if isinstance(position, Tensor) else torch.full_like(code, position)
+        return (self.mel_embedding(code) + self.mel_pos_embedding(positions))[:, None]
 
 
 def to_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -342,14 +345,14 @@ def from_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     Leaves out other parts, and the inference copies that Coqui's trainer also saves.
     """
-    left_out = (PREFIX + "gpt_inference.", PREFIX + "gpt.wte.", PREFIX + "gpt.wpe.")
+    inference_copies = (PREFIX + "gpt_inference.", PREFIX + "gpt.wte.", PREFIX + "gpt.wpe.")
     return {
         name.removeprefix(PREFIX): _transpose(name, tensor)
         for name, tensor in state.items()
-        if name.startswith(PREFIX) and not name.startswith(left_out)
+        if name.startswith(PREFIX) and not name.startswith(inference_copies)
     }
 
 
 def _transpose(name: str, tensor: Tensor) -> Tensor:
-    turned = name.endswith(_TURNED) and ".h." in f".{name}"
-    return tensor.t() if turned else tensor
+    is_transposed = name.endswith(_TRANSPOSED_WEIGHTS) and ".h." in f".{name}"
+    return tensor.t() if is_transposed else tensor

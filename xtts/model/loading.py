@@ -22,7 +22,7 @@ from xtts.audio import MEL_BANDS
 from xtts.model import quantization
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.empty_weights import without_weights
-from xtts.model.gpt import GPT, from_coqui, type_for_rounded_weights
+from xtts.model.gpt import GPT, cache_type_for_quantized_weights, from_coqui
 from xtts.model.shapes import DVAEShape
 from xtts.model.vocoder import SpeakerEncoder, Vocoder, load_speaker_encoder, load_vocoder
 from xtts.text.tokenizer import Tokenizer
@@ -41,7 +41,7 @@ _COQUI_CLASSES = (
     "TTS.config.shared_configs.BaseDatasetConfig",
 )
 # The parts of the GPT that encode a recording, or that only training needs.
-LISTENING = ("conditioning_encoder.", "conditioning_perceiver.", "text_head.")
+LISTENING_PREFIXES = ("conditioning_encoder.", "conditioning_perceiver.", "text_head.")
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Model:
         )
         self.gpt = gpt.eval().requires_grad_(False)
 
-    def another_vocoder(self, state: Mapping[str, Tensor]) -> Vocoder:
+    def new_vocoder(self, state: Mapping[str, Tensor]) -> Vocoder:
         """A second vocoder with other weights (`xtts.voices.learned_decoder`)."""
         vocoder = load_vocoder(state, self.config).to(self.device)
         if (dtype := self.vocoder.laid_out_as) is not None:
@@ -179,7 +179,7 @@ def load_gpt(
     # A copy, because the source is memory-mapped, and training must not write into it.
     placed = {
         name: tensors[name].to(device, tensor.dtype)
-        if low_memory and name.startswith(LISTENING)
+        if low_memory and name.startswith(LISTENING_PREFIXES)
         else torch.empty(tensor.shape, dtype=tensor.dtype, device=device).copy_(tensors[name])
         for name, tensor in gpt.state_dict().items()
     }
@@ -225,7 +225,7 @@ def _pack(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFiles) -
             parent, _, attribute = name.rpartition(".")
             setattr(gpt.gpt.get_submodule(parent), attribute, module)
     if kind != "fp32":
-        gpt.gpt.cache_type = type_for_rounded_weights()
+        gpt.gpt.cache_type = cache_type_for_quantized_weights()
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from xtts.model.shapes import SMALLEST_ROUNDED_WIDTH
+from xtts.model.shapes import MIN_QUANTIZED_WIDTH
 
 KINDS = ("fp32", "int8", "int4", "bf16")
 GROUP = 32
@@ -143,7 +143,7 @@ def packed_linear(kind: str, weight: Tensor, bias: Tensor) -> nn.Module:
 def resolve_precision(precision: str, device: torch.device, width: int) -> tuple[str, torch.dtype | None]:
     """Resolves a precision on this machine: the kind of the transformer's weights, and the type of
     the vocoder (None for the published layout in float32)."""
-    small = width < SMALLEST_ROUNDED_WIDTH
+    small = width < MIN_QUANTIZED_WIDTH
     if device.type == "cuda":
         # int8 and int4 have only CPU kernels. bf16 reads half the bytes, and its codes are as
         # likely as float32's (docs/develop/log.md).

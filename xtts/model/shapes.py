@@ -16,7 +16,7 @@ PLACEHOLDER_ID = 1
 # The number of conditioning latents before the text (Coqui's gpt_num_latents).
 NUM_LATENTS = 32
 # Memory does not limit the speed of smaller models, and rounding their weights is more audible.
-SMALLEST_ROUNDED_WIDTH = 512
+MIN_QUANTIZED_WIDTH = 512
 
 
 @dataclass(frozen=True)

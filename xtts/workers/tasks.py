@@ -348,7 +348,7 @@ def _hear(
     if len(waveform) < voice.MIN_CHUNK_SECONDS * rate:
         return [], None, None
     if judge is None:
-        embedding = voice.speaker(model, waveform, rate)
+        embedding = voice.speaker_embedding(model, waveform, rate)
     else:
         embedding = judge.embedding(audio.resample(waveform.float(), rate, RATE))
     pitches = pitch(waveform, rate)

@@ -90,7 +90,7 @@ class TunedModel:
         model, whose = replace(model, gpt=self.model.gpt), self._voice_of(recording)
         if asked.decoder is not None:
             tensors = learned_decoder.read_tensors(asked.decoder)
-            whose = replace(whose, vocoder=model.another_vocoder(tensors))
+            whose = replace(whose, vocoder=model.new_vocoder(tensors))
         return model, whose
 
     def let_go(self) -> None:

@@ -25,7 +25,7 @@ from machine.storage.files import Written, replace_file, writing_to
 from machine.storage.folders import whole_folder
 from xtts.inference import latents_file, voice
 from xtts.model import loading as model_loading
-from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
+from xtts.model.config import ConfigError, ModelConfig, with_normalizer
 from xtts.model.empty_weights import without_weights
 from xtts.model.gpt import GPT, from_coqui
 from xtts.model.source_filter import SourceFilter
@@ -120,7 +120,7 @@ def _write_files(
         numbers = np.ascontiguousarray(array.numpy(), np.float32)
         files[name] = replace_file(part / name, partial(np.save, arr=numbers))
     # Adds the name of the normaliser, which may be missing in a base model.
-    config = naming_normalizer(
+    config = with_normalizer(
         json.loads((source.folder / "config.json").read_text(encoding="utf-8")),
         source.normalizer or model.config.normalizer,
     )

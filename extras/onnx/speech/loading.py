@@ -17,7 +17,7 @@ from machine.devices.selection import cpu_count
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.speech import Voice
 from xtts.model.config import ModelConfig
-from xtts.model.shapes import SMALLEST_ROUNDED_WIDTH
+from xtts.model.shapes import MIN_QUANTIZED_WIDTH
 from xtts.model.streaming_vocoder import MAX_SAMPLES
 from xtts.text.tokenizer import Tokenizer
 
@@ -29,7 +29,7 @@ def gpt_kind(precision: str, width: int, *, low: bool, kinds: Sequence[str] = tu
     """Resolves a precision to one of these kinds. Raises OnnxError if it is not among them."""
     kind = precision
     if precision == "auto":
-        rounded = low or width >= SMALLEST_ROUNDED_WIDTH
+        rounded = low or width >= MIN_QUANTIZED_WIDTH
         kind = "int8" if "int8" in kinds and rounded else kinds[0]
     if kind not in kinds:
         raise OnnxError(

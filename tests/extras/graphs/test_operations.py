@@ -42,7 +42,7 @@ def code_beside(layers: int, slots: int) -> tuple[Counter[str], float]:
     rules = SamplingParams(temperature=0.75, top_k=50, top_p=0.85, repetition_penalty=5.0)
     steps = CudaGraphStep(gpt, slots, _replayed)
     graphs = SimpleNamespace(rows_of=lambda *_: steps.borrow())
-    with mock.patch.object(torch_backend, "graphs_of", lambda _: graphs):
+    with mock.patch.object(torch_backend, "speech_graphs", lambda _: graphs):
         decoding_slots = DecodingSlots(gpt, slots)
         for slot in range(slots):
             utterance = TorchUtterance(gpt, rules, torch.Generator().manual_seed(slot))

@@ -30,7 +30,7 @@ class Owner:
 
 def with_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoding uses the extra on the CPU, too."""
-    monkeypatch.setattr(torch_backend, "graphs_of", lambda _: speech)
+    monkeypatch.setattr(torch_backend, "speech_graphs", lambda _: speech)
     monkeypatch.setattr(speech, "captures_on", lambda _: FakeGraph())
 
 

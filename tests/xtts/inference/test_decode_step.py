@@ -146,27 +146,27 @@ ON_GPU = SimpleNamespace(
 )
 def test_two_voices_fit_beside_each_other(card, free, slots):
     card.free = free
-    fitting = torch_voice.slots_on(ON_GPU, 16, beside_another=False)
+    fitting = torch_voice.fitting_slots(ON_GPU, 16, beside_another=False)
     assert fitting == slots
     if fitting > 1:
         card.free -= fitting * SLOT + WEIGHTS
-        assert torch_voice.slots_on(ON_GPU, fitting, beside_another=True) == fitting
+        assert torch_voice.fitting_slots(ON_GPU, fitting, beside_another=True) == fitting
 
 
 def test_a_slot_in_16_bits_takes_half(card):
     card.free = 3 * GB
     short = SimpleNamespace(**{**vars(ON_GPU), "gpt": SimpleNamespace(cache_type=torch.bfloat16)})
-    fitting = [torch_voice.slots_on(gpt, 99, beside_another=True) for gpt in (ON_GPU, short)]
-    assert fitting[1] // 2 == fitting[0] == (3 * GB - torch_voice.OTHERS_BYTES) // SLOT
+    fitting = [torch_voice.fitting_slots(gpt, 99, beside_another=True) for gpt in (ON_GPU, short)]
+    assert fitting[1] // 2 == fitting[0] == (3 * GB - torch_voice.RESERVED_BYTES) // SLOT
 
 
 def test_a_cpu_makes_what_is_asked_for():
     gpt = new_gpt(GPTShape(text_ids=40, text_start=39, layers=1, width=64, heads=4), seed=0)
-    assert torch_voice.slots_on(gpt, 16, beside_another=False) == 16
+    assert torch_voice.fitting_slots(gpt, 16, beside_another=False) == 16
 
 
 def test_memory_that_torch_keeps_for_later_counts_as_free(card):
-    card.free = torch_voice.OTHERS_BYTES + 4 * SLOT
-    assert torch_voice.slots_on(ON_GPU, 99, beside_another=True) == 4
+    card.free = torch_voice.RESERVED_BYTES + 4 * SLOT
+    assert torch_voice.fitting_slots(ON_GPU, 99, beside_another=True) == 4
     card.entries = 8 * SLOT
-    assert torch_voice.slots_on(ON_GPU, 99, beside_another=True) == 12
+    assert torch_voice.fitting_slots(ON_GPU, 99, beside_another=True) == 12

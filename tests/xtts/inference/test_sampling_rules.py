@@ -30,11 +30,13 @@ class Torch:
     def penalised(self, logits: Logits, seen: Sequence[bool], penalty: float) -> list[float]:
         params = SamplingParams(repetition_penalty=penalty)
         given, repeated = torch.tensor([logits]), torch.tensor([seen])
-        return list(torch_backend.draw_codes(given, repeated, [params])[0][0].tolist())
+        return list(torch_backend.sampling_probabilities(given, repeated, [params])[0][0].tolist())
 
     def kept(self, logits: Logits, params: SamplingParams) -> list[bool]:
         given = torch.tensor([logits])
-        _, chances = torch_backend.draw_codes(given, torch.zeros_like(given, dtype=torch.bool), [params])
+        _, chances = torch_backend.sampling_probabilities(
+            given, torch.zeros_like(given, dtype=torch.bool), [params]
+        )
         return list((chances[0] > 0).tolist())
 
     def drawn(

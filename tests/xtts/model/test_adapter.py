@@ -8,7 +8,7 @@ from tests.models import random_adapter
 from tests.xtts.inference.small_gpt import SHAPE, speaking
 from tests.xtts.voices.adapters import RANK
 from xtts.inference.torch_backend import DecodeStep
-from xtts.model.adapter import MATRICES, Adapter, for_rows
+from xtts.model.adapter import MATRICES, Adapter, add_adapters
 from xtts.model.config import ConfigError
 from xtts.model.gpt import GPT, from_coqui, to_coqui
 
@@ -73,10 +73,10 @@ def test_each_row_has_its_own_and_the_others_are_not_touched():
     linear = gpt.gpt.h[0].attn.c_attn.forward
     with torch.inference_mode():
         plain = linear(x)
-        adapted = for_rows(linear, [(row, pairs[row - 1]["attn.c_attn"]) for row in (1, 2)])(x)
+        adapted = add_adapters(linear, [(row, pairs[row - 1]["attn.c_attn"]) for row in (1, 2)])(x)
         for row, pair in ((1, pairs[0]), (2, pairs[1])):
             a, b = pair["attn.c_attn"]
             assert torch.allclose(adapted[row], plain[row] + b @ (a @ x[row]), atol=1e-5)
         assert torch.equal(adapted[[0, 3]], plain[[0, 3]])
-        assert for_rows(linear, []) == linear
+        assert add_adapters(linear, []) == linear
     assert set(pairs[0]) == set(MATRICES)

@@ -66,7 +66,7 @@ def test_a_log_keeps_what_its_layers_asked_and_no_more():
     read(cache, 3, seed=1)
     read(cache, 1, seed=2)
     cache.log.read_text(cache, 1, 3)
-    queries, keys = cache.log.of(1)
+    queries, keys = cache.log.queries_and_keys(1)
     assert cache.log.layers == (1,) and len(queries) == 2
     assert torch.equal(queries[0], parts(1, 3, 1)[0][0, :, -1])
     assert torch.equal(queries[1], parts(1, 1, 2)[0][0, :, 0])

@@ -17,7 +17,7 @@ from xtts.model import loading
 from xtts.model.blending import blend
 from xtts.model.config import ConfigError, Extension
 from xtts.model.gpt import GPT, PREFIX, TEXT_TABLES, to_coqui
-from xtts.model.loading import LISTENING, Model, load_gpt, load_model, mel_stats, read_tensors
+from xtts.model.loading import LISTENING_PREFIXES, Model, load_gpt, load_model, mel_stats, read_tensors
 from xtts.workers.tasks import read_speakers
 
 TEXT = "one two three."
@@ -153,7 +153,7 @@ def of_the_file(model: Model) -> set[str]:
 
 def test_what_only_listens_stays_in_the_file_and_yet_it_listens(base_folder, recording):
     whole, mapped = (load_model(base_folder, low_memory=low) for low in (False, True))
-    names = {name for name in mapped.gpt.state_dict() if name.startswith(LISTENING)}
+    names = {name for name in mapped.gpt.state_dict() if name.startswith(LISTENING_PREFIXES)}
     assert of_the_file(mapped) == names and not of_the_file(whole)
     for _ in range(2):  # the file is read again after its memory is released
         expected, heard = (voice.voice_from_reference(m, recording) for m in (whole, mapped))

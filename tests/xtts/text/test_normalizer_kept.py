@@ -9,7 +9,7 @@ import torch
 from tests.models import tiny_base
 from train.run_context import run_config
 from train.settings import TrainSettings
-from xtts.model.config import EXPORT_FILES, ConfigError, ModelConfig, naming_normalizer
+from xtts.model.config import EXPORT_FILES, ConfigError, ModelConfig, with_normalizer
 from xtts.text.normalization.registry import COQUI, NEWEST, SOTAQUE_1
 from xtts.voices.base_models import DEMO
 from xtts.voices.run_folder import RunFolder, normalizer_of
@@ -26,13 +26,13 @@ def test_an_export_that_names_none_began_with_coquis(tmp_path, name):
     (folder / name).write_text("{}")
     assert ModelConfig.read(folder).normalizer == COQUI
     config = folder / "config.json"
-    config.write_text(json.dumps(naming_normalizer(json.loads(config.read_text()), SOTAQUE_1)))
+    config.write_text(json.dumps(with_normalizer(json.loads(config.read_text()), SOTAQUE_1)))
     assert ModelConfig.read(folder).normalizer == SOTAQUE_1
 
 
 def test_a_normaliser_of_a_later_version_is_refused(tmp_path):
     config = tiny_base(tmp_path) / "config.json"
-    config.write_text(json.dumps(naming_normalizer(json.loads(config.read_text()), "sotaque-9")))
+    config.write_text(json.dumps(with_normalizer(json.loads(config.read_text()), "sotaque-9")))
     with pytest.raises(ConfigError, match="'sotaque-9'; this version knows coqui and sotaque-1"):
         ModelConfig.read(tmp_path)
 

@@ -172,7 +172,7 @@ def test_it_changes_the_sound_and_no_word(decoder):
     for precision in ("fp32", "int8"):
         model = loading.load_model(DEMO, precision=precision)
         before = _said(model, who)
-        learned = model.another_vocoder(learned_decoder.read_tensors(decoder))
+        learned = model.new_vocoder(learned_decoder.read_tensors(decoder))
         facts[precision] = _said(model, replace(who, vocoder=learned))
         assert torch.equal(_said(model, who), before)  # the voice without the decoder
         assert facts[precision].shape == before.shape

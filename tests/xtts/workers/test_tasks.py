@@ -148,13 +148,13 @@ def test_the_speaker_of_a_recording_is_taken_once(base_folder, tmp_path, monkeyp
     good = written(tmp_path / "one.wav", GOOD, 22_050)
     other = written(tmp_path / "other.wav", GOOD[::-1].copy(), 22_050)
     heard: list[int] = []
-    real = voice.speaker
+    real = voice.speaker_embedding
 
     def spy(*given: Any) -> torch.Tensor:
         heard.append(1)
         return real(*given)
 
-    monkeypatch.setattr(voice, "speaker", spy)
+    monkeypatch.setattr(voice, "speaker_embedding", spy)
     speaker = FileSpeaker(base_folder, ComputeConfig(), keep_weights=False)
     out, counts = [], []
     for number, reference in enumerate((good, good, other, good)):

@@ -14,7 +14,7 @@ from xtts.inference import speech
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.torch_backend import TorchBackend, draw_codes
+from xtts.inference.torch_backend import TorchBackend, sampling_probabilities
 from xtts.inference.voice import Voice
 from xtts.model import loading as torchs
 from xtts.model.loading import Model
@@ -69,7 +69,7 @@ def torchs_codes(
     seen[0, [PLACEHOLDER_ID, model.gpt.shape.audio_start]] = True
     while True:
         logits = model.gpt.mel_head(said.latents[-1])[None]
-        best = draw_codes(logits, seen, [rules])[0][0].topk(2).values
+        best = sampling_probabilities(logits, seen, [rules])[0][0].topk(2).values
         if float(best[0] - best[1]) < TIE:
             return said.codes[: len(said.latents) - 1], True
         if said.done:

@@ -27,7 +27,7 @@ def test_both_may_draw_the_same_codes_with_the_same_chances(params, codes):
         logits = (3 * random.standard_normal(codes)).astype(np.float32)
         seen = random.random(codes) < 0.2
         ours = sampling.repetition_penalty(logits, seen, params.repetition_penalty)
-        torchs, chances = torch_backend.draw_codes(
+        torchs, chances = torch_backend.sampling_probabilities(
             torch.from_numpy(logits)[None], torch.from_numpy(seen)[None], [params]
         )
         assert np.array_equal(ours, torchs[0].numpy())
