@@ -288,7 +288,7 @@ def _latents(gpt: GPT, lessons: Sequence[Lesson], voices: Tensor) -> Tensor:
     device = next(gpt.parameters()).device
     slots = rows.audio_target_slots[is_used].to(device)
     conditioning = voices[[lesson.narrator for lesson in lessons]].to(device)
-    return training.hidden(gpt, rows.to(device), conditioning).index_select(0, slots).float()
+    return training.hidden_states(gpt, rows.to(device), conditioning).index_select(0, slots).float()
 
 
 def _save(student: GPT, optimizer: torch.optim.Optimizer, epoch: int, path: Path, key: str) -> None:

@@ -214,7 +214,7 @@ class RecordedWindows:
 def record_windows(vocoder: Vocoder, widths: Sequence[int]) -> bool:
     """Captures windows of these widths, which the vocoder then replays. Returns False if one of
     them cannot be captured, and logs the reason."""
-    windows = vocoder.recorded = vocoder.recorded or RecordedWindows(vocoder)
+    windows = vocoder.recorded_windows = vocoder.recorded_windows or RecordedWindows(vocoder)
     capture = captures_on(next(vocoder.parameters()).device)
     reasons = (windows.record(width, capture) for width in widths)
     if reason := next(filter(None, reasons), ""):

@@ -62,7 +62,7 @@ def test_rows_are_those_of_a_fine_tune(batch):
     latents = pupil.latents(hidden, laid, 31)
     slots, first = packed.audio_slots, 0
     for row, own in enumerate(codes):
-        theirs = training.hidden(pupil.gpt, packed)[slots[first : first + len(own)]]
+        theirs = training.hidden_states(pupil.gpt, packed)[slots[first : first + len(own)]]
         torch.testing.assert_close(latents[row, : len(own)], theirs, atol=1e-5, rtol=1e-5)
         first += len(own) + 4  # START and three STOP inputs are latents too
 

@@ -104,7 +104,7 @@ def test_steps_through_the_cache_equal_the_packed_forward():
     gpt = ours_from(coqui_gpt(SMALL), SMALL).eval()
     batch = a_batch(SMALL, [1.1])
     tokens, codes = batch["tokens"][0], batch["codes"][0]
-    hidden = training.hidden(gpt, our_rows(batch, SMALL, stop_input=True))
+    hidden = training.hidden_states(gpt, our_rows(batch, SMALL, stop_input=True))
     cache: KeyValueCache = gpt.gpt.new_cache(batch=1, capacity=150)
     prefix = gpt.prefix(gpt.conditioning_latents(batch["mels"]), tokens)
     first = 32 + len(tokens) + 2

@@ -21,8 +21,8 @@ _Json = dict[str, Any]
 T = TypeVar("T")
 # The files that distinguish an exported voice, in Coqui's format and in ONNX, from a base model.
 EXPORT_FILES = ("bundle.json", "onnx.json")
-# The longest piece by front-end, for models without `piece_tokens` in config.json, such as the
-# first versions of the embedded voice. Other models use the language's limit of characters.
+# The maximum length of a piece by front-end, for models without `piece_tokens` in config.json, such
+# as the first versions of the embedded voice. Other models use the language's limit of characters.
 PIECE_TOKENS = {"cmu_phones": 36}
 # Coqui's names of our fields, where they differ.
 COQUI_NAMES = {
@@ -56,9 +56,13 @@ class ConfigError(SotaqueError):
 @dataclass(frozen=True)
 class TrainingAdvice:
     """The base model's recommendations for settings that are `auto`; None means none.
-    freeze: names of weights with *, separated by commas. learn_decoder: "off" if a decoder that
-    learns a person would sound worse. decoder_rate, decoder_steps: its learning rate, and its steps
-    for one minute of clips (`xtts.workers.decoder_schedule`)."""
+
+    Attributes:
+        freeze: Names of weights with *, separated by commas.
+        learn_decoder: "off" if a decoder that learns a person would sound worse.
+        decoder_rate: The learning rate of such a decoder.
+        decoder_steps: Its steps for one minute of clips (`xtts.workers.decoder_schedule`).
+    """
 
     num_epochs: int | None = None
     learning_rate: float | None = None
@@ -72,10 +76,14 @@ class TrainingAdvice:
 
 @dataclass(frozen=True)
 class Extension:
-    """A language that `train extend` added to a model. like: the language whose tag initialised the
-    new tag; first_id, num_ids: the ids of the tag and the new tokens; replacements: words for signs
-    and abbreviations (`xtts.text.pronunciations`); learned: whether the model was trained in the
-    language, which `train export` records."""
+    """A language that `train extend` added to a model.
+
+    Attributes:
+        like: The old language with the tag that initialised the new tag.
+        first_id, num_ids: The ids of the tag and the new tokens.
+        replacements: Words for signs and abbreviations (`xtts.text.pronunciations`).
+        learned: Whether the model was trained in the language; `train export` records it.
+    """
 
     language: str
     like: str
@@ -109,8 +117,8 @@ class ModelConfig(_SotaqueConfig):
     """The configuration of a model.
 
     Attributes:
-        piece_tokens: The most text ids of one piece (`xtts.text.tokenizer`); None for the number of
-            the model's text positions.
+        piece_tokens: The maximum number of text ids in a piece (`xtts.text.tokenizer`); None for
+            the number of the model's text positions.
         alignment_heads: Layer and number of each attention head that follows the text; () if none
             does, None if not measured yet (`xtts.inference.alignment.heads`).
         normalizer: The rules that read its texts (`xtts.text.normalization.registry`).
@@ -146,12 +154,13 @@ class ModelConfig(_SotaqueConfig):
         """
         path = folder / "config.json"
         config = _read_json(path)
-        sotaque = _validate(_SotaqueConfig, config.get("sotaque") or {}, where := f'{path}, key "sotaque"')
+        place = f'{path}, key "sotaque"'
+        sotaque = _validate(_SotaqueConfig, config.get("sotaque") or {}, place)
         gpt = _gpt_shape(config.get("model_args") or {}, folder)
         for layer, head in sotaque.alignment_heads or ():
             if not (0 <= layer < gpt.layers and 0 <= head < gpt.heads):
                 raise ConfigError(
-                    f"{where}: alignment_heads names head {head} of layer {layer}; this model has "
+                    f"{place}: alignment_heads names head {head} of layer {layer}; this model has "
                     f"{gpt.heads} heads in {gpt.layers} layers. Remove alignment_heads, and they "
                     "will be measured again."
                 )
@@ -168,7 +177,7 @@ class ModelConfig(_SotaqueConfig):
 
 
 def with_normalizer(config: _Json, normalizer: str) -> _Json:
-    """Adds the name of the normaliser to the content of a config.json."""
+    """The content of a config.json, with the name of the normaliser."""
     return config | {"sotaque": (config.get("sotaque") or {}) | {"normalizer": normalizer}}
 
 
@@ -176,8 +185,8 @@ def _normalizer(folder: Path, configured: str | None) -> str:
     """The normaliser that config.json names. Without a name, an export gets Coqui's, which was the
     only one when names were not written, and a base model the newest."""
     if configured is None:
-        exported = any((folder / name).is_file() for name in EXPORT_FILES)
-        return COQUI if exported else NEWEST
+        is_export = any((folder / name).is_file() for name in EXPORT_FILES)
+        return COQUI if is_export else NEWEST
     if configured not in NORMALIZERS:
         raise ConfigError(
             f'{folder / "config.json"}, key "sotaque": normalizer is {configured!r}; this version '
@@ -214,24 +223,25 @@ def _vocabulary_ids(path: Path) -> tuple[int, int, int]:
 
 
 def _pick(kind: type[T], content: _Json, path: Path, **others: int) -> T:
-    """A `kind` with the values that config.json has for it under Coqui's names."""
+    """A `kind` with the values that config.json has for it under Coqui's names, and `others`."""
     names = getattr(kind, "__dataclass_fields__", {})
     values = {name: content.get(COQUI_NAMES.get(name, name)) for name in names} | others
-    given = {name: value for name, value in values.items() if value is not None}
-    return _validate(kind, given, str(path))
+    present = {name: value for name, value in values.items() if value is not None}
+    return _validate(kind, present, str(path))
 
 
-def _validate(kind: type[T], values: _Json, where: str) -> T:
+def _validate(kind: type[T], values: _Json, place: str) -> T:
+    """A `kind` with these values. place: their file and key, for the message of a ConfigError."""
     unknown = sorted(set(values) - set(getattr(kind, "__dataclass_fields__", {})))
     if unknown:
-        raise ConfigError(f"{where}: unknown name {unknown[0]!r}; remove it.")
+        raise ConfigError(f"{place}: unknown name {unknown[0]!r}; remove it.")
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         name = COQUI_NAMES.get(name, name)
-        raise ConfigError(f"{where}: {name} is {first['input']!r}; {first['msg']}.") from error
+        raise ConfigError(f"{place}: {name} is {first['input']!r}; {first['msg']}.") from error
 
 
 def _read_json(path: Path) -> _Json:

@@ -1,9 +1,10 @@
 """Spectrogram discriminators, against which a vocoder is trained.
 
-A spectral distance alone makes the filters say an average. These networks learn to tell recordings
-from vocoded speech by spectrograms of several window sizes (https://arxiv.org/abs/2106.07889), with
-least-squares losses and feature matching as in HiFi-GAN (https://arxiv.org/abs/2010.05646). None
-judges samples: a vocoder with an oscillator places every period itself.
+With a spectral distance alone, the filters learn an average. These networks learn to tell
+recordings from vocoded speech by spectrograms of several window sizes
+(https://arxiv.org/abs/2106.07889), with least-squares losses and feature matching as in HiFi-GAN
+(https://arxiv.org/abs/2010.05646). None judges samples, because a vocoder
+with an oscillator places every period itself.
 
 They train the vocoder of `demo_voice` and a person's (`xtts.workers.decoder_learner`). A base model
 may bring its own in `discriminators.safetensors`.
@@ -21,10 +22,10 @@ from machine.text import first_line
 from xtts.model.config import ConfigError
 
 FILE = "discriminators.safetensors"
-# A limit for the file of a base model: the float16 weights of up to 39 channels.
+# Of the file of a base model: the float16 weights of up to 39 channels.
 MAX_BYTES = 1_500_000
-# FFT sizes.
-WINDOWS = (2048, 1024, 512, 256)
+# In samples; also the FFT sizes.
+WINDOW_SIZES = (2048, 1024, 512, 256)
 
 
 class SpectrogramDiscriminator(nn.Module):
@@ -62,7 +63,7 @@ class Discriminators(nn.Module):
         super().__init__()
         self.channels = channels
         # The name in the files of bases and in snapshots of `demo_voice`.
-        self.judges = nn.ModuleList(SpectrogramDiscriminator(size, channels) for size in WINDOWS)
+        self.judges = nn.ModuleList(SpectrogramDiscriminator(size, channels) for size in WINDOW_SIZES)
 
     def forward(self, wave: Tensor) -> list[list[Tensor]]:
         """The features of each discriminator, its verdict last."""
@@ -96,8 +97,8 @@ def generator_losses(
     adversarial, matching = [], []
     for real, fake in zip(of_recording, discriminators(sound), strict=True):
         adversarial.append((fake[-1].float() - 1).square().mean())
-        for a, b in zip(real[:-1], fake[:-1], strict=True):
-            matching.append(F.l1_loss(b.float(), a.float()))
+        for real_features, fake_features in zip(real[:-1], fake[:-1], strict=True):
+            matching.append(F.l1_loss(fake_features.float(), real_features.float()))
     discriminators.requires_grad_(True)
     return torch.stack(adversarial).sum(), torch.stack(matching).sum()
 

@@ -46,7 +46,13 @@ LISTENING_PREFIXES = ("conditioning_encoder.", "conditioning_perceiver.", "text_
 
 @dataclass
 class Model:
-    """The parts of a model that are needed to speak, in evaluation mode."""
+    """The parts of a model that are needed to speak, in evaluation mode.
+
+    Attributes:
+        mel_stats: The scales of the mel bands (`mel_stats`).
+        kind: The precision of the transformer's weights, one of `xtts.model.quantization.KINDS`.
+        low_memory: LOW_MEMORY; the parts that encode recordings stay in the mapped file.
+    """
 
     config: ModelConfig
     device: torch.device
@@ -66,7 +72,7 @@ class Model:
             yield
         finally:
             if self.low_memory:
-                _give_back(self.gpt.state_dict())
+                _release_pages(self.gpt.state_dict())
 
     def load_gpt(self, state: Mapping[str, Tensor]) -> None:
         """Replaces the GPT with that of `state` (names as in `model.pth`).
@@ -86,7 +92,7 @@ class Model:
     def new_vocoder(self, state: Mapping[str, Tensor]) -> Vocoder:
         """A second vocoder with other weights (`xtts.voices.learned_decoder`)."""
         vocoder = load_vocoder(state, self.config).to(self.device)
-        if (dtype := self.vocoder.laid_out_as) is not None:
+        if (dtype := self.vocoder.channels_last_type) is not None:
             vocoder.lay_out(dtype)
         return vocoder
 
@@ -106,14 +112,15 @@ def load_model(
 ) -> Model:
     """Loads a model folder onto `device`.
 
-    mel_device: computes the speaker encoder's mel. precision: fp32 is exact; int8 and int4 quantise
-    the transformer's weights on a CPU; bf16 halves the bytes of the transformer on a GPU; auto is
-    the fastest on this machine without an audible difference (`xtts.model.quantization`).
-
-    low_memory: LOW_MEMORY=on. Quantises the matrices of the mapped file one by one (auto is int8 on
-    a CPU) and releases their pages. The parts of the GPT that encode recordings (0.22 GB at
-    XTTS-v2's size) stay in the file, whose pages are read for a recording and released after it.
-    Figures are in docs/develop/log.md.
+    Args:
+        mel_device: Computes the speaker encoder's mel.
+        precision: fp32 is exact; int8 and int4 quantise the transformer's weights on a CPU; bf16
+            halves the bytes of the transformer on a GPU; auto is the fastest on this machine
+            without an audible difference (`xtts.model.quantization`).
+        low_memory: LOW_MEMORY=on. Quantises the matrices of the mapped file one by one (auto is
+            int8 on a CPU) and releases their pages. The parts of the GPT that encode recordings
+            (0.22 GB at XTTS-v2's size) stay in the file. Their pages are read for a recording and
+            released after it. Figures are in docs/develop/log.md.
 
     Raises ConfigError if a file is missing or does not fit the others.
     """
@@ -139,11 +146,12 @@ def load_model(
         low_memory=low_memory,
     )
     if low_memory:
-        _give_back(state)
+        _release_pages(state)
     return model
 
 
-def _give_back(state: Mapping[str, Tensor]) -> None:
+def _release_pages(state: Mapping[str, Tensor]) -> None:
+    """Releases the pages of mapped files that hold these tensors."""
     files = MappedFiles.look()
     for tensor in state.values():
         files.forget(tensor.data_ptr(), tensor.nbytes)
@@ -161,21 +169,24 @@ def load_gpt(
     low_memory: bool = False,
 ) -> GPT:
     """Loads the GPT: in float32 with gradients, or for inference with its matrices packed or
-    quantised to `kind`. low_memory: the parts that encode recordings stay those of `state` if they
-    are float32 on `device`, and the pages of the file are released.
+    quantised to `kind`.
+
+    low_memory: the parts that encode recordings are not copied from `state` if they are float32 on
+    `device`, and the pages of the file are released.
 
     Raises ConfigError, which names `source`, if the tensors of `state` do not fit the model.
     """
     with without_weights():
         gpt = GPT(config.gpt, dropout)
-    tensors = _belonging(gpt, state, source)
+    tensors = _gpt_tensors(gpt, state, source)
     files = MappedFiles.look() if low_memory else MappedFiles(())
-    whole = list(tensors.values())
+    # `_pack_linears` takes some of them out of `tensors`.
+    all_tensors = list(tensors.values())
     if kind == "bf16":
         gpt.gpt.to(torch.bfloat16)
         gpt.gpt.cache_type = torch.bfloat16
-    elif kind in ("int8", "int4") or (kind == "fp32" and _packs_float32(device)):
-        _pack(gpt, tensors, kind, files)
+    elif kind in ("int8", "int4") or (kind == "fp32" and _can_pack_float32(device)):
+        _pack_linears(gpt, tensors, kind, files)
     # A copy, because the source is memory-mapped, and training must not write into it.
     placed = {
         name: tensors[name].to(device, tensor.dtype)
@@ -184,12 +195,12 @@ def load_gpt(
         for name, tensor in gpt.state_dict().items()
     }
     gpt.load_state_dict(placed, assign=True)
-    for tensor in whole:
+    for tensor in all_tensors:
         files.forget(tensor.data_ptr(), tensor.nbytes)
     return gpt.requires_grad_(True)
 
 
-def _belonging(gpt: GPT, state: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
+def _gpt_tensors(gpt: GPT, state: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     """The tensors of `state` that belong to the GPT, by the names of its modules."""
     expected = gpt.state_dict()
     tensors = from_coqui(state)
@@ -205,23 +216,23 @@ def _belonging(gpt: GPT, state: Mapping[str, Tensor], source: str) -> dict[str, 
     return tensors
 
 
-def _packs_float32(device: torch.device | str) -> bool:
+def _can_pack_float32(device: torch.device | str) -> bool:
     return torch.device(device).type == "cpu" and torch.backends.mkldnn.is_available()
 
 
-def _pack(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFiles) -> None:
-    """Packs the transformer's matrices in `kind`, one per thread at a time, which limits the number
-    of float32 copies in memory."""
+def _pack_linears(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFiles) -> None:
+    """Packs the transformer's matrices in `kind`, and removes them from `tensors`. Each thread packs
+    one at a time, which limits the number of float32 copies in memory."""
     names = [name for name, module in gpt.gpt.named_modules() if isinstance(module, nn.Linear)]
 
-    def packed(name: str) -> nn.Module:
+    def pack(name: str) -> nn.Module:
         weight, bias = tensors.pop(f"gpt.{name}.weight"), tensors.pop(f"gpt.{name}.bias")
         linear = quantization.packed_linear(kind, weight, bias)
         files.forget(weight.data_ptr(), weight.nbytes)
         return linear
 
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        for name, module in zip(names, pool.map(packed, names), strict=True):
+        for name, module in zip(names, pool.map(pack, names), strict=True):
             parent, _, attribute = name.rpartition(".")
             setattr(gpt.gpt.get_submodule(parent), attribute, module)
     if kind != "fp32":
@@ -235,11 +246,11 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """
     if not path.is_file():
         raise ConfigError(f"{path} is missing. A model folder in Coqui's layout contains it.")
-    inert: list[Callable[..., object] | tuple[Callable[..., object], str]] = [
+    inert_classes: list[Callable[..., object] | tuple[Callable[..., object], str]] = [
         (_Inert, name) for name in _COQUI_CLASSES
     ]
     try:
-        with torch.serialization.safe_globals(inert):
+        with torch.serialization.safe_globals(inert_classes):
             # Before torch 1.6, files were not zip files, which cannot be memory-mapped.
             tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
         tensors = tensors.get("model", tensors)

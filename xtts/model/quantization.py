@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from xtts.model.shapes import MIN_QUANTIZED_WIDTH
 
 KINDS = ("fp32", "int8", "int4", "bf16")
-GROUP = 32
+# The weights of a row that share a scale in int4.
+GROUP_SIZE = 32
 # Slightly more than rounding can make of the range -1 to 1.
-_ENDS = 1.0001
+_RANGE_END = 1.0001
 # With 5, 7, 8 or 9 rows, the result of oneDNN's AVX2 kernels for a row depends on its place; with 4
 # and 12 it does not. 16 to 60 rows at once take up to three times as long as in groups of twelve.
-_ROWS_ALIKE, _MAX_ALIKE, _FEW_ROWS = 4, 12, 60
+_ROW_MULTIPLE, _MAX_SPLIT_ROWS, _MAX_FEW_ROWS = 4, 12, 60
 # From this compute capability on (Ampere), a GPU multiplies bfloat16 in hardware.
 BF16_CAPABILITY = (8, 0)
 
@@ -42,10 +43,10 @@ class PackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
-        if len(rows) <= _ROWS_ALIKE or len(rows) > _FEW_ROWS:
+        if len(rows) <= _ROW_MULTIPLE or len(rows) > _MAX_FEW_ROWS:
             return self._product(rows).view(*x.shape[:-1], -1)
-        most = _MAX_ALIKE if len(rows) % _MAX_ALIKE in (0, _ROWS_ALIKE) else _ROWS_ALIKE
-        products = [self._product(part) for part in rows.split(most)]
+        size = _MAX_SPLIT_ROWS if len(rows) % _MAX_SPLIT_ROWS in (0, _ROW_MULTIPLE) else _ROW_MULTIPLE
+        products = [self._product(part) for part in rows.split(size)]
         return torch.cat(products).view(*x.shape[:-1], -1)
 
     def _product(self, rows: Tensor) -> Tensor:
@@ -72,11 +73,11 @@ class Int8Linear(nn.Module):
         rounded = torch._make_per_channel_quantized_tensor(rows, scales, zeros, 0)
         # Neither a parameter nor a buffer, because it is never trained, moved or saved.
         self._packed = torch.ops.quantized.linear_prepack(rounded, bias)
-        self._back = torch.stack((sums, bias))
+        self._sums_and_bias = torch.stack((sums, bias))
 
     def forward(self, x: Tensor) -> Tensor:
         if len(x) == 1:  # one utterance, with any number of positions
-            product: Tensor = self._multiply(x, self._packed, _seven_bits())
+            product: Tensor = self._multiply(x, self._packed, _uses_seven_bits())
             return product
         return self._row_by_row(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], -1)
 
@@ -84,15 +85,15 @@ class Int8Linear(nn.Module):
         """Several rows, `[n, in]`. The kernel uses one scale for all rows, so a row of large values
         would make the others less precise. Therefore each row is scaled to -1 .. 1 first, and an
         additional row with both extremes makes the kernel's scale constant."""
-        least, most = x.aminmax(dim=1, keepdim=True)
-        middle, reach = (most + least) / 2, ((most - least) / 2).clamp(min=1e-8)
-        even = x.new_zeros(len(x) + 1, x.shape[1])
-        torch.addcmul(-middle / reach, x, 1 / reach, out=even[:-1])
-        even[-1, 0], even[-1, -1] = -_ENDS, _ENDS
-        product = self._multiply(even, self._packed, _seven_bits())[:-1]
+        minimum, maximum = x.aminmax(dim=1, keepdim=True)
+        middle, reach = (maximum + minimum) / 2, ((maximum - minimum) / 2).clamp(min=1e-8)
+        scaled = x.new_zeros(len(x) + 1, x.shape[1])
+        torch.addcmul(-middle / reach, x, 1 / reach, out=scaled[:-1])
+        scaled[-1, 0], scaled[-1, -1] = -_RANGE_END, _RANGE_END
+        product = self._multiply(scaled, self._packed, _uses_seven_bits())[:-1]
         # The kernel has added the bias, which must not be scaled back with the row.
-        back = torch.cat((middle, 1 - reach), 1) @ self._back
-        return torch.addcmul(back, product, reach)
+        offset = torch.cat((middle, 1 - reach), 1) @ self._sums_and_bias
+        return torch.addcmul(offset, product, reach)
 
 
 class Int4Linear(nn.Module):
@@ -104,16 +105,16 @@ class Int4Linear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__()
         rows, columns = weight.shape
-        if columns % GROUP:
-            raise ValueError(f"{columns} columns are not a multiple of {GROUP}")
-        grouped = weight.detach().float().view(rows, -1, GROUP)
-        least, most = grouped.amin(-1), grouped.amax(-1)
-        scales = ((most - least) / 15).clamp(min=1e-8)
-        numbers = ((grouped - least[..., None]) / scales[..., None]).round().clamp(0, 15)
+        if columns % GROUP_SIZE:
+            raise ValueError(f"{columns} columns are not a multiple of {GROUP_SIZE}")
+        grouped = weight.detach().float().view(rows, -1, GROUP_SIZE)
+        minimum, maximum = grouped.amin(-1), grouped.amax(-1)
+        scales = ((maximum - minimum) / 15).clamp(min=1e-8)
+        numbers = ((grouped - minimum[..., None]) / scales[..., None]).round().clamp(0, 15)
         pack = torch.ops.aten._convert_weight_to_int4pack_for_cpu
         self._packed: Tensor = pack(numbers.to(torch.int32).view(rows, columns), 1)
         # The kernel computes (number - 8) * scale + zero.
-        zeros = least + 8 * scales
+        zeros = minimum + 8 * scales
         self._scales = torch.stack((scales, zeros), -1).transpose(0, 1).contiguous().bfloat16()
         self._bias = bias.detach().float().clone()
 
@@ -121,12 +122,12 @@ class Int4Linear(nn.Module):
         multiply = torch.ops.aten._weight_int4pack_mm_for_cpu
         rows = x.reshape(-1, x.shape[-1]).bfloat16()
         # The addition is in float32, as if the bfloat16 product had been converted first.
-        product: Tensor = multiply(rows, self._packed, GROUP, self._scales) + self._bias
+        product: Tensor = multiply(rows, self._packed, GROUP_SIZE, self._scales) + self._bias
         return product.view(*x.shape[:-1], -1)
 
 
 @cache
-def _seven_bits() -> bool:
+def _uses_seven_bits() -> bool:
     """Whether activations get 7 bits: without VNNI, sums of 8-bit products overflow 16 bits."""
     return not torch.cpu._is_vnni_supported()
 
@@ -143,25 +144,25 @@ def packed_linear(kind: str, weight: Tensor, bias: Tensor) -> nn.Module:
 def resolve_precision(precision: str, device: torch.device, width: int) -> tuple[str, torch.dtype | None]:
     """Resolves a precision on this machine: the kind of the transformer's weights, and the type of
     the vocoder (None for the published layout in float32)."""
-    small = width < MIN_QUANTIZED_WIDTH
+    is_small = width < MIN_QUANTIZED_WIDTH
     if device.type == "cuda":
         # int8 and int4 have only CPU kernels. bf16 reads half the bytes, and its codes are as
         # likely as float32's (docs/develop/log.md).
-        rounds = precision == "bf16" or (precision == "auto" and not small)
-        quick = torch.cuda.get_device_capability(device) >= BF16_CAPABILITY
-        return ("bf16" if rounds and quick else "fp32"), None
+        wants_bf16 = precision == "bf16" or (precision == "auto" and not is_small)
+        has_bf16 = torch.cuda.get_device_capability(device) >= BF16_CAPABILITY
+        return ("bf16" if wants_bf16 and has_bf16 else "fp32"), None
     if precision == "fp32" or device.type != "cpu":
         return "fp32", None
     if precision == "auto":
         # A code reads all weights once, and int8 has a quarter of the bytes. int4 is not chosen,
         # because its rounding is audible (docs/develop/log.md). torch's kernels are x86's.
-        quick = not small and "x86" in torch.backends.quantized.supported_engines
-        precision = "int8" if quick else "fp32"
+        has_int8 = "x86" in torch.backends.quantized.supported_engines
+        precision = "int8" if has_int8 and not is_small else "fp32"
     return precision, vocoder_type()
 
 
 def vocoder_type() -> torch.dtype:
     """The vocoder's type: bfloat16 if the CPU supports it. With AVX-512 alone, convolutions then
     take 0.56 of their time."""
-    quick = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return torch.bfloat16 if quick else torch.float32
+    has_bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if has_bf16 else torch.float32

@@ -81,14 +81,14 @@ class VocoderShape:
 
     @property
     def reach(self) -> int:
-        """The most input steps to the left, and to the right, on which a sample depends."""
+        """The number of input steps to each side on which a sample depends at most."""
         samples = 3  # the last convolution, 7 wide
         sizes = zip(self.upsample_rates, self.upsample_kernel_sizes, strict=True)
         # Type 1 has an undilated convolution after each dilated one (HiFi-GAN, appendix A.1).
-        plain = self.resblock_type == "1"
+        has_undilated = self.resblock_type == "1"
         for rate, kernel in reversed(list(sizes)):
             samples += max(
-                (size - 1) // 2 * (sum(dilations) + plain * len(dilations))
+                (size - 1) // 2 * (sum(dilations) + has_undilated * len(dilations))
                 for size, dilations in zip(
                     self.resblock_kernel_sizes, self.resblock_dilation_sizes, strict=True
                 )
@@ -115,9 +115,13 @@ class VocoderShape:
 class SourceFilterShape:
     """Sizes of the vocoder for small voices (`xtts.model.source_filter`).
 
-    Channels and layers of the network that predicts the filters, and of the one that predicts the
-    pitch; the kernel and the expansion of the blocks of both; the samples of a filter's window; the
-    channels through which the speaker reaches every block of filters; 0: the first layer only.
+    Attributes:
+        channels, layers: Of the network that predicts the filters.
+        pitch_channels, pitch_layers: Of the network that predicts the pitch.
+        kernel, expansion: Of the blocks of both.
+        window: The samples of a filter's window.
+        speaker_channels: The channels through which the speaker reaches every block; 0 if the
+            speaker only reaches the first layer of the filters.
     """
 
     channels: int

@@ -20,14 +20,14 @@ from xtts.model.shapes import VOCODER_RATE, SourceFilterShape
 
 # Rows that `excite` adds to the steps: pitch in Hz, voicing, phase in cycles, place in the noise.
 SOURCE_ROWS = 4
-LOWEST_HZ, HIGHEST_HZ = 40.0, 800.0
+MIN_PITCH_HZ, MAX_PITCH_HZ = 40.0, 800.0
 # The pulses have all harmonics below this.
-HIGHEST_HARMONIC_HZ = 11_000.0
+MAX_HARMONIC_HZ = 11_000.0
 # The noise is a fixed table of this many steps (2.7 s), so that chunks equal the whole.
 NOISE_STEPS = 256
-# Largest gains of harmonics and noise, as logarithms.
-_MAX_GAIN = 4.0
-_MIDDLE_HZ = 170.0
+# Of harmonics and of noise.
+_MAX_LOG_GAIN = 4.0
+_MIDDLE_PITCH_HZ = 170.0
 
 
 class Block(nn.Module):
@@ -41,27 +41,27 @@ class Block(nn.Module):
         self.narrow = nn.Linear(expansion * channels, channels)
         self.gain = nn.Parameter(torch.full((channels,), 0.2))
 
-    def forward(self, x: Tensor, manner: Tensor | None = None) -> Tensor:
-        """`[batch, channels, steps]` -> the same shape. manner: scale and shift of the normed
+    def forward(self, x: Tensor, modulation: Tensor | None = None) -> Tensor:
+        """`[batch, channels, steps]` -> the same shape. modulation: scale and shift of the normed
         channels, `[batch, 1, 2 * channels]`."""
         mixed = self.norm(self.along(x).transpose(1, 2))
-        if manner is not None:
-            scale, shift = manner.chunk(2, 2)
+        if modulation is not None:
+            scale, shift = modulation.chunk(2, 2)
             mixed = mixed * (1 + scale) + shift
         return x + (self.gain * self.narrow(F.gelu(self.widen(mixed)))).transpose(1, 2)
 
 
-class Manners(nn.Module):
+class SpeakerModulation(nn.Module):
     """A speaker's scale and shift for every block (https://arxiv.org/abs/1709.07871)."""
 
     def __init__(self, speaker_width: int, channels: int, layers: int, between: int) -> None:
         super().__init__()
         self.narrow = nn.Linear(speaker_width, between)
-        of_block = [nn.Linear(between, 2 * channels) for _ in range(layers)]
-        for linear in of_block:
+        linears = [nn.Linear(between, 2 * channels) for _ in range(layers)]
+        for linear in linears:
             nn.init.zeros_(linear.weight)
             nn.init.zeros_(linear.bias)
-        self.of_block = nn.ModuleList(of_block)
+        self.of_block = nn.ModuleList(linears)
 
     def forward(self, speaker: Tensor) -> list[Tensor]:
         """Speaker `[batch, speaker_width, 1]` -> for each block `[batch, 1, 2 * channels]`."""
@@ -85,9 +85,9 @@ class Trunk(nn.Module):
         self.first = nn.Conv1d(width, channels, shape.kernel, padding=shape.kernel // 2)
         self.speaker = nn.Conv1d(speaker_width, channels, 1) if speaker_width else None
         self.blocks = nn.ModuleList(Block(channels, shape.kernel, shape.expansion) for _ in range(layers))
-        self.manners: Manners | None = None
+        self.manners: SpeakerModulation | None = None
         if speaker_width and shape.speaker_channels:
-            self.manners = Manners(speaker_width, channels, layers, shape.speaker_channels)
+            self.manners = SpeakerModulation(speaker_width, channels, layers, shape.speaker_channels)
         self.norm = nn.LayerNorm(channels)
         self.last = nn.Linear(channels, outputs)
 
@@ -97,8 +97,8 @@ class Trunk(nn.Module):
         if self.speaker is not None:
             x = x + self.speaker(speaker)
         manners = self.manners(speaker) if self.manners else [None] * len(self.blocks)
-        for block, manner in zip(self.blocks, manners, strict=True):
-            x = block(x, manner)
+        for block, modulation in zip(self.blocks, manners, strict=True):
+            x = block(x, modulation)
         outputs: Tensor = self.last(self.norm(x.transpose(1, 2)))
         return outputs
 
@@ -137,7 +137,7 @@ class SourceFilter(nn.Module):
         log2 of Hz and the logit of voicing, each `[batch, steps]`. Only a shape with
         `speaker_channels` hears the speaker."""
         height, voicing = self.pitch(steps, speaker).unbind(2)
-        return height + math.log2(_MIDDLE_HZ), voicing
+        return height + math.log2(_MIDDLE_PITCH_HZ), voicing
 
     def excite(self, steps: Tensor, speaker: Tensor | None) -> Tensor:
         """Adds `SOURCE_ROWS` of the predicted pitch to the latents at all steps of an utterance
@@ -146,11 +146,11 @@ class SourceFilter(nn.Module):
         return self.excite_at(steps, (height, (voicing > 0).to(height.dtype)))
 
     def excite_at(self, steps: Tensor, pitch: tuple[Tensor, Tensor]) -> Tensor:
-        """As `excite`, with given pitches: log2 of Hz and voicing from 0 to 1, each `[batch,
+        """As `excite`, with these pitches: log2 of Hz and voicing from 0 to 1, each `[batch,
         steps]`."""
         height, voiced = pitch
         # Without gradients: through the pulses they would be those of each harmonic's phase.
-        hertz = (math.log(2) * height.detach().float()).exp().clamp(LOWEST_HZ, HIGHEST_HZ)
+        hertz = (math.log(2) * height.detach().float()).exp().clamp(MIN_PITCH_HZ, MAX_PITCH_HZ)
         before, after = _neighbours(hertz)
         # The mean pitch of a step, within which the pitch is interpolated linearly.
         mean = 0.75 * hertz + 0.125 * (before + after)
@@ -163,38 +163,39 @@ class SourceFilter(nn.Module):
     def forward(self, steps: Tensor, g: Tensor) -> Tensor:
         """Excited steps `[batch, width + 4, steps]` and a speaker `[batch, speaker_width, 1]` ->
         samples `[batch, 1, steps * hop]`."""
-        shaped = self.filters(steps[:, : self.width], g)
+        filters = self.filters(steps[:, : self.width], g)
         with torch.autocast(steps.device.type, enabled=False):
             source = steps[:, self.width :].float()
-            harmonics, turn, noise = shaped.float().unflatten(2, (3, self.bins)).unbind(2)
-            voice = self._spectra(self._pulses(*source[:, :3].unbind(1)))
-            breath = self._spectra(self.noise[source[:, 3].long()])
-            size = harmonics.clamp(max=_MAX_GAIN).exp()
+            log_gain, turn, log_noise_gain = filters.float().unflatten(2, (3, self.bins)).unbind(2)
+            pulses = self._spectra(self._pulses(*source[:, :3].unbind(1)))
+            noise = self._spectra(self.noise[source[:, 3].long()])
+            gain = log_gain.clamp(max=_MAX_LOG_GAIN).exp()
             angle = math.pi * torch.tanh(turn)
-            real, imaginary = size * torch.cos(angle), size * torch.sin(angle)
-            hiss = noise.clamp(max=_MAX_GAIN).exp()
+            real, imaginary = gain * torch.cos(angle), gain * torch.sin(angle)
+            noise_gain = log_noise_gain.clamp(max=_MAX_LOG_GAIN).exp()
             spectra = torch.cat(
                 (
-                    voice[0] * real - voice[1] * imaginary + breath[0] * hiss,
-                    voice[0] * imaginary + voice[1] * real + breath[1] * hiss,
+                    pulses[0] * real - pulses[1] * imaginary + noise[0] * noise_gain,
+                    pulses[0] * imaginary + pulses[1] * real + noise[1] * noise_gain,
                 ),
                 2,
             )
-            return self._sound(spectra)[:, None]
+            return self._overlap_add(spectra)[:, None]
 
     def _pulses(self, hertz: Tensor, voiced: Tensor, phase: Tensor) -> Tensor:
         """`[batch, steps]` each -> samples `[batch, steps, hop]`: the sum of all harmonics, each
         with an amplitude of 1, by the closed form of Dirichlet's kernel."""
-        around = torch.stack((*_neighbours(hertz), hertz), 2)
-        cycles = phase[:, :, None] + around @ self.turns[:3]
-        along = around @ self.turns[3:]
-        count = torch.floor(HIGHEST_HARMONIC_HZ / along) + 0.5
+        pitches = torch.stack((*_neighbours(hertz), hertz), 2)
+        cycles = phase[:, :, None] + pitches @ self.turns[:3]
+        pitch_at_samples = pitches @ self.turns[3:]
+        count = torch.floor(MAX_HARMONIC_HZ / pitch_at_samples) + 0.5
         angle = math.pi * (cycles - cycles.round())
-        near = angle.abs() < 1e-6
+        # There the quotient is 0 / 0; `count` is its limit.
+        is_zero = angle.abs() < 1e-6
         quotient = torch.sin(2 * count * angle) / torch.where(
-            near, torch.ones_like(angle), 2 * torch.sin(angle)
+            is_zero, torch.ones_like(angle), 2 * torch.sin(angle)
         )
-        pulses = torch.where(near, count, quotient) - 0.5
+        pulses = torch.where(is_zero, count, quotient) - 0.5
         return pulses * (torch.stack((*_neighbours(voiced), voiced), 2) @ self.turns[3:])
 
     def _spectra(self, samples: Tensor) -> tuple[Tensor, Tensor]:
@@ -202,13 +203,13 @@ class SourceFilter(nn.Module):
         `[batch, steps, bins]`. As a product, because the FFT fails on some GPUs."""
         parts = self.shape.window // self.shape.hop
         flat = F.pad(samples.flatten(1), (self.shape.margin,) * 2)
-        pieces = flat.unflatten(1, (-1, self.shape.hop // 2))
-        count = samples.shape[1]
-        frames = torch.cat([pieces[:, part : part + 2 * count - 1 : 2] for part in range(2 * parts)], 2)
+        half_hops = flat.unflatten(1, (-1, self.shape.hop // 2))
+        steps = samples.shape[1]
+        frames = torch.cat([half_hops[:, part : part + 2 * steps - 1 : 2] for part in range(2 * parts)], 2)
         real, imaginary = (frames @ self.analysis).chunk(2, dim=2)
         return real, imaginary
 
-    def _sound(self, spectra: Tensor) -> Tensor:
+    def _overlap_add(self, spectra: Tensor) -> Tensor:
         """Spectra `[batch, steps, 2 * bins]` -> samples `[batch, steps * hop]`."""
         hop, parts = self.shape.hop, self.shape.window // self.shape.hop
         frames = (spectra @ self.synthesis).unflatten(2, (parts, hop))
@@ -223,18 +224,18 @@ def pitch_at_steps(pitches: Tensor, steps: int) -> tuple[Tensor, Tensor]:
     steps, each `[batch, steps]`. Where unvoiced, the pitch is that of the last voiced place, or of
     the first."""
     voiced = pitches > 0
-    along = torch.arange(pitches.shape[1], device=pitches.device).expand_as(pitches)
-    last = torch.where(voiced, along, -1).cummax(1).values
-    first = voiced.float().argmax(1, keepdim=True)
-    filled = pitches.gather(1, torch.where(last < 0, first, last))
+    places = torch.arange(pitches.shape[1], device=pitches.device).expand_as(pitches)
+    last_voiced = torch.where(voiced, places, -1).cummax(1).values
+    first_voiced = voiced.float().argmax(1, keepdim=True)
+    filled = pitches.gather(1, torch.where(last_voiced < 0, first_voiced, last_voiced))
     height = F.interpolate(filled[:, None], size=steps, mode="linear")[:, 0]
     return height, F.interpolate(voiced[:, None].float(), size=steps, mode="nearest")[:, 0]
 
 
 def _neighbours(rows: Tensor) -> tuple[Tensor, Tensor]:
     """The values before and after each of `[batch, steps]`; the ends are repeated."""
-    wide = torch.cat((rows[:, :1], rows, rows[:, -1:]), 1)
-    return wide[:, :-2], wide[:, 2:]
+    padded = torch.cat((rows[:, :1], rows, rows[:, -1:]), 1)
+    return padded[:, :-2], padded[:, 2:]
 
 
 def _tables(shape: SourceFilterShape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -247,14 +248,14 @@ def _tables(shape: SourceFilterShape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     angles = 2 * math.pi * (turns % window) / window
     analysis = hann[:, None] * torch.cat((angles.cos(), -angles.sin()), 1)
     # A real signal has every bin twice, except the first and the last.
-    twice = torch.full((window // 2 + 1,), 2.0, dtype=torch.float64)
-    twice[0] = twice[-1] = 1.0
+    weights = torch.full((window // 2 + 1,), 2.0, dtype=torch.float64)
+    weights[0] = weights[-1] = 1.0
     overlap = hann.square().sum() / hop
-    synthesis = torch.cat((twice[:, None] * angles.cos().T, -twice[:, None] * angles.sin().T))
+    synthesis = torch.cat((weights[:, None] * angles.cos().T, -weights[:, None] * angles.sin().T))
     synthesis = synthesis * hann / (window * overlap)
-    # Sample k lies at this distance from the middle of its step, in steps.
-    away = (torch.arange(hop, dtype=torch.float64) + 0.5) / hop - 0.5
-    before, after = (-away).clamp(min=0), away.clamp(min=0)
+    # Of each sample from the middle of its step, in steps.
+    distance = (torch.arange(hop, dtype=torch.float64) + 0.5) / hop - 0.5
+    before, after = (-distance).clamp(min=0), distance.clamp(min=0)
     value = torch.stack((before, after, 1 - before - after))
     cycles = value.cumsum(1) / VOCODER_RATE
     noise = torch.randn(NOISE_STEPS, hop, generator=torch.Generator().manual_seed(0))

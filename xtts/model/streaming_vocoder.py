@@ -21,20 +21,22 @@ Latents = BackendArray
 
 # Steps are `hop` samples apart, first at 22,050 Hz (as frames of a code), then at 24,000 Hz.
 STEPS_PER_FRAME = VOCODER_RATE / CODE_RATE
-# Codes per chunk: the first, the growth from one to the next, and the most. The first is short, so
-# that sound starts early, but long enough to cover the wait for the second.
-FIRST_CODES, GROWTH, MAX_CODES = 8, 1.5, 64
+# The first chunk is short, so that sound starts early, but long enough to cover the wait for the
+# second. Each further chunk is longer by the factor.
+FIRST_CHUNK_CODES, CHUNK_GROWTH, MAX_CHUNK_CODES = 8, 1.5, 64
 # The lengths of windows in output samples. They are few, so that backends can reuse each.
 WINDOW_SAMPLES = (16_384, 32_768, 49_152)
-# The most samples computed at once; a vocoder at XTTS-v2's size takes 40 MB per second of audio.
+# Computed at once; a vocoder at XTTS-v2's size takes 40 MB per second of audio.
 MAX_SAMPLES = 256_000
 
 
 class StepVocoder(Protocol):
     """A vocoder of steps: `xtts.model.vocoder.Vocoder`, `extras.onnx.speech.vocoder.OnnxVocoder`.
 
-    arrays: torch or numpy; widths: its preferred window widths in steps, if any; max_samples: its
-    limit at once.
+    Attributes:
+        arrays: torch or numpy.
+        widths: Its preferred window widths in steps, if any.
+        max_samples: The maximum number of samples at once.
     """
 
     shape: AnyVocoderShape
@@ -67,79 +69,81 @@ class ChunkedVocoder:
         self._vocoder, self._shape, self._speaker = vocoder, vocoder.shape, speaker
         self._reach = vocoder.shape.reach
         self._speed = speed
-        self._given: list[Latents] = []
-        # Those at this speed.
-        self._latents: list[Latents] = self._given if speed == 1.0 else []
+        self._input_latents: list[Latents] = []
+        # Interpolated at this speed.
+        self._latents: list[Latents] = self._input_latents if speed == 1.0 else []
         self._spoken_steps = 0
 
     def add(self, latents: BackendArray) -> None:
         """Adds latents `[n, width]`."""
-        self._given.extend(latents)
-        # A latent is between two given ones, so the right one must be known.
-        while self._speed != 1.0 and int(self._place) + 1 < len(self._given):
+        self._input_latents.extend(latents)
+        # A latent is interpolated between two inputs, so the right one must be known.
+        while self._speed != 1.0 and int(self._next_position) + 1 < len(self._input_latents):
             self._interpolate()
 
     @property
-    def _place(self) -> float:
-        """The position of the next latent among the given ones."""
+    def _next_position(self) -> float:
+        """The position of the next interpolated latent among the inputs."""
         return max(0.0, (len(self._latents) + 0.5) * self._speed - 0.5)
 
     def _interpolate(self) -> None:
-        last = len(self._given) - 1
-        left = min(int(self._place), last)
-        share = min(self._place, last) - left
-        right = self._given[min(left + 1, last)]
-        self._latents.append(self._given[left] * (1 - share) + right * share)
+        last = len(self._input_latents) - 1
+        left = min(int(self._next_position), last)
+        share = min(self._next_position, last) - left
+        right = self._input_latents[min(left + 1, last)]
+        self._latents.append(self._input_latents[left] * (1 - share) + right * share)
 
     def ready_codes(self) -> float:
         """The length of the samples that could be computed now, in codes."""
-        ahead = self._settled - self._spoken_steps
-        return max(0.0, ahead / (self._shape.steps_per_code * STEPS_PER_FRAME))
+        num_ready = self._num_settled_steps - self._spoken_steps
+        return max(0.0, num_ready / (self._shape.steps_per_code * STEPS_PER_FRAME))
 
     def speak(self) -> Iterator[Samples]:
         """Computes the new final samples `[n]`."""
-        return self._up_to(self._settled, self._total)
+        return self._vocode_up_to(self._num_settled_steps, self._num_steps)
 
     def rest(self) -> Iterator[Samples]:
         """Ends the input; computes the remaining samples in chunks of limited size. Call it
         once."""
         # At speed 1 nothing is missing.
-        while self._given and len(self._latents) < max(1, int(len(self._given) / self._speed)):
+        while self._input_latents and len(self._latents) < max(
+            1, int(len(self._input_latents) / self._speed)
+        ):
             self._interpolate()
-        return self._up_to(self._total, self._total + self._shape.edge_steps)
+        return self._vocode_up_to(self._num_steps, self._num_steps + self._shape.edge_steps)
 
     @property
-    def _total(self) -> int:
+    def _num_steps(self) -> int:
         return int(self._shape.steps_per_code * len(self._latents) * STEPS_PER_FRAME)
 
     @property
-    def _settled(self) -> int:
-        return settled_steps(len(self._latents), self._shape) - self._reach
+    def _num_settled_steps(self) -> int:
+        return num_settled_steps(len(self._latents), self._shape) - self._reach
 
-    def _up_to(self, end: int, available: int) -> Iterator[Samples]:
-        """The samples that were not returned yet, up to step `end`. available: the steps before it
-        may be used as context."""
-        most = max(1, self._vocoder.max_samples // self._shape.hop)
+    def _vocode_up_to(self, end: int, available: int) -> Iterator[Samples]:
+        """The samples that were not returned yet, up to step `end`. available: the number of steps
+        that may be used as context."""
+        max_steps = max(1, self._vocoder.max_samples // self._shape.hop)
         while self._spoken_steps < end:
-            begin, self._spoken_steps = self._spoken_steps, min(end, self._spoken_steps + most)
-            yield self._between(begin, self._spoken_steps, available)
+            begin, self._spoken_steps = self._spoken_steps, min(end, self._spoken_steps + max_steps)
+            yield self._vocode_between(begin, self._spoken_steps, available)
 
-    def _between(self, begin: int, end: int, available: int) -> Samples:
+    def _vocode_between(self, begin: int, end: int, available: int) -> Samples:
         hop, vocoder, parts = self._shape.hop, self._vocoder, []
         # Counted from the first of the repeated steps before the utterance.
         edge = self._shape.edge_steps
-        at, upto, available = (step + edge for step in (begin, end, available))
-        spans = windows(at, upto, available, self._reach, vocoder.widths)
-        first, last = spans[0][0], max(right for _, right, _ in spans)
+        begin, end, available = (step + edge for step in (begin, end, available))
+        windows = split_into_windows(begin, end, available, self._reach, vocoder.widths)
+        first, last = windows[0][0], max(right for _, right, _ in windows)
         steps = vocoder.window(self._latents, first - edge, last - edge, self._speaker)
-        for left, right, spoken in spans:
+        for left, right, used_to in windows:
             sound = vocoder.to_samples(steps[:, :, left - first : right - first], self._speaker)
-            parts.append(sound[(at - left) * hop : (spoken - left) * hop])
-            at = spoken
+            parts.append(sound[(begin - left) * hop : (used_to - left) * hop])
+            begin = used_to
         return vocoder.arrays.concatenate(parts)
 
 
-def settled_steps(codes: int, shape: AnyVocoderShape) -> int:
+def num_settled_steps(codes: int, shape: AnyVocoderShape) -> int:
     """The number of the vocoder's input steps that are final after `codes` latents."""
     # torch copies if the output has as many steps as the input; with a few more codes it
     # interpolates.
@@ -155,33 +159,33 @@ def settled_steps(codes: int, shape: AnyVocoderShape) -> int:
 
 def chunk_codes() -> Iterator[float]:
     """The number of codes in each chunk: few at first, so that a stream starts early, and soon
-    more, so that it costs little more than the whole at once."""
-    codes = float(FIRST_CODES)
+    more, so that chunks cost little more than all sound at once."""
+    codes = float(FIRST_CHUNK_CODES)
     while True:
         yield codes
-        codes = min(codes * GROWTH, MAX_CODES)
+        codes = min(codes * CHUNK_GROWTH, MAX_CHUNK_CODES)
 
 
-def first_steps(shape: AnyVocoderShape) -> int:
+def num_first_steps(shape: AnyVocoderShape) -> int:
     """The number of steps of a stream's first chunk: a constant, and narrower than any window."""
-    least = FIRST_CODES * shape.steps_per_code * STEPS_PER_FRAME + shape.reach
+    minimum = FIRST_CHUNK_CODES * shape.steps_per_code * STEPS_PER_FRAME + shape.reach
     return shape.edge_steps + next(
-        steps for codes in itertools.count() if (steps := settled_steps(codes, shape)) >= least
+        steps for codes in itertools.count() if (steps := num_settled_steps(codes, shape)) >= minimum
     )
 
 
-def windows(
+def split_into_windows(
     begin: int, end: int, available: int, reach: int, widths: Sequence[int]
 ) -> list[tuple[int, int, int]]:
-    """Divides steps `begin` to `end`, of `available` known ones, into windows: (first step, step
-    after the last, step up to which its samples are used).
+    """Divides the steps from `begin` to `end` into windows: (first step, step after the last, step
+    up to which its samples are used). available: the number of known steps.
 
     The windows have the given widths if enough steps are known. A backend that compiles for each
     width (with oneDNN this takes as long as computing it eight times) then does so only once."""
     fitting = [width for width in sorted(widths) if 2 * reach < width <= available]
     if not fitting:
         return [(max(0, begin - reach), min(available, end + reach), end)]
-    spans = []
+    windows = []
     while begin < end:
         needed = min(available, end + reach) - max(0, begin - reach)
         width = next((width for width in fitting if width >= needed), fitting[-1])
@@ -189,5 +193,5 @@ def windows(
         right = left + width
         # At the end of the utterance, the right context is complete.
         begin = min(end, right if right == available else right - reach)
-        spans.append((left, right, begin))
-    return spans
+        windows.append((left, right, begin))
+    return windows

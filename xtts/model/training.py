@@ -48,11 +48,19 @@ STOP_TARGETS = 4
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """A training batch; all tensors may be moved with `to`.
+    """A training batch of clips in one row.
 
-    length: of the row; segments: the layout of the clips in it. conditioning: mel [clips, 80,
-    frames], padded; frames: the layout of its clips. text_*, audio_*: flat tokens, their positions
-    within their part and their slots in the row. *_targets, *_target_slots: targets, their slots.
+    Attributes:
+        length: The number of slots in the row.
+        segments: The layout of the clips in the row.
+        frames: The layout of the clips' mel frames.
+        conditioning: Mels `[clips, 80, frames]`, padded.
+        conditioning_slots: The slots of the conditioning latents.
+        text, audio: The input tokens of all clips.
+        text_positions, audio_positions: The position of each token within its part.
+        text_slots, audio_slots: The slot of each token.
+        text_targets, audio_targets: The target tokens of all clips.
+        text_target_slots, audio_target_slots: The slot of each target.
     """
 
     length: int
@@ -118,53 +126,62 @@ def pack(
     stop_input: bool,
     unheard: Sequence[tuple[int, int]] | None = None,
 ) -> PackedBatch:
-    """Makes a batch of clips.
+    """Packs clips into a batch.
 
-    tokens[i] [n], codes[i] [m], conditioning[i] [80, frames]. `unheard[i]` = (first, last + 1): the
-    codes of clip i that are not targets, because its conditioning was cut from there.
+    Args:
+        tokens: `[n]` of each clip.
+        codes: `[m]` of each clip.
+        conditioning: The mel `[80, frames]` of each clip.
+        unheard: (first, last + 1) of each clip: the codes that are not targets, because its
+            conditioning was cut from there.
     """
     lengths = [row_length(len(t), len(c), stop_input) for t, c in zip(tokens, codes, strict=True)]
     starts = [0, *itertools.accumulate(lengths)]
-    text, audio = [], []
-    for index, (tokens_of_clip, codes_of_clip) in enumerate(zip(tokens, codes, strict=True)):
+    text_parts, audio_parts = [], []
+    for index, (clip_tokens, clip_codes) in enumerate(zip(tokens, codes, strict=True)):
         start = starts[index] + NUM_LATENTS
-        silent = unheard[index] if unheard else (0, 0)
-        inputs, targets = _text(tokens_of_clip, shape, stop_input)
-        text.append(_places(start, inputs, targets))
-        audio.append(_places(start + len(inputs), *_audio(codes_of_clip, shape), silent))
-    latents = (torch.tensor(starts[:-1])[:, None] + torch.arange(NUM_LATENTS)).flatten()
-    frames = [mel.shape[1] for mel in conditioning]
-    segments, heard = VarlenLayout.of(lengths), VarlenLayout.of(frames)
+        text, text_targets = _text_part(clip_tokens, shape, stop_input)
+        audio, audio_targets = _audio_part(clip_codes, shape)
+        excluded = unheard[index] if unheard else (0, 0)
+        text_parts.append(_with_slots(start, text, text_targets))
+        audio_parts.append(_with_slots(start + len(text), audio, audio_targets, excluded))
+    latent_slots = (torch.tensor(starts[:-1])[:, None] + torch.arange(NUM_LATENTS)).flatten()
+    segments, frames = VarlenLayout.of(lengths), VarlenLayout.of([mel.shape[1] for mel in conditioning])
     mels = pad_sequence([mel.float().T for mel in conditioning], batch_first=True).transpose(1, 2)
-    return PackedBatch(starts[-1], segments, heard, mels, latents, *_flat(text), *_flat(audio))
+    return PackedBatch(
+        starts[-1], segments, frames, mels, latent_slots, *_flat(text_parts), *_flat(audio_parts)
+    )
 
 
-def _text(tokens: Tensor, shape: GPTShape, stop_input: bool) -> tuple[Tensor, Tensor]:
+def _text_part(tokens: Tensor, shape: GPTShape, stop_input: bool) -> tuple[Tensor, Tensor]:
+    """The input and target tokens of a clip's text."""
     start, stop = tokens.new_tensor([shape.text_start]), tokens.new_tensor([shape.text_stop])
     inputs = torch.cat((start, tokens, stop) if stop_input else (start, tokens))
     # A STOP input is without a target, because the first audio id after it is always START.
     return inputs, torch.cat((tokens, stop))
 
 
-def _audio(codes: Tensor, shape: GPTShape) -> tuple[Tensor, Tensor]:
+def _audio_part(codes: Tensor, shape: GPTShape) -> tuple[Tensor, Tensor]:
+    """The input and target codes of a clip's audio."""
     stops = codes.new_full((STOP_TARGETS,), shape.audio_stop)
     inputs = torch.cat((codes.new_tensor([shape.audio_start]), codes, stops[1:]))
     return inputs, torch.cat((codes, stops))
 
 
 def _flat(parts: Sequence[tuple[Tensor, ...]]) -> list[Tensor]:
-    """Concatenates the five tensors that `_places` returns for each clip."""
+    """Concatenates each of the five tensors of `_with_slots` over the clips."""
     return [torch.cat(column) for column in zip(*parts, strict=True)]
 
 
-def _places(
-    start: int, inputs: Tensor, targets: Tensor, skip: tuple[int, int] = (0, 0)
+def _with_slots(
+    start: int, inputs: Tensor, targets: Tensor, excluded: tuple[int, int] = (0, 0)
 ) -> tuple[Tensor, ...]:
-    """One part (text or audio) of a clip that starts at a slot: its inputs, their positions and
-    slots; its targets, without those within `skip`, and their slots."""
-    positions, aim = torch.arange(len(inputs)), torch.arange(len(targets))
-    mask = (aim < skip[0]) | (aim >= skip[1])
-    return inputs.long(), positions, start + positions, targets.long()[mask], start + aim[mask]
+    """The text or audio of a clip, which begins at slot `start`: the inputs, their positions and
+    slots; the targets and their slots, without those from excluded[0] to excluded[1] - 1."""
+    positions, target_positions = torch.arange(len(inputs)), torch.arange(len(targets))
+    mask = (target_positions < excluded[0]) | (target_positions >= excluded[1])
+    target_slots = start + target_positions[mask]
+    return inputs.long(), positions, start + positions, targets.long()[mask], target_slots
 
 
 # Targets per chunk of logits: with 6,681 text ids in float32, a chunk takes 55 MB.
@@ -181,14 +198,14 @@ class Losses(NamedTuple):
 def losses(gpt: GPT, rows: PackedBatch) -> Losses:
     """The cross-entropies of text and audio, each the mean over its targets in the batch; 0
     without targets."""
-    seen = hidden(gpt, rows)
+    states = hidden_states(gpt, rows)
     return Losses(
-        cross_entropy(gpt.text_head, seen, rows.text_target_slots, rows.text_targets),
-        cross_entropy(gpt.mel_head, seen, rows.audio_target_slots, rows.audio_targets),
+        cross_entropy(gpt.text_head, states, rows.text_target_slots, rows.text_targets),
+        cross_entropy(gpt.mel_head, states, rows.audio_target_slots, rows.audio_targets),
     )
 
 
-def hidden(gpt: GPT, rows: PackedBatch, latents: Tensor | None = None) -> Tensor:
+def hidden_states(gpt: GPT, rows: PackedBatch, latents: Tensor | None = None) -> Tensor:
     """The normed output `[length, width]` of every slot of the row. latents: of the conditioning,
     `[clips, 32, width]`; None computes them from its mel."""
     if latents is None:
@@ -199,17 +216,17 @@ def hidden(gpt: GPT, rows: PackedBatch, latents: Tensor | None = None) -> Tensor
     row = row.index_copy(0, rows.conditioning_slots, latents.flatten(0, 1).to(row.dtype))
     row = row.index_copy(0, rows.text_slots, text)
     row = row.index_copy(0, rows.audio_slots, audio)
-    seen = gpt.gpt(row[None], rows.segments)
-    normed: Tensor = gpt.final_norm(seen)[0]
-    return normed
+    states: Tensor = gpt.final_norm(gpt.gpt(row[None], rows.segments))[0]
+    return states
 
 
 def latents_of_mels(gpt: GPT, mel: Tensor, clips: VarlenLayout) -> Tensor:
     """The conditioning latents `[clips, 32, width]` of mels `[clips, 80, longest]`."""
     frames = mel.transpose(1, 2).flatten(0, 1)
-    listening = (gpt.conditioning_encoder, gpt.conditioning_perceiver)
-    with casting.cast_together(part for module in listening for part in module.modules()):
-        return packed_conditioning_latents(*listening, frames.index_select(0, clips.grid_index), clips)
+    encoder, perceiver = gpt.conditioning_encoder, gpt.conditioning_perceiver
+    with casting.cast_together(itertools.chain(encoder.modules(), perceiver.modules())):
+        packed = frames.index_select(0, clips.grid_index)
+        return packed_conditioning_latents(encoder, perceiver, packed, clips)
 
 
 def cross_entropy(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tensor) -> Tensor:
@@ -219,15 +236,13 @@ def cross_entropy(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tenso
     again, which takes 2 % of a step of XTTS-v2.
     """
     total = hidden.new_zeros((), dtype=torch.float32)
-    pieces = list(zip(slots.split(LOGITS_CHUNK), targets.split(LOGITS_CHUNK), strict=True))
-    for where, aims in pieces:
-        if len(pieces) > 1 and torch.is_grad_enabled():
-            part = checkpoint(
-                _loss_sum, head, hidden, where, aims, use_reentrant=False, preserve_rng_state=False
-            )
+    chunks = list(zip(slots.split(LOGITS_CHUNK), targets.split(LOGITS_CHUNK), strict=True))
+    for chunk in chunks:
+        if len(chunks) > 1 and torch.is_grad_enabled():
+            loss = checkpoint(_loss_sum, head, hidden, *chunk, use_reentrant=False, preserve_rng_state=False)
         else:
-            part = _loss_sum(head, hidden, where, aims)
-        total = total + part
+            loss = _loss_sum(head, hidden, *chunk)
+        total = total + loss
     return total / max(1, len(targets))
 
 
@@ -240,12 +255,12 @@ def packed_conditioning_latents(
     encoder: ConditioningEncoder, perceiver: PerceiverResampler, mel: Tensor, clips: VarlenLayout
 ) -> Tensor:
     """Mel frames `[sum(lengths), 80]` of several clips -> `[clips, 32, width]`."""
-    among = torch.arange(len(clips.lengths), device=mel.device)[:, None] == clips.clip_of_position
-    member = among.to(torch.float32)
-    means = member.t(), member / member.sum(1, keepdim=True)
+    is_of_clip = torch.arange(len(clips.lengths), device=mel.device)[:, None] == clips.clip_of_position
+    membership = is_of_clip.to(torch.float32)
+    means = membership.t(), membership / membership.sum(1, keepdim=True)
     x = _pointwise(encoder.init, mel)
     for module in encoder.attn:
-        x = _block(cast(AttentionBlock, module), x, clips, means)
+        x = _attention_block(cast(AttentionBlock, module), x, clips, means)
     latents = perceiver.latents.expand(len(clips.lengths), -1, -1)
     for layer in perceiver.layers:
         resampling, feed_forward = cast(nn.ModuleList, layer)
@@ -265,7 +280,8 @@ def _pointwise(convolution: nn.Module, x: Tensor) -> Tensor:
     return F.linear(x, weight.squeeze(2), bias)
 
 
-def _block(block: AttentionBlock, x: Tensor, clips: VarlenLayout, means: _Means) -> Tensor:
+def _attention_block(block: AttentionBlock, x: Tensor, clips: VarlenLayout, means: _Means) -> Tensor:
+    """`AttentionBlock.forward` of packed clips, [frames, width]."""
     normed = _group_norm(block.norm, x, clips, means)
     split = _pointwise(block.qkv, normed).view(len(x), block.heads, 3, -1)
     return normed + _pointwise(block.proj_out, _attend(split.transpose(1, 2), clips))
@@ -303,13 +319,13 @@ class _NormOfClips(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         normed, scale, weight, member, share = ctx.saved_tensors
-        inner = (gradient * weight).view_as(normed)
-        along = inner * normed
-        both = member @ (share @ torch.cat((inner.mean(2), along.mean(2)), 1))
+        normed_gradient = (gradient * weight).view_as(normed)
+        along = normed_gradient * normed
+        both = member @ (share @ torch.cat((normed_gradient.mean(2), along.mean(2)), 1))
         mean, slope = both.unsqueeze(2).chunk(2, 1)
-        moved = torch.addcmul(inner - mean, normed, slope, value=-1).mul_(scale)
+        x_gradient = torch.addcmul(normed_gradient - mean, normed, slope, value=-1).mul_(scale)
         weight_gradient = (gradient * normed.flatten(1)).sum(0)
-        return moved.flatten(1), weight_gradient, gradient.sum(0), None, None, None
+        return x_gradient.flatten(1), weight_gradient, gradient.sum(0), None, None, None
 
 
 def _normed_clip(norm: TimeGroupNorm, x: Tensor) -> Tensor:
@@ -324,35 +340,35 @@ def _attend(packed: Tensor, clips: VarlenLayout) -> Tensor:
     if not casting.launches_matter(packed):
         queries, keys, values = (part.transpose(0, 1)[None] for part in packed.unbind(1))
         split = (part.split(clips.lengths, 2) for part in (queries, keys, values))
-        mixed = torch.cat([_seen(*part) for part in zip(*split, strict=True)], 2)
+        mixed = torch.cat([_attend_in_clip(*part) for part in zip(*split, strict=True)], 2)
         return mixed[0].transpose(0, 1).flatten(1)
-    seen = F.scaled_dot_product_attention(*clips.into_grid(packed), clips.mask(packed))
-    return clips.out_of_grid(seen)
+    mixed = F.scaled_dot_product_attention(*clips.into_grid(packed), clips.mask(packed))
+    return clips.out_of_grid(mixed)
 
 
 def _resample(module: PerceiverAttention, latents: Tensor, frames: Tensor, clips: VarlenLayout) -> Tensor:
     """The latents of each clip attend to themselves and to its frames: [clips, 32, width]."""
     queries = split_heads(module.to_q(latents))
-    latent_parts = [split_heads(part) for part in module.to_kv(latents).chunk(2, dim=-1)]
-    heard = [split_heads(part[None]) for part in module.to_kv(frames).chunk(2, dim=-1)]
+    latent_keys, latent_values = (split_heads(part) for part in module.to_kv(latents).chunk(2, dim=-1))
+    frame_keys, frame_values = (split_heads(part[None]) for part in module.to_kv(frames).chunk(2, dim=-1))
     if not casting.launches_matter(latents):
-        split = (part.split(clips.lengths, 2) for part in heard)
-        mixed = [
-            _seen(
+        split = (part.split(clips.lengths, 2) for part in (frame_keys, frame_values))
+        of_clips = [
+            _attend_in_clip(
                 queries[clip : clip + 1],
-                torch.cat((latent_parts[0][clip : clip + 1], keys), 2),
-                torch.cat((latent_parts[1][clip : clip + 1], values), 2),
+                torch.cat((latent_keys[clip : clip + 1], keys), 2),
+                torch.cat((latent_values[clip : clip + 1], values), 2),
             )
             for clip, (keys, values) in enumerate(zip(*split, strict=True))
         ]
-        return module.to_out(torch.cat(mixed).transpose(1, 2).flatten(2))
-    keys, values = (torch.cat((a, clips.pad(b)), 2) for a, b in zip(latent_parts, heard, strict=True))
-    mask = clips.mask(keys, NUM_LATENTS)
-    seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
-    return module.to_out(seen.transpose(1, 2).flatten(2))
+        return module.to_out(torch.cat(of_clips).transpose(1, 2).flatten(2))
+    keys = torch.cat((latent_keys, clips.pad(frame_keys)), 2)
+    values = torch.cat((latent_values, clips.pad(frame_values)), 2)
+    mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=clips.mask(keys, NUM_LATENTS))
+    return module.to_out(mixed.transpose(1, 2).flatten(2))
 
 
-def _seen(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+def _attend_in_clip(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     if queries.dtype == torch.float32:
         return F.scaled_dot_product_attention(queries, keys, values)
     return explicit_attention(queries, keys, values)

@@ -26,7 +26,7 @@ from xtts.model.config import ModelConfig
 from xtts.model.empty_weights import without_weights
 from xtts.model.shapes import AnyVocoderShape, VocoderShape
 from xtts.model.source_filter import SOURCE_ROWS, SourceFilter
-from xtts.model.streaming_vocoder import MAX_SAMPLES, STEPS_PER_FRAME, WINDOW_SAMPLES, first_steps
+from xtts.model.streaming_vocoder import MAX_SAMPLES, STEPS_PER_FRAME, WINDOW_SAMPLES, num_first_steps
 
 # The prefix of its tensors in a `model.pth`.
 WAVEFORM_DECODER = "hifigan_decoder.waveform_decoder."
@@ -47,10 +47,10 @@ class Vocoder(nn.Module):
             self.waveform_decoder = SourceFilter(width, speaker_width, shape)
         self.shape = shape
         self.width, self.speaker_width = width, speaker_width
-        # The dtype of the channels-last layout; None in the published layout.
-        self.laid_out_as: torch.dtype | None = None
-        # Replays windows that were recorded, and returns None for others.
-        self.recorded: Any = None
+        # None in the published layout.
+        self.channels_last_type: torch.dtype | None = None
+        # Replays the windows that were recorded as CUDA graphs, and returns None for others.
+        self.recorded_windows: Any = None
 
     def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
         """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]`.
@@ -81,20 +81,20 @@ class Vocoder(nn.Module):
     @property
     def rows(self) -> int:
         """The rows of the generator's input."""
-        source = isinstance(self.waveform_decoder, SourceFilter)
-        return self.width + (SOURCE_ROWS if source else 0)
+        has_source = isinstance(self.waveform_decoder, SourceFilter)
+        return self.width + (SOURCE_ROWS if has_source else 0)
 
     def sound(self, steps: Tensor, speaker: Tensor) -> Tensor:
         """Steps `[batch, rows, steps]`, speaker `[batch, 512, 1]` -> `[batch, steps * hop]`."""
-        replayed: Tensor | None = self.recorded(steps, speaker) if self.recorded else None
+        replayed: Tensor | None = self.recorded_windows(steps, speaker) if self.recorded_windows else None
         return self.compute(steps, speaker) if replayed is None else replayed
 
     def compute(self, steps: Tensor, speaker: Tensor) -> Tensor:
         """As `sound`, without a replay."""
-        if self.laid_out_as is None:
+        if self.channels_last_type is None:
             waveform: Tensor = self.waveform_decoder(steps, g=speaker)
             return waveform[:, 0]
-        steps, speaker = (widen(part, self.laid_out_as) for part in (steps, speaker))
+        steps, speaker = (to_image(part, self.channels_last_type) for part in (steps, speaker))
         waveform = self.waveform_decoder(steps, g=speaker)
         return waveform[:, 0, 0].float()
 
@@ -116,18 +116,18 @@ class Vocoder(nn.Module):
         """The preferred window widths, which are reused because oneDNN generates code for each
         width, and cuDNN a plan for each of about 55 convolutions. Empty in the published layout on
         a CPU."""
-        if self.laid_out_as is None and not plans_each_width(self):
+        if self.channels_last_type is None and not plans_each_width(self):
             return ()
         return [samples // self.shape.hop for samples in WINDOW_SAMPLES]
 
     @torch.inference_mode()
     def warm_up(self, *, records: bool = True) -> None:
-        """Generates the code for every width and for a stream's first chunk before the first
-        request. records: whether the extra that records windows as CUDA graphs may do so on a GPU,
-        which keeps their memory."""
+        """Prepares the kernels for every width and for a stream's first chunk before the first
+        request. records: whether an extra may record windows as CUDA graphs on a GPU; they keep
+        their memory."""
         if not self.widths:
             return
-        widths, like = (first_steps(self.shape), *self.widths), next(self.parameters())
+        widths, like = (num_first_steps(self.shape), *self.widths), next(self.parameters())
         if records and plans_each_width(self):
             graphs = extras.first("SPEECH_GRAPHS")
             if graphs and graphs.record_windows(self, widths):
@@ -143,7 +143,7 @@ class Vocoder(nn.Module):
             return
         to_channels_last(self.waveform_decoder)
         self.waveform_decoder.to(dtype)
-        self.laid_out_as = dtype
+        self.channels_last_type = dtype
 
 
 def _hifigan(width: int, speaker_width: int, shape: VocoderShape) -> nn.Module:
@@ -169,7 +169,7 @@ def _hifigan(width: int, speaker_width: int, shape: VocoderShape) -> nn.Module:
 
 
 def plans_each_width(vocoder: nn.Module) -> bool:
-    """Whether it is on a GPU, where cuDNN makes a plan for each new shape."""
+    """Whether a vocoder is on a GPU, where cuDNN makes a plan for each new shape."""
     return next(vocoder.parameters()).device.type == "cuda"
 
 
@@ -179,7 +179,7 @@ def load_vocoder(state: Mapping[str, Tensor], config: ModelConfig) -> Vocoder:
     with torch.random.fork_rng(devices=[]):  # modules draw random weights before these are loaded
         vocoder = Vocoder(config.gpt.width, speaker_width, config.vocoder)
     decoder = vocoder.waveform_decoder
-    decoder.load_state_dict(_part(state, WAVEFORM_DECODER))
+    decoder.load_state_dict(_tensors_under(state, WAVEFORM_DECODER))
     for module in decoder.modules():
         if parametrize.is_parametrized(module, "weight"):
             parametrize.remove_parametrizations(module, "weight")
@@ -234,14 +234,14 @@ def load_speaker_encoder(
 ) -> SpeakerEncoder:
     """The speaker encoder of a `model.pth`'s tensors. Our mel filters replace those in the file."""
     encoder = SpeakerEncoder(config, mel_device)
-    part = _part(state, "hifigan_decoder.speaker_encoder.")
+    part = _tensors_under(state, "hifigan_decoder.speaker_encoder.")
     encoder.net.load_state_dict(
         {name: tensor for name, tensor in part.items() if not name.startswith("torch_spec.")}
     )
     return encoder.eval().requires_grad_(False)
 
 
-def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _tensors_under(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {
         name.removeprefix(prefix): tensor.float() for name, tensor in state.items() if name.startswith(prefix)
     }
@@ -251,18 +251,18 @@ def to_channels_last(module: nn.Module) -> None:
     """Replaces every 1-D convolution in `module`, which then takes [batch, channels, 1, time]."""
     for name, child in module.named_children():
         if isinstance(child, nn.Conv1d | nn.ConvTranspose1d):
-            setattr(module, name, _two_dimensional(child))
+            setattr(module, name, _as_two_dimensional(child))
         else:
             to_channels_last(child)
 
 
-def widen(x: Tensor, dtype: torch.dtype) -> Tensor:
+def to_image(x: Tensor, dtype: torch.dtype) -> Tensor:
     """[batch, channels, time] -> [batch, channels, 1, time] in channels-last order, in `dtype`."""
     return x[:, :, None].to(dtype, memory_format=torch.channels_last)
 
 
-def _two_dimensional(conv: nn.Conv1d | nn.ConvTranspose1d) -> nn.Module:
-    """A two-dimensional copy of `conv`, one of HiFi-GAN's."""
+def _as_two_dimensional(conv: nn.Conv1d | nn.ConvTranspose1d) -> nn.Module:
+    """A two-dimensional copy of one of HiFi-GAN's convolutions."""
     options: dict[str, Any] = {
         "stride": (1, conv.stride[0]),
         "padding": (0, conv.padding[0]),

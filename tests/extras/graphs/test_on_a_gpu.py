@@ -37,7 +37,7 @@ def test_recorded_windows_of_the_vocoder_say_what_plain_ones_say(device):
     with torch.inference_mode():
         expected = [vocoder.sound(steps, speaker) for steps in asked]
         vocoder.warm_up()
-        assert len(vocoder.recorded) == 4
+        assert len(vocoder.recorded_windows) == 4
         for _ in range(2):
             found = [vocoder.sound(steps, speaker) for steps in asked]
     for sound, other in zip(found, expected, strict=True):

@@ -7,7 +7,7 @@ from xtts.model.config import ConfigError
 from xtts.model.discriminators import (
     FILE,
     MAX_BYTES,
-    WINDOWS,
+    WINDOW_SIZES,
     Discriminators,
     discriminator_loss,
     generator_losses,
@@ -37,9 +37,9 @@ def test_they_learn_to_tell_a_recording_from_a_sound(few):
         optimizer.step()
         losses.append(float(loss.detach()))
     # Undecided discriminators lose 1/2 each.
-    assert losses[-1] < 1.0 < len(WINDOWS) / 2 < losses[0]
+    assert losses[-1] < 1.0 < len(WINDOW_SIZES) / 2 < losses[0]
     adversarial, _ = generator_losses(few, recording, noise(1))
-    assert adversarial > 0.5 * len(WINDOWS) > generator_losses(few, recording, recording)[0]
+    assert adversarial > 0.5 * len(WINDOW_SIZES) > generator_losses(few, recording, recording)[0]
 
 
 def test_a_vocoder_s_losses_move_the_sound_and_no_discriminator(few):

@@ -179,7 +179,7 @@ def test_another_epoch_is_spoken_and_heard_with(base_folder, tmp_path, whose, re
 def test_who_listens_in_vain_is_let_go_too(base_folder, monkeypatch):
     """A refused recording must not leave pages in memory."""
     mapped, rested = load_model(base_folder, low_memory=True), []
-    monkeypatch.setattr(loading, "_give_back", rested.append)
+    monkeypatch.setattr(loading, "_release_pages", rested.append)
     with pytest.raises(VoiceError), mapped.listening():
         raise VoiceError("too short")
     assert len(rested) == 1

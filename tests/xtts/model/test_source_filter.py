@@ -55,7 +55,7 @@ def test_the_phase_goes_on_where_the_pitch_bends():
 def test_filters_of_gain_one_change_nothing():
     decoder = SourceFilter(WIDTH, 32, SOURCE)
     samples = torch.randn(1, 20, HOP)
-    sound = decoder._sound(torch.cat(decoder._spectra(samples), 2))
+    sound = decoder._overlap_add(torch.cat(decoder._spectra(samples), 2))
     inside = slice(SOURCE.window, -SOURCE.window)
     torch.testing.assert_close(sound[:, inside], samples.flatten(1)[:, inside], atol=1e-5, rtol=0)
 

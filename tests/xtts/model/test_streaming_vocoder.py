@@ -11,7 +11,13 @@ from torch.nn.utils import parametrize
 
 from xtts.model import vocoder as vocoders
 from xtts.model.shapes import AnyVocoderShape, SourceFilterShape, VocoderShape
-from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes, first_steps, settled_steps, windows
+from xtts.model.streaming_vocoder import (
+    ChunkedVocoder,
+    chunk_codes,
+    num_first_steps,
+    num_settled_steps,
+    split_into_windows,
+)
 from xtts.model.vocoder import Vocoder
 
 SMALL = VocoderShape(16, (8, 8, 4), (16, 16, 8), "2", (3, 5, 7), ((1, 2), (2, 6), (3, 12)))
@@ -86,7 +92,7 @@ def test_settled_steps_are_those_that_no_later_latent_changes(codes, shape):
     latents = torch.randn(codes + 30, WIDTH)
     now = vocoder.steps(latents[None, :codes], speaker)
     later = vocoder.steps(latents[None], speaker)
-    settled = settled_steps(codes, shape)
+    settled = num_settled_steps(codes, shape)
     assert torch.equal(now[..., :settled], later[..., :settled])
     assert (
         codes * shape.steps_per_code < 12 or now.shape[2] - settled <= 5
@@ -105,7 +111,7 @@ def test_windows_hold_all_that_they_settle(reach):
         there = draw.randint(1, 900)
         end = draw.randint(1, there)
         begin = at = draw.randrange(end)
-        for left, right, upto in windows(begin, end, there, reach, (64, 128, 192)):
+        for left, right, upto in split_into_windows(begin, end, there, reach, (64, 128, 192)):
             assert 0 <= left <= max(0, at - reach) and right <= there
             assert at < upto and (upto <= right - reach or right == there)
             assert right - left in (64, 128, 192) or there < 64 or 2 * reach >= 64
@@ -119,7 +125,7 @@ def test_beside_training_a_gpus_windows_keep_no_memory(monkeypatch):
     seen, sound = [], vocoder.sound
     vocoder.sound = lambda steps, who: seen.append(steps.shape[2]) or sound(steps, who)
     vocoder.warm_up(records=False)
-    assert seen == [first_steps(LIKE_PUBLISHED), 64, 128, 192] and vocoder.recorded is None
+    assert seen == [num_first_steps(LIKE_PUBLISHED), 64, 128, 192] and vocoder.recorded_windows is None
 
 
 def test_a_laid_out_vocoder_sees_few_widths_whatever_the_sentence():
@@ -131,7 +137,7 @@ def test_a_laid_out_vocoder_sees_few_widths_whatever_the_sentence():
     vocoder.sound = lambda steps, who: seen.add(steps.shape[2]) or sound(steps, who)
     vocoder.warm_up()
     prepared = set(seen)
-    assert prepared == {first_steps(LIKE_PUBLISHED), 64, 128, 192}
+    assert prepared == {num_first_steps(LIKE_PUBLISHED), 64, 128, 192}
     for codes in (16, 23, 50, 71, 90):
         chunked = ChunkedVocoder(vocoder, speaker)
         chunked.add(torch.randn(codes, WIDTH))
