@@ -80,12 +80,7 @@ class SpokenModel(Protocol):
 
 
 class Backend(Protocol):
-    """Computes speech.
-
-    Attributes:
-        num_slots: The maximum number of utterances at once.
-        arrays: torch or numpy.
-    """
+    """Computes speech, at most `num_slots` utterances at once. arrays: torch or numpy."""
 
     num_slots: int
     arrays: ModuleType
@@ -410,8 +405,7 @@ class ContinuousBatcher:
         self._speeches[name] = speech
 
     def begin_next_piece(self, name: str) -> bool:
-        """Begins the next piece of a speech. Returns False if there is no such speech, or it is not
-        paused.
+        """Begins the next piece of a speech; returns False if no such speech is paused.
 
         Raises SotaqueError, and NotFinite, which ends the speech.
         """

@@ -66,14 +66,8 @@ class TakeFigures:
 
 @dataclass(frozen=True)
 class TakeChoice:
-    """The take that is kept.
-
-    Attributes:
-        number: Its number, from 0.
-        count: The number of takes.
-        figures: Its figures.
-        reason: The criterion that decided.
-    """
+    """The take that is kept. number: from 0; count: the number of takes; reason: the criterion that
+    decided."""
 
     number: int
     count: int

@@ -55,14 +55,8 @@ class DecodingError(NotFinite):
 
 
 class TorchUtterance(Utterance):
-    """An `Utterance` with PyTorch.
-
-    Attributes:
-        adapter: As in `Voice`.
-        code: The last code `[1]`, on the device.
-        queries: The queries of `heads`.
-        cache: Its keys and values while it is in a slot; None if a graph holds them.
-    """
+    """An `Utterance` with PyTorch. code: the last code `[1]`, on the device; adapter: as in
+    `Voice`; cache: its keys and values while it is in a slot, None if a graph holds them."""
 
     def __init__(
         self,
@@ -337,8 +331,7 @@ def speech_graphs(gpt: GPT) -> ModuleType | None:
 
 
 def slot_positions(shape: GPTShape) -> int:
-    """The capacity of a slot: positions of latents, text and codes, and a few for warming up a
-    graph."""
+    """The positions of a slot: latents, text and codes, and a few for warming up a graph."""
     return NUM_LATENTS + shape.text_positions + shape.audio_positions + 4
 
 
@@ -500,9 +493,8 @@ def sampling_probabilities(
         [1 - rule.top_p if rule.top_p < 1.0 else -1.0 for rule in rules],
         top_ks,
     ]
-    # One copy to the device.
-    columns = torch.tensor(parameters).to(logits.device, non_blocking=True)[:, :, None]
-    penalties, temperatures, tail_limits, counts = columns.unbind()
+    on_device = torch.tensor(parameters).to(logits.device, non_blocking=True)[:, :, None]
+    penalties, temperatures, tail_limits, counts = on_device.unbind()
     logits = logits.float()
     lowered = torch.where(logits < 0, logits * penalties, logits / penalties)
     penalised = torch.where(seen, lowered, logits)

@@ -26,8 +26,7 @@ from xtts.voices.voice_files import VoiceFiles
 
 log = logging.getLogger(__name__)
 
-# GPU memory for the vocoder's windows, a prefill, encoding recordings, and the plans of cuDNN and
-# cuBLAS.
+# For the vocoder's windows, a prefill, encoding recordings, and the plans of cuDNN and cuBLAS.
 RESERVED_BYTES = 768 << 20
 
 

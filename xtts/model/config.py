@@ -154,8 +154,7 @@ class ModelConfig(_SotaqueConfig):
         """
         path = folder / "config.json"
         config = _read_json(path)
-        place = f'{path}, key "sotaque"'
-        sotaque = _validate(_SotaqueConfig, config.get("sotaque") or {}, place)
+        sotaque = _validate(_SotaqueConfig, config.get("sotaque") or {}, place := f'{path}, key "sotaque"')
         gpt = _gpt_shape(config.get("model_args") or {}, folder)
         for layer, head in sotaque.alignment_heads or ():
             if not (0 <= layer < gpt.layers and 0 <= head < gpt.heads):
@@ -231,7 +230,6 @@ def _pick(kind: type[T], content: _Json, path: Path, **others: int) -> T:
 
 
 def _validate(kind: type[T], values: _Json, place: str) -> T:
-    """A `kind` with these values. place: their file and key, for the message of a ConfigError."""
     unknown = sorted(set(values) - set(getattr(kind, "__dataclass_fields__", {})))
     if unknown:
         raise ConfigError(f"{place}: unknown name {unknown[0]!r}; remove it.")

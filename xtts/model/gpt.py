@@ -83,11 +83,8 @@ class QueryLog:
 class KeyValueCache:
     """A cache whose storage is allocated once; `length` positions of it are in use.
 
-    Keys and values of a position are adjacent, so that one copy writes both.
-
-    Attributes:
-        entries: [layers, batch, 2, heads, capacity, head_width].
-        log: Stores the queries of its only row, or None.
+    Keys and values of a position are adjacent, so that one copy writes both. entries: [layers,
+    batch, 2, heads, capacity, head_width]; log: stores the queries of its only row, or None.
     """
 
     def __init__(self, entries: Tensor) -> None:

@@ -46,13 +46,8 @@ LISTENING_PREFIXES = ("conditioning_encoder.", "conditioning_perceiver.", "text_
 
 @dataclass
 class Model:
-    """The parts of a model that are needed to speak, in evaluation mode.
-
-    Attributes:
-        mel_stats: The scales of the mel bands (`mel_stats`).
-        kind: The precision of the transformer's weights, one of `xtts.model.quantization.KINDS`.
-        low_memory: LOW_MEMORY; the parts that encode recordings stay in the mapped file.
-    """
+    """The parts of a model that are needed to speak, in evaluation mode. kind: the precision of the
+    transformer's weights, one of `xtts.model.quantization.KINDS`."""
 
     config: ModelConfig
     device: torch.device
@@ -169,10 +164,8 @@ def load_gpt(
     low_memory: bool = False,
 ) -> GPT:
     """Loads the GPT: in float32 with gradients, or for inference with its matrices packed or
-    quantised to `kind`.
-
-    low_memory: the parts that encode recordings are not copied from `state` if they are float32 on
-    `device`, and the pages of the file are released.
+    quantised to `kind`. low_memory: the parts that encode recordings are not copied from `state` if
+    they are float32 on `device`, and the pages of the file are released.
 
     Raises ConfigError, which names `source`, if the tensors of `state` do not fit the model.
     """

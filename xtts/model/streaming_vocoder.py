@@ -33,10 +33,8 @@ MAX_SAMPLES = 256_000
 class StepVocoder(Protocol):
     """A vocoder of steps: `xtts.model.vocoder.Vocoder`, `extras.onnx.speech.vocoder.OnnxVocoder`.
 
-    Attributes:
-        arrays: torch or numpy.
-        widths: Its preferred window widths in steps, if any.
-        max_samples: The maximum number of samples at once.
+    arrays: torch or numpy; widths: its preferred window widths in steps, if any; max_samples: the
+    maximum number of samples at once.
     """
 
     shape: AnyVocoderShape

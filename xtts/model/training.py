@@ -56,11 +56,9 @@ class PackedBatch:
         frames: The layout of the clips' mel frames.
         conditioning: Mels `[clips, 80, frames]`, padded.
         conditioning_slots: The slots of the conditioning latents.
-        text, audio: The input tokens of all clips.
-        text_positions, audio_positions: The position of each token within its part.
-        text_slots, audio_slots: The slot of each token.
-        text_targets, audio_targets: The target tokens of all clips.
-        text_target_slots, audio_target_slots: The slot of each target.
+        text, audio: The input tokens of all clips, with the position of each within its part, and
+            its slot.
+        text_targets, audio_targets: The target tokens of all clips, with the slot of each.
     """
 
     length: int
@@ -154,7 +152,6 @@ def pack(
 
 
 def _text_part(tokens: Tensor, shape: GPTShape, stop_input: bool) -> tuple[Tensor, Tensor]:
-    """The input and target tokens of a clip's text."""
     start, stop = tokens.new_tensor([shape.text_start]), tokens.new_tensor([shape.text_stop])
     inputs = torch.cat((start, tokens, stop) if stop_input else (start, tokens))
     # A STOP input is without a target, because the first audio id after it is always START.

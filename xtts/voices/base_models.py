@@ -81,16 +81,11 @@ def verified_base_folder(
     *,
     tos_agreed: bool = False,
 ) -> Path:
-    """The base folder of a checkpoint, verified by hash. Nothing is downloaded.
+    """The base folder of a checkpoint or voice, verified by hash. Nothing is downloaded.
 
-    Args:
-        checkpoint: Its path, or that of another file or folder with a base.
-        provenance: Its provenance, with the name and hash of the base.
-        folder: The current path of the base; None takes the path in the provenance.
-        xtts_v2: XTTS_V2_DIR.
-        tos_agreed: Whether the user has set COQUI_TOS_AGREED=1.
-
-    Raises BundleError, or FilesError if XTTS-v2 is missing.
+    folder: the current path of the base; None takes the path in the provenance. xtts_v2:
+    XTTS_V2_DIR. tos_agreed: the user has set COQUI_TOS_AGREED=1. Raises BundleError, or FilesError
+    if XTTS-v2 is missing.
     """
     recorded_base = _base_in(provenance)
     name = str(recorded_base.get("name"))

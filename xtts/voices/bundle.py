@@ -73,8 +73,7 @@ def read(folder: Path) -> Bundle:
 
 
 def verify(folder: Path) -> Bundle:
-    """As `read`, and checks every file that the bundle names. Raises BundleError for a damaged
-    one."""
+    """As `read`, and checks every file. Raises BundleError for a damaged or missing one."""
     bundle = read(folder)
     if bundle.kind not in _FILES_OF_KIND:
         kinds = enumeration(list(_FILES_OF_KIND))
@@ -89,7 +88,6 @@ def verify(folder: Path) -> Bundle:
 
 
 def _needed_files(bundle: Bundle) -> set[str]:
-    """The files that the voice needs to speak. With its base's weights, it also needs a recording or
-    latents."""
+    """The files that the voice needs to speak; with its base's weights, a recording or latents."""
     needs_recording = bundle.kind in KINDS_WITH_BASE_WEIGHTS and LATENTS_FILE not in bundle.files
     return _FILES_OF_KIND[bundle.kind] | ({"reference.wav"} if needs_recording else set())

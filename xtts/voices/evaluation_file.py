@@ -126,12 +126,8 @@ class FurtherFigure(MeanInterval):
 
 @dataclass(frozen=True)
 class JudgeDescription:
-    """The unit and direction of a judge's figure.
-
-    Attributes:
-        absent: Why the judge is missing, or None.
-        further: Whether an extra adds it (`train.evaluation.further_judges`).
-    """
+    """The unit and direction of a judge's figure. absent: why the judge is missing, or None;
+    further: whether an extra adds it (`train.evaluation.further_judges`)."""
 
     unit: str
     better: Better
@@ -166,7 +162,7 @@ class Candidate:
         epoch: 0 for the base.
         share: The share of the fine-tuned weights: 0 for the base, 1 for an epoch.
         checkpoint_sha256: The hash of the epoch's checkpoint; "" for the base.
-        unfinished, cut, babbling: The number of sentences that failed in this way.
+        unfinished, cut, babbling: The numbers of failed sentences.
         knows_language: False for a base that was not trained in the added language.
         old_sentences: Sentences in an old language, in a run that trains an added one.
         decoder: The SHA-256 of a learned decoder's tensors (`RunFolder.decoder_path` of `epoch`);

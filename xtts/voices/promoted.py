@@ -18,13 +18,8 @@ _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 
 @dataclass(frozen=True)
 class Promotion:
-    """The content of promotion.json.
-
-    Attributes:
-        run: The run's id.
-        sha256: The checkpoint's hash, by which it is found if the run has moved.
-        share: The epoch's share of a blend; 1 for the epoch itself.
-    """
+    """The content of promotion.json. run: the run's id; sha256: the checkpoint's hash, by which it is
+    found if the run has moved; share: the epoch's share of a blend, 1 for the epoch itself."""
 
     run: str
     epoch: int

@@ -61,12 +61,8 @@ class RunError(SotaqueError):
 
 @dataclass(frozen=True)
 class VerifiedCheckpoint:
-    """A checkpoint or blend, all of whose files have the size and SHA-256 of their manifest.
-
-    Attributes:
-        sha256: The SHA-256 of `checkpoint`.
-        state: The trainer state, if it was saved.
-    """
+    """A checkpoint or blend. All of its files have the size and SHA-256 of its manifest. sha256: of
+    `checkpoint`; state: the trainer state, if it was saved."""
 
     epoch: int
     step: int
@@ -229,10 +225,8 @@ class RunFolder:
         if isinstance(result, VerifiedCheckpoint):
             return _best_weights(result, verdict.summary)
         epoch = self.verified(verdict.epoch)
-        if epoch is not None and epoch.sha256 == verdict.checkpoint_sha256:
-            best: BestWeights | None = _best_weights(epoch, verdict.summary)
-        else:
-            best = self._best_unjudged()
+        is_judged = epoch is not None and epoch.sha256 == verdict.checkpoint_sha256
+        best = _best_weights(epoch, verdict.summary) if epoch and is_judged else self._best_unjudged()
         if best is None or best.weights is None:
             return best
         if verdict.kind == "blend" and self.is_locked():
