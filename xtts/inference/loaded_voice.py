@@ -78,8 +78,8 @@ class LoadedVoice(ABC):
 
     @property
     def graphs(self) -> dict[str, str]:
-        """The SHA-256 of each further file that computes speech: the graphs of an ONNX voice, whose
-        vocoder may be a learned decoder. {} with PyTorch."""
+        """The SHA-256 of each further file that computes speech: the graphs of an ONNX voice, with
+        the vocoder, which may be a learned decoder. {} with PyTorch."""
         return {}
 
     @cached_property

@@ -95,8 +95,8 @@ class TorchUtterance(Utterance):
 class DecodeStep:
     """The forward of a GPT with a cache. Uses the weights that `gpt` has when this is created.
 
-    In float32 the results are identical to those of the GPT's modules, whose calls, views and
-    copies of thirty layers take a fifth of the time of reading the weights (docs/develop/log.md).
+    In float32 the results are identical to those of the GPT's modules. The calls, views and copies
+    of their thirty layers take a fifth of the time of reading the weights (docs/develop/log.md).
     Nothing here reads a value from the device, so a CUDA graph can capture it (`extras.graphs`; for
     figures see docs/develop/gpu.md).
     """
@@ -299,10 +299,10 @@ class DecodingSlots:
 
 
 class GraphRows(Protocol):
-    """GraphRows of an extra (SPEECH_GRAPHS in `machine.extras`), which replays their steps as CUDA
-    graphs and keeps their keys and values. count: how many there are."""
+    """Rows of an extra (SPEECH_GRAPHS in `machine.extras`), which replays their steps as CUDA graphs
+    and keeps their keys and values."""
 
-    num_slots: int
+    num_rows: int
 
     def prepare(self) -> None:
         """Does now what would delay the first code."""
