@@ -22,7 +22,7 @@ from machine.text import first_line
 from xtts.model.config import ConfigError
 
 FILE = "discriminators.safetensors"
-# Of the file of a base model: the float16 weights of up to 39 channels.
+# The limit of a base model's file: the float16 weights of up to 39 channels.
 MAX_BYTES = 1_500_000
 # In samples; also the FFT sizes.
 WINDOW_SIZES = (2048, 1024, 512, 256)

@@ -116,9 +116,9 @@ class SourceFilterShape:
     """Sizes of the vocoder for small voices (`xtts.model.source_filter`).
 
     Attributes:
-        channels, layers: Of the network that predicts the filters.
-        pitch_channels, pitch_layers: Of the network that predicts the pitch.
-        kernel, expansion: Of the blocks of both.
+        channels, layers: The size of the network that predicts the filters.
+        pitch_channels, pitch_layers: The size of the network that predicts the pitch.
+        kernel, expansion: The sizes of the blocks of both.
         window: The samples of a filter's window.
         speaker_channels: The channels through which the speaker reaches every block; 0 if the
             speaker only reaches the first layer of the filters.

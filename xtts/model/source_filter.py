@@ -25,7 +25,7 @@ MIN_PITCH_HZ, MAX_PITCH_HZ = 40.0, 800.0
 MAX_HARMONIC_HZ = 11_000.0
 # The noise is a fixed table of this many steps (2.7 s), so that chunks equal the whole.
 NOISE_STEPS = 256
-# Of harmonics and of noise.
+# The limit for harmonics and for noise.
 _MAX_LOG_GAIN = 4.0
 _MIDDLE_PITCH_HZ = 170.0
 
@@ -253,7 +253,7 @@ def _tables(shape: SourceFilterShape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     overlap = hann.square().sum() / hop
     synthesis = torch.cat((weights[:, None] * angles.cos().T, -weights[:, None] * angles.sin().T))
     synthesis = synthesis * hann / (window * overlap)
-    # Of each sample from the middle of its step, in steps.
+    # The distance of each sample from the middle of its step, in steps.
     distance = (torch.arange(hop, dtype=torch.float64) + 0.5) / hop - 0.5
     before, after = (-distance).clamp(min=0), distance.clamp(min=0)
     value = torch.stack((before, after, 1 - before - after))
