@@ -20,8 +20,8 @@ def blend(
     data than either (Wortsman et al. 2022, https://arxiv.org/abs/2109.01903).
 
     share: the share of the fine-tuned weights, 0 to 1; 1 returns `tuned` unchanged. extensions:
-    languages whose rows of the text tables are taken from `tuned`, since the base has not learned
-    them. Raises ConfigError if names or shapes differ.
+    added languages; the base has not learned their rows of the text tables, so these are those of
+    `tuned`. Raises ConfigError if names or shapes differ.
     """
     if share == 1:
         return dict(tuned)

@@ -14,10 +14,10 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 
 class Context(FunctionCtx):
-    """What an operation leaves for its gradient."""
+    """What the forward of an operation stores for its backward."""
 
     saved_tensors: tuple[Tensor, ...]
-    places: int
+    grid_size: int
 
 
 def launches_matter(like: Tensor) -> bool:

@@ -83,8 +83,8 @@ class PerceiverAttention(nn.Module):
         self.to_out = nn.Linear(inner, width, bias=False)
 
     def forward(self, latents: Tensor, context: Tensor) -> Tensor:
-        seen = torch.cat((latents, context), dim=1)
-        keys, values = self.to_kv(seen).chunk(2, dim=-1)
+        attended = torch.cat((latents, context), dim=1)
+        keys, values = self.to_kv(attended).chunk(2, dim=-1)
         queries, keys, values = map(split_heads, (self.to_q(latents), keys, values))
         mixed = F.scaled_dot_product_attention(queries, keys, values)
         return self.to_out(mixed.transpose(1, 2).flatten(2))

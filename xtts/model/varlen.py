@@ -116,12 +116,12 @@ class VarlenLayout(AttentionLayout):
         keys `like`: 0 for real positions and for `before` keys before them, else -inf. (Attention
         would convert a boolean mask to this with three operations each time.)"""
         if (key := (like.dtype, before)) not in self._masks:
-            places = len(self.lengths) * max(self.lengths)
-            present = torch.zeros(places, dtype=torch.bool, device=self.grid_index.device)
-            present = present.index_fill(0, self.grid_index, True).view(len(self.lengths), 1, 1, -1)
-            seen = F.pad(present, (before, 0), value=True)
-            zeros = torch.zeros_like(seen, dtype=like.dtype)
-            self._masks[key] = zeros.masked_fill_(~seen, -torch.inf)
+            grid_size = len(self.lengths) * max(self.lengths)
+            is_real = torch.zeros(grid_size, dtype=torch.bool, device=self.grid_index.device)
+            is_real = is_real.index_fill(0, self.grid_index, True).view(len(self.lengths), 1, 1, -1)
+            is_attended = F.pad(is_real, (before, 0), value=True)
+            zeros = torch.zeros_like(is_attended, dtype=like.dtype)
+            self._masks[key] = zeros.masked_fill_(~is_attended, -torch.inf)
         return self._masks[key]
 
     @functools.cached_property
@@ -156,14 +156,14 @@ class _OutOfGrid(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Context, rows: Tensor, grid_index: Tensor) -> Tensor:
         ctx.save_for_backward(grid_index)
-        ctx.places = len(rows)
+        ctx.grid_size = len(rows)
         return rows.index_select(0, grid_index)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor, None]:
         (grid_index,) = ctx.saved_tensors
-        grid = gradient.new_zeros(ctx.places, gradient.shape[1])
+        grid = gradient.new_zeros(ctx.grid_size, gradient.shape[1])
         return grid.index_copy_(0, grid_index, gradient), None
 
 
