@@ -52,7 +52,9 @@ def read_foreign_voice(path: Path) -> ForeignVoice | None:
         contents = [_read(archive, recording, _MAX_WAV_BYTES) for recording in recordings[:_MAX_RECORDINGS]]
     seconds, wav = max((_seconds(content, path), content) for content in contents)
     if not 0 < seconds <= _MAX_SECONDS:
-        raise VoiceFileError(f"{path} has a recording of {seconds:,.0f} s, which is too long.")
+        raise VoiceFileError(
+            f"{path} has a recording of {seconds:,.0f} s; one of up to {_MAX_SECONDS:g} s is needed."
+        )
     return ForeignVoice(name, wav)
 
 

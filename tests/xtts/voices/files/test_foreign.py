@@ -53,6 +53,9 @@ def test_what_cannot_be_used_is_a_sentence_and_leaves_nothing(tmp_path, monkeypa
         "unpacks to more": packed(tmp_path / "bomb.ovsvoice", {}, ref_audio=bytes(2 << 20)),
         "not a WAV file": packed(tmp_path / "mz.ovsvoice", {}, ref_audio=b"MZ" * 100),
         "but FLAC": packed(tmp_path / "flac.ovsvoice", {}, ref_audio=flac),
+        "has a recording of 0 s; one of up to 600 s": packed(
+            tmp_path / "empty.ovsvoice", {}, ref_audio=wav(0.0)
+        ),
     }
     broken = voicebox(tmp_path).read_bytes()
     at = broken.index(b"samples/a.wav") + 200
