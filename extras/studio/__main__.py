@@ -27,11 +27,11 @@ SUMMARY = "the service, and a trainer for the trainings queued on its page"
 USAGE = "[settings]"
 
 # Enough to save a full-size checkpoint; the trainer gives its training as long.
-_STOP_SECONDS = 70.0
-_REAP_SECONDS = 5.0
+_MAX_STOP_SECONDS = 70.0
+_MAX_KILL_SECONDS = 5.0
 # After a death due to lack of memory the machine needs a moment; one that fails at its start, such
 # as beside another trainer, is tried less and less often.
-_REST_SECONDS, _LONGEST_REST_SECONDS = 2.0, 60.0
+_RESTART_PAUSE_SECONDS, _MAX_RESTART_PAUSE_SECONDS = 2.0, 60.0
 _COMMAND = module_command("train", "queue")
 log = logging.getLogger("api")
 
@@ -67,7 +67,7 @@ def hold_unbegun(words: Sequence[str]) -> None:
 class Trainer(threading.Thread):
     """Runs the trainer, and starts it again when it dies, until `stop`."""
 
-    def __init__(self, command: Sequence[str], rest_seconds: float = _REST_SECONDS) -> None:
+    def __init__(self, command: Sequence[str], rest_seconds: float = _RESTART_PAUSE_SECONDS) -> None:
         super().__init__(daemon=True, name="trainer")
         self._command = command
         self._rest_seconds = rest_seconds
@@ -81,7 +81,7 @@ class Trainer(threading.Thread):
         while True:
             started = time.monotonic()
             code = self.child.wait()
-            if time.monotonic() - started > _LONGEST_REST_SECONDS:
+            if time.monotonic() - started > _MAX_RESTART_PAUSE_SECONDS:
                 rest = self._rest_seconds
             if self._stopping.is_set():
                 return
@@ -89,7 +89,7 @@ class Trainer(threading.Thread):
             log.error("The trainer %s. It is started again in %g s.", how, rest)
             if self._stopping.wait(rest):
                 return
-            rest = min(2 * rest, _LONGEST_REST_SECONDS)
+            rest = min(2 * rest, _MAX_RESTART_PAUSE_SECONDS)
             with self._changing:
                 if not self._stopping.is_set():
                     self.child = self._start()
@@ -100,9 +100,9 @@ class Trainer(threading.Thread):
         with self._changing:
             self.child.terminate()
         try:
-            self.child.wait(_STOP_SECONDS)
+            self.child.wait(_MAX_STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            end_group(self.child, _REAP_SECONDS)
+            end_group(self.child, _MAX_KILL_SECONDS)
 
     def _start(self) -> "subprocess.Popen[bytes]":
         # A separate process group: Ctrl-C reaches only the service, which then stops the trainer.

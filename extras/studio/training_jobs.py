@@ -34,7 +34,7 @@ from machine.storage.files import make_folder, replace_file, write_json, writing
 State = Literal["queued", "checking", "running", "done", "failed", "cancelled", "interrupted"]
 # States of jobs that the trainer still has to work on; in the others the job has ended.
 OPEN_STATES = ("queued", "checking", "running", "interrupted")
-ALLOWED = frozenset(
+ALLOWED_SETTINGS = frozenset(
     """
     BASE_MODEL BATCH_SECONDS BLEND LANGUAGE LEARNING_RATE LEARN_DECODER LORA_RANK MAX_TRAIN_SAMPLES
     NUM_EPOCHS SAMPLE_TEXT SEED SUSPECT_CLIPS
@@ -42,17 +42,17 @@ ALLOWED = frozenset(
 )
 # The name of a run is also the name of its folder, OUTPUT_DIR/runs/<run>.
 RUN_NAME = re.compile(r"[a-z0-9](-?[a-z0-9]){0,39}")
-_ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,79}")
+_JOB_ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,79}")
 _DATASET_ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
 # The id of the run in OUTPUT_DIR itself.
-_TAKEN_NAMES = ("current",)
-_MAX_BYTES = 64 << 10
+_RESERVED_NAMES = ("current",)
+_MAX_FILE_BYTES = 64 << 10
 MAX_JOBS = 500
-# The most jobs that are not over.
+# The maximum number of jobs that have not ended.
 MAX_OPEN_JOBS = 50
-MAX_DATASET = 1_000
-MAX_VALUE = 2_000
-_LOCK = ".trainer.lock"
+MAX_DATASET_CHARACTERS = 1_000
+MAX_VALUE_CHARACTERS = 2_000
+_LOCK_NAME = ".trainer.lock"
 _STRICT = ConfigDict(extra="forbid")
 
 
@@ -72,7 +72,7 @@ class TrainingJob:
         id: The name of its folder in QUEUE_DIR.
         run: The name of its run. A job of an existing run resumes it.
         dataset: An id of DATASETS_DIR, or the path of a folder below one of DATASET_ROOTS.
-        settings: Values as text, by their names in `.env`; only names in `ALLOWED`.
+        settings: Values as text, by their names in `.env`; only names in `ALLOWED_SETTINGS`.
         asked: The time of the request, as ISO 8601.
     """
 
@@ -122,8 +122,8 @@ class TrainingState:
         return self.state in OPEN_STATES
 
 
-_UNBEGUN = TrainingState("queued", None, None, None, "", 0, 0)
-Kept = TypeVar("Kept", TrainingJob, TrainingState)
+_UNBEGUN_STATE = TrainingState("queued", None, None, None, "", 0, 0)
+Stored = TypeVar("Stored", TrainingJob, TrainingState)
 
 
 class JobFolder:
@@ -146,16 +146,16 @@ class JobFolder:
         job = _read(self.job_file, TrainingJob)
         if job.id != self.id:
             raise JobRefused(f"Job {self.id} says that its id is {job.id[:80]!r}.")
-        return _check(job)
+        return _validated(job)
 
     def state(self) -> TrainingState:
         """The state of the job: "queued" without a state file, "failed" with an invalid one."""
         if not self.state_file.is_symlink() and not self.state_file.exists():
-            return _UNBEGUN
+            return _UNBEGUN_STATE
         try:
             return _read(self.state_file, TrainingState)
         except JobRefused as error:
-            return replace(_UNBEGUN, state="failed", message=str(error))
+            return replace(_UNBEGUN_STATE, state="failed", message=str(error))
 
     def write_state(self, **changed: Any) -> TrainingState:
         """Changes fields of the state. Only the trainer may call this. Raises WriteError."""
@@ -174,7 +174,7 @@ class JobFolder:
         return self.held_file.exists()
 
     def release(self) -> None:
-        """Lets a trainer begin the job. Raises WriteError."""
+        """Lets a trainer begin a held job. Raises WriteError."""
         with writing_to(self.held_file):
             self.held_file.unlink(missing_ok=True)
 
@@ -188,7 +188,7 @@ class TrainingQueue:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.lock_file = folder / _LOCK
+        self.lock_file = folder / _LOCK_NAME
 
     def jobs(self) -> list[JobFolder]:
         """All jobs, oldest first: ids begin with the time. Links are ignored."""
@@ -197,7 +197,7 @@ class TrainingQueue:
             names = [
                 entry.name
                 for entry in entries
-                if _ID.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+                if _JOB_ID.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
             ]
         return [JobFolder(self.folder / name) for name in sorted(names)]
 
@@ -218,7 +218,7 @@ class TrainingQueue:
         moment = f"{now:%Y%m%d-%H%M%S-%f}{secrets.token_hex(1)[0]}"
         identity = f"{moment}-{run}"[:80].rstrip("-")
         job = TrainingJob(identity, run, dataset, dict(settings), now.isoformat(timespec="milliseconds"))
-        _check(job)
+        _validated(job)
         if len(self.jobs()) >= MAX_JOBS:
             raise QueueFull(f"There are already {MAX_JOBS} jobs in QUEUE_DIR, the limit. Delete old ones.")
         if sum(open_job.state().is_open for open_job in self.jobs()) >= MAX_OPEN_JOBS:
@@ -271,24 +271,25 @@ def check_settings(settings: Mapping[str, str]) -> None:
     """Raises JobRefused for a setting that a job may not set, or a value that is too long or not
     printable. The trainer validates the values themselves."""
     for name, value in settings.items():
-        if name not in ALLOWED:
+        if name not in ALLOWED_SETTINGS:
             raise JobRefused(
-                f"{name[:60]!r} is not a setting of a job. Allowed: {', '.join(sorted(ALLOWED))}."
+                f"{name[:60]!r} is not a setting of a job. Allowed: {', '.join(sorted(ALLOWED_SETTINGS))}."
             )
-        if len(value) > MAX_VALUE or not value.isprintable():
+        if len(value) > MAX_VALUE_CHARACTERS or not value.isprintable():
             raise JobRefused(
-                f"{name} is {value[:40]!r}…: at most {MAX_VALUE} characters in one line are allowed."
+                f"{name} is {value[:40]!r}…: at most {MAX_VALUE_CHARACTERS} characters in one line are "
+                "allowed."
             )
 
 
-def check_base(settings: Mapping[str, str], own_base: str) -> None:
-    """Raises JobRefused for a base other than `demo`, `xtts_v2` and own_base, the BASE_MODEL of
-    this program."""
-    offered = tuple(dict.fromkeys(("demo", "xtts_v2", own_base)))
+def check_base(settings: Mapping[str, str], program_base: str) -> None:
+    """Raises JobRefused for a base other than `demo`, `xtts_v2` and `program_base`, the BASE_MODEL
+    of this program."""
+    allowed = tuple(dict.fromkeys(("demo", "xtts_v2", program_base)))
     base = settings.get("BASE_MODEL", "").strip()
-    if base and base not in offered:
+    if base and base not in allowed:
         raise JobRefused(
-            f"BASE_MODEL is {base[:200]!r}. A job may name {', '.join(offered)}; another folder is "
+            f"BASE_MODEL is {base[:200]!r}. A job may name {', '.join(allowed)}; another folder is "
             "named by BASE_MODEL in the trainer's own .env."
         )
 
@@ -322,13 +323,13 @@ def dataset_folder(dataset: str, datasets_dir: Path, roots: Sequence[str]) -> Pa
 
 def _is_within(path: Path, roots: Sequence[Path]) -> bool:
     try:
-        real = path.resolve()
-        return any(real.is_relative_to(root.resolve()) for root in roots)
+        resolved = path.resolve()
+        return any(resolved.is_relative_to(root.resolve()) for root in roots)
     except (OSError, RuntimeError, ValueError):  # a name that is too long, a circle of links
         return False
 
 
-def _read(path: Path, kind: type[Kept]) -> Kept:
+def _read(path: Path, kind: type[Stored]) -> Stored:
     """The content of a small, regular JSON file. Raises JobRefused for any other file."""
     name = f"{path.parent.name}/{path.name}"
     try:
@@ -336,8 +337,8 @@ def _read(path: Path, kind: type[Kept]) -> Kept:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
             raise JobRefused(f"{name} cannot be read: it is not a plain file.")
-        if status.st_size > _MAX_BYTES:
-            raise JobRefused(f"{name} has {status.st_size:,} bytes. A job has at most {_MAX_BYTES:,}.")
+        if status.st_size > _MAX_FILE_BYTES:
+            raise JobRefused(f"{name} has {status.st_size:,} bytes. A job has at most {_MAX_FILE_BYTES:,}.")
         return TypeAdapter(kind).validate_json(path.read_bytes(), strict=True)
     except OSError as error:
         raise JobRefused(f"{name} cannot be read: {error.strerror}.") from error
@@ -345,18 +346,18 @@ def _read(path: Path, kind: type[Kept]) -> Kept:
         faults = error.errors(include_url=False, include_input=False)
         # An unexpected field is the most informative fault.
         first = max(faults, key=lambda fault: fault["type"].startswith("unexpected"))
-        where = "".join(f"{str(part)[:60]}: " for part in first["loc"])
-        raise JobRefused(f"{name} is not a valid job. {where}{first['msg']}.") from error
+        field = "".join(f"{str(part)[:60]}: " for part in first["loc"])
+        raise JobRefused(f"{name} is not a valid job. {field}{first['msg']}.") from error
 
 
-def _check(job: TrainingJob) -> TrainingJob:
-    """The job. Raises JobRefused if it asks for something that is not allowed."""
-    if not RUN_NAME.fullmatch(job.run) or job.run in _TAKEN_NAMES:
+def _validated(job: TrainingJob) -> TrainingJob:
+    """Returns the job. Raises JobRefused if it asks for something that is not allowed."""
+    if not RUN_NAME.fullmatch(job.run) or job.run in _RESERVED_NAMES:
         raise JobRefused(
             f"The name of the run is {job.run[:80]!r}. Use up to 40 lower-case letters, digits "
             "and single hyphens, such as ana-2; `current` is taken."
         )
-    if not 0 < len(job.dataset) <= MAX_DATASET or not job.dataset.isprintable():
+    if not 0 < len(job.dataset) <= MAX_DATASET_CHARACTERS or not job.dataset.isprintable():
         raise JobRefused(
             f"The dataset of job {job.id} is {job.dataset[:80]!r}, which is neither an id nor a path."
         )

@@ -4,22 +4,25 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from extras.studio.training_jobs import ALLOWED, MAX_DATASET, MAX_VALUE, State
+from extras.studio.training_jobs import ALLOWED_SETTINGS, MAX_DATASET_CHARACTERS, MAX_VALUE_CHARACTERS, State
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 DatasetText = Annotated[
     str,
     Field(
         min_length=1,
-        max_length=MAX_DATASET,
+        max_length=MAX_DATASET_CHARACTERS,
         description="The id of a dataset of /v1/datasets, or a folder below DATASET_ROOTS.",
     ),
 ]
 
 
 SettingTexts = Annotated[
-    dict[str, Annotated[str, Field(max_length=MAX_VALUE)]],
-    Field(max_length=len(ALLOWED), description=f"Texts as in `.env`: {', '.join(sorted(ALLOWED))}."),
+    dict[str, Annotated[str, Field(max_length=MAX_VALUE_CHARACTERS)]],
+    Field(
+        max_length=len(ALLOWED_SETTINGS),
+        description=f"Texts as in `.env`: {', '.join(sorted(ALLOWED_SETTINGS))}.",
+    ),
 ]
 
 

@@ -19,6 +19,7 @@ from extras.common.answers import ask_once
 from extras.studio.datasets.dataset_store import Datasets
 from extras.studio.settings import StudioServiceSettings
 from extras.studio.training_jobs import (
+    OPEN_STATES,
     JobFolder,
     JobRefused,
     QueueFull,
@@ -44,9 +45,9 @@ from xtts.voices.run_folder import RunFolder
 
 # The end of metrics.jsonl, enough for several steps.
 _TAIL_BYTES = 64 << 10
-_JUDGE_SECONDS = 60.0
-_CHECK_SECONDS = 300.0
-_LONGEST_MESSAGE = 700
+_MAX_VALUES_CHECK_SECONDS = 60.0
+_MAX_CHECK_SECONDS = 300.0
+_MAX_MESSAGE_CHARACTERS = 700
 # The module that checks; replaced in tests.
 MODULE = "train"
 
@@ -67,8 +68,8 @@ class Trainings:
         Raises APIError: 422 for a job that is not allowed, 409 for a full queue, 507 if the job
         cannot be written.
         """
-        settings = {**self._language(request.dataset), **request.settings}
-        self.judge(request.dataset, settings)
+        settings = {**self._language_of(request.dataset), **request.settings}
+        self.check_job(request.dataset, settings)
         with shared_folder.writing(self.queue.folder):
             try:
                 job = self.queue.ask(request.run, request.dataset, settings)
@@ -77,27 +78,26 @@ class Trainings:
             except JobRefused as error:
                 raise APIError(422, "invalid_request", str(error)) from error
         row = self.read(job.id)
-        return row if row.message else row.model_copy(update={"message": self._no_trainer()})
+        return row if row.message else row.model_copy(update={"message": self._missing_trainer_advice()})
 
-    def _no_trainer(self) -> str:
+    def _missing_trainer_advice(self) -> str:
         """How to start a trainer; "" if one works on the queue."""
         if self.queue.has_trainer() is not False:
             return ""
         command = commands.program("train queue")
         return f"No trainer works on the queue. Start it with `{command}`."
 
-    def judge(self, dataset: str, settings: dict[str, str]) -> Path:
+    def check_job(self, dataset: str, settings: dict[str, str]) -> Path:
         """The folder of the dataset. Raises APIError (422) if the trainer would refuse the job."""
-        service = self.settings
         try:
             check_settings(settings)
-            check_base(settings, service.base_model)
-            folder = dataset_folder(dataset, service.datasets_dir, service.dataset_roots)
+            check_base(settings, self.settings.base_model)
+            folder = dataset_folder(dataset, self.settings.datasets_dir, self.settings.dataset_roots)
         except JobRefused as error:
             raise APIError(422, "invalid_request", without_paths(str(error))) from error
         if settings:
             command = module_command("extras.common.training_preflight", "--values")
-            faults = ask_once(command, _JUDGE_SECONDS, request=settings).answer
+            faults = ask_once(command, _MAX_VALUES_CHECK_SECONDS, request=settings).answer
             if faults:  # without an answer, the trainer checks the settings later
                 raise APIError(422, "invalid_request", " ".join(faults), param="settings")
         return folder
@@ -108,49 +108,36 @@ class Trainings:
 
         Raises APIError: 422 for a dataset that cannot be trained on, 503 if the check fails.
         """
-        settings = {**self._language(request.dataset), **request.settings}
-        folder = self.judge(request.dataset, settings)
+        settings = {**self._language_of(request.dataset), **request.settings}
+        folder = self.check_job(request.dataset, settings)
         flags = [f"{flag_of(name)}={value}" for name, value in settings.items()]
         # A person waits for the check, so it yields to speech but not to a training on this
         # machine. In a container, CACHE_DIR belongs to the trainer.
         with tempfile.TemporaryDirectory(prefix="check-") as cache:
-            done = ask_once(
-                (
-                    "nice",
-                    "-n",
-                    "5",
-                    *module_command(
-                        self.module,
-                        "check",
-                        "--json",
-                        "--no-likelihood",
-                        *flags,
-                        f"--dataset-dir={folder}",
-                        "--dataset-format=auto",
-                        f"--cache-dir={cache}",
-                    ),
-                ),
-                _CHECK_SECONDS,
-            )
-        if done.code == 2:
-            words = without_paths(" ".join(done.errors.split())[-_LONGEST_MESSAGE:])
-            raise APIError(422, "bad_dataset", words, param="dataset")
+            flags += [f"--dataset-dir={folder}", "--dataset-format=auto", f"--cache-dir={cache}"]
+            command = module_command(self.module, "check", "--json", "--no-likelihood", *flags)
+            reply = ask_once(("nice", "-n", "5", *command), _MAX_CHECK_SECONDS)
+        if reply.code == 2:
+            message = without_paths(" ".join(reply.errors.split())[-_MAX_MESSAGE_CHARACTERS:])
+            raise APIError(422, "bad_dataset", message, param="dataset")
         try:
-            return CheckResult.model_validate(done.answer)
+            return CheckResult.model_validate(reply.answer)
         except ValidationError as error:
-            text = f"The dataset could not be checked: {without_paths(done.last_error)}."
+            text = f"The dataset could not be checked: {without_paths(reply.last_error)}."
             raise APIError(503, "not_checked", text, retry_after=30) from error
 
     def all(self) -> TrainingList:
         """All trainings, newest first. Blocks."""
         trainer, allowed = self.queue.has_trainer(), self.settings.training_allowed
-        command, message = commands.program("train queue"), ""
-        if not allowed:
-            message = "API_ALLOW_TRAINING is off here, so trainings are started by the command."
-        else:
-            message = self._no_trainer()
+        message = "API_ALLOW_TRAINING is off here, so trainings are started by the command."
+        if allowed:
+            message = self._missing_trainer_advice()
         return TrainingList(
-            trainings=self._rows()[::-1], allowed=allowed, trainer=trainer, message=message, command=command
+            trainings=self._rows()[::-1],
+            allowed=allowed,
+            trainer=trainer,
+            message=message,
+            command=commands.program("train queue"),
         )
 
     def read(self, identity: str) -> TrainingRow:
@@ -158,13 +145,13 @@ class Trainings:
         for row in self._rows():
             if row.id == identity:
                 return row
-        raise no_training()
+        raise no_training_error()
 
     def cancel(self, identity: str) -> TrainingRow:
         """Cancels a training, unless it has ended. Blocks. Raises APIError."""
         job = self.queue.get(identity)
         if job is None:
-            raise no_training()
+            raise no_training_error()
         if job.state().is_open:
             with shared_folder.writing(self.queue.folder):
                 job.cancel()
@@ -174,7 +161,7 @@ class Trainings:
         """Lets the trainer begin a held training. Blocks. Raises APIError."""
         job = self.queue.get(identity)
         if job is None:
-            raise no_training()
+            raise no_training_error()
         with shared_folder.writing(self.queue.folder):
             job.release()
         return self.read(identity)
@@ -182,53 +169,54 @@ class Trainings:
     def _rows(self) -> list[TrainingRow]:
         rows: list[TrainingRow] = []
         ahead = 0
-        works = self.queue.has_trainer() is not False
+        has_trainer = self.queue.has_trainer() is not False
         for folder in self.queue.jobs():
-            rows.append(row := self._row(folder, ahead, works))
-            ahead += row.state in ("queued", "checking", "running", "interrupted")
+            rows.append(row := self._row(folder, ahead, has_trainer))
+            ahead += row.state in OPEN_STATES
         return rows
 
-    def _row(self, folder: JobFolder, ahead: int, works: bool) -> TrainingRow:
-        """works: whether a trainer works on the queue; a killed one leaves the state of its job."""
-        state, refused = folder.state(), ""
+    def _row(self, folder: JobFolder, ahead: int, has_trainer: bool) -> TrainingRow:
+        """has_trainer: whether a trainer works on the queue; a killed one leaves the state of its
+        job."""
+        state, refusal = folder.state(), ""
         try:
             job = folder.read()
         except JobRefused as error:
-            job, refused = TrainingJob(folder.id, "", "", {}, ""), str(error)
-        cancelled = state.is_open and folder.is_cancelled
-        shown, message = state.state, without_paths(state.sentence or refused)
-        if cancelled and (state.state == "queued" or not works):
-            shown = "cancelled"  # no trainer works on it, and none will
-        elif not works and state.state in ("checking", "running"):
-            shown, message = "interrupted", "No trainer works on it: the last one has died."
-        held = shown == "queued" and not refused and folder.is_held
-        if held:
+            job, refusal = TrainingJob(folder.id, "", "", {}, ""), str(error)
+        is_cancelled = state.is_open and folder.is_cancelled
+        shown_state, message = state.state, without_paths(state.sentence or refusal)
+        if is_cancelled and (state.state == "queued" or not has_trainer):
+            shown_state = "cancelled"  # no trainer works on it, and none will
+        elif not has_trainer and state.state in ("checking", "running"):
+            shown_state, message = "interrupted", "No trainer works on it: the last one has died."
+        is_held = shown_state == "queued" and not refusal and folder.is_held
+        if is_held:
             message = "It was queued before this trainer started. Start it, or cancel it."
-        begun = job.run and state.state not in ("queued", "checking")
-        run = RunFolder(run_folder_of(self.settings.output_dir, job.run)) if begun else None
+        has_begun = job.run and state.state not in ("queued", "checking")
+        run = RunFolder(run_folder_of(self.settings.output_dir, job.run)) if has_begun else None
         return TrainingRow(
             id=folder.id,
             run=job.run,
             dataset=job.dataset,
             settings=dict(job.settings),
             asked=job.asked,
-            state="failed" if refused else shown,
+            state="failed" if refusal else shown_state,
             started=state.started,
             ended=state.ended,
             code=state.code,
             message=message,
-            ahead=ahead if shown == "queued" else 0,
-            held=held,
-            cancelling=cancelled and shown != "cancelled",
+            ahead=ahead if shown_state == "queued" else 0,
+            held=is_held,
+            cancelling=is_cancelled and shown_state != "cancelled",
             progress=progress_of(run.metrics) if run else None,
         )
 
-    def _language(self, name: str) -> dict[str, str]:
+    def _language_of(self, name: str) -> dict[str, str]:
         dataset = self._datasets.get(name)
         return {"LANGUAGE": dataset.language} if dataset else {}
 
 
-def no_training() -> APIError:
+def no_training_error() -> APIError:
     """The error for an unknown id."""
     text = "There is no training with this id. /v1/trainings lists them."
     return APIError(404, "no_training", text)

@@ -17,7 +17,7 @@ from extras.studio.datasets.prompts import SENTENCES
 
 Sounds = frozenset[str]
 # Weights of a new sound and a new pair: every sound comes early, and many pairs.
-_SOUND, _PAIR = 5.0, 1.0
+_SOUND_WEIGHT, _PAIR_WEIGHT = 5.0, 1.0
 
 
 def sounds_of(text: str, language: str) -> list[str]:
@@ -41,25 +41,25 @@ def _letters(text: str) -> list[str]:
 
 def units_of(sounds: Sequence[str]) -> Sounds:
     """The sounds, and the pairs of sounds within words."""
-    pairs = (sound + other for sound, other in itertools.pairwise(sounds))
+    pairs = (first + second for first, second in itertools.pairwise(sounds))
     return frozenset(unit for unit in (*sounds, *pairs) if " " not in unit)
 
 
 def order_texts(texts: Sequence[str], units: Callable[[str], Sounds]) -> list[str]:
     """Orders texts greedily: next is always the text with the most new units for its length; of
     several, the first."""
-    left = [(text, units(text)) for text in texts]
-    order, heard = list[str](), set[str]()
-    while left:
-        best = max(left, key=lambda candidate: _gain(candidate[1] - heard) / (len(candidate[0]) + 10))
-        left.remove(best)
+    pending = [(text, units(text)) for text in texts]
+    order, covered = list[str](), set[str]()
+    while pending:
+        best = max(pending, key=lambda candidate: _gain(candidate[1] - covered) / (len(candidate[0]) + 10))
+        pending.remove(best)
         order.append(best[0])
-        heard |= best[1]
+        covered |= best[1]
     return order
 
 
 def _gain(new: Sounds | set[str]) -> float:
-    return sum(_SOUND if len(unit) == 1 else _PAIR for unit in new)
+    return sum(_SOUND_WEIGHT if len(unit) == 1 else _PAIR_WEIGHT for unit in new)
 
 
 def main() -> int:

@@ -10,11 +10,11 @@ from api.voices import recordings
 from extras.studio.take_schemas import CheckedTake
 
 # Longer than a clip may be, so that the finding can state the length of the take.
-_DECODED_SECONDS = 60.0
+_MAX_DECODED_SECONDS = 60.0
 # The child yields to speech and training, so recognising twelve seconds can take a while.
-WALL_SECONDS = 60.0
-_MAX_REMEMBERED = 16
-COMMAND = (sys.executable, "-m", "extras.studio.datasets.takes_child", str(_DECODED_SECONDS))
+MAX_WALL_SECONDS = 60.0
+_MAX_CACHED_TAKES = 16
+COMMAND = (sys.executable, "-m", "extras.studio.datasets.takes_child", str(_MAX_DECODED_SECONDS))
 
 
 class TakeChecker:
@@ -26,7 +26,7 @@ class TakeChecker:
 
     def __init__(self, places: asyncio.Semaphore) -> None:
         self._places = places
-        self._cache = Recent[str, tuple[bytes, CheckedTake]](_MAX_REMEMBERED)
+        self._cache = Recent[str, tuple[bytes, CheckedTake]](_MAX_CACHED_TAKES)
 
     async def check(self, data: bytes, text: str, language: str) -> tuple[bytes, CheckedTake]:
         """The take as a WAV without the silence around it, and the findings.
@@ -36,6 +36,6 @@ class TakeChecker:
         key = hashlib.sha256(f"{language}\0{text}\0".encode() + data).hexdigest()
         if key not in self._cache:
             async with self._places:
-                wav, findings = await recordings.in_child(data, (*COMMAND, language, text), WALL_SECONDS)
+                wav, findings = await recordings.in_child(data, (*COMMAND, language, text), MAX_WALL_SECONDS)
             self._cache[key] = wav, CheckedTake.model_validate(json.loads(findings))
         return self._cache[key]

@@ -20,21 +20,17 @@ Finding = tuple[str, str]
 
 MARGIN_SECONDS = 0.15
 # A take with one of these findings cannot be a clip.
-UNUSABLE = frozenset({"silent", "no_speech", "short", "long"})
-# A take is cut off if its first or last EDGE_SECONDS have FRAMES_IN_A_ROW with speech. These values
-# and MAX_WRONG were chosen on other sentences than those of the published figures:
-# `tests/extras/studio/datasets/takes.py`.
-EDGE_SECONDS = 0.12
-# The click of a key is shorter.
-FRAMES_IN_A_ROW = 3
-# The level of speech, relative to the loud frames, ...
-EDGE_DB = -30.0
-# ... and to the quiet ones.
-OVER_NOISE_DB = 10.0
+UNUSABLE_KINDS = frozenset({"silent", "no_speech", "short", "long"})
+# A take is cut off if its first or last EDGE_SECONDS have MIN_EDGE_FRAMES with speech in a row. The
+# click of a key is shorter. These values and MAX_WRONG_SHARE were chosen on other sentences than
+# those of the published figures: `tests/extras/studio/datasets/takes.py`.
+EDGE_SECONDS, MIN_EDGE_FRAMES = 0.12, 3
+# The lowest level of speech, relative to the loud frames and to the quiet ones.
+MIN_OVER_LOUD_DB, MIN_OVER_NOISE_DB = -30.0, 10.0
 # The maximum share of the sentence's words that may be recognised wrongly: the recogniser makes
 # mistakes too.
-MAX_WRONG = 0.7
-_PAGE_LEVELS = 120
+MAX_WRONG_SHARE = 0.7
+_MAX_PAGE_LEVELS = 120
 
 
 def check(
@@ -65,8 +61,9 @@ def check(
     trimmed = _trim(mono, rate, levels)
     seconds = len(trimmed) / rate
     findings = [*_length_findings(seconds), *_sound_findings(measured), *_edge_findings(levels)]
-    heard = hear(resampled(trimmed, rate, RATE)) if hear and seconds <= LONGEST_CLIP_SECONDS else ""
+    heard = ""
     if hear and seconds <= LONGEST_CLIP_SECONDS:
+        heard = hear(resampled(trimmed, rate, RATE))
         findings += _word_findings(text, heard, language)
     return samples.wav_of(trimmed, rate), _findings_row(
         findings, seconds, _levels_for_page(trimmed, rate), heard
@@ -78,7 +75,7 @@ def _findings_row(
 ) -> dict[str, object]:
     return {
         "findings": [{"kind": kind, "sentence": sentence} for kind, sentence in findings],
-        "usable": not UNUSABLE & {kind for kind, _ in findings},
+        "usable": not UNUSABLE_KINDS & {kind for kind, _ in findings},
         "seconds": round(seconds, 3),
         "levels": levels,
         "heard": heard,
@@ -94,28 +91,28 @@ def _trim(mono: Array, rate: int, levels: Array) -> Array:
 
 def _length_findings(seconds: float) -> list[Finding]:
     if seconds > LONGEST_CLIP_SECONDS:
-        most = f"a clip has at most {LONGEST_CLIP_SECONDS:g} s"
+        limit = f"a clip has at most {LONGEST_CLIP_SECONDS:g} s"
         advice = "Read it faster, or skip this sentence."
-        return [("long", f"It is {seconds:.1f} s long; {most}. {advice}")]
+        return [("long", f"It is {seconds:.1f} s long; {limit}. {advice}")]
     if seconds < SHORTEST_CLIP_SECONDS:
-        least = f"a clip needs {SHORTEST_CLIP_SECONDS:g} s"
-        return [("short", f"It has {seconds:.1f} s of sound; {least}. Read the whole sentence.")]
+        limit = f"a clip needs {SHORTEST_CLIP_SECONDS:g} s"
+        return [("short", f"It has {seconds:.1f} s of sound; {limit}. Read the whole sentence.")]
     return []
 
 
 def _sound_findings(measured: Mapping[str, float]) -> list[Finding]:
     """Findings by the limits for recordings of voices."""
     findings = []
-    level, noise = measured["level_db"], measured["snr_db"]
-    if level < samples.GOOD_LEVEL_DB:
+    level_db, snr_db = measured["level_db"], measured["snr_db"]
+    if level_db < samples.GOOD_LEVEL_DB:
         findings.append(
-            ("quiet", f"It is quiet ({level:.0f} dB). Come closer to the microphone, or raise its level.")
+            ("quiet", f"It is quiet ({level_db:.0f} dB). Come closer to the microphone, or raise its level.")
         )
-    if noise < samples.GOOD_SNR_DB:
+    if snr_db < samples.GOOD_SNR_DB:
         findings.append(
             (
                 "noisy",
-                f"The voice is only {noise:.0f} dB over the noise; the trained "
+                f"The voice is only {snr_db:.0f} dB over the noise; the trained "
                 "voice would learn the noise too. Record in a quiet room.",
             )
         )
@@ -131,11 +128,11 @@ def _sound_findings(measured: Mapping[str, float]) -> list[Finding]:
 
 
 def _edge_findings(levels: Array) -> list[Finding]:
-    count = round(EDGE_SECONDS / HOP_SECONDS)
+    edge_frames = round(EDGE_SECONDS / HOP_SECONDS)
     loud, quiet = np.percentile(levels, 95), np.percentile(levels, 5)
-    active = levels > max(loud + EDGE_DB, quiet + OVER_NOISE_DB)
+    active = levels > max(loud + MIN_OVER_LOUD_DB, quiet + MIN_OVER_NOISE_DB)
     findings = []
-    if _has_long_run(active[:count]):
+    if _has_long_run(active[:edge_frames]):
         findings.append(
             (
                 "cut_start",
@@ -143,7 +140,7 @@ def _edge_findings(levels: Array) -> list[Finding]:
                 "starting the recording and reading.",
             )
         )
-    if _has_long_run(active[-count:]):
+    if _has_long_run(active[-edge_frames:]):
         findings.append(
             ("cut_end", "It ends in the middle of speech. Wait half a second before stopping the recording.")
         )
@@ -151,20 +148,20 @@ def _edge_findings(levels: Array) -> list[Finding]:
 
 
 def _has_long_run(active: Array) -> bool:
-    runs = np.convolve(active, np.ones(FRAMES_IN_A_ROW), "valid")
-    return bool((runs >= FRAMES_IN_A_ROW).any())
+    runs = np.convolve(active, np.ones(MIN_EDGE_FRAMES), "valid")
+    return bool((runs >= MIN_EDGE_FRAMES).any())
 
 
 def _word_findings(text: str, heard: str, language: str) -> list[Finding]:
     expected, words = words_in(text, language), words_in(heard, language)
     errors = num_errors(expected, words)
-    if not expected or errors / len(expected) <= MAX_WRONG:
+    if not expected or errors / len(expected) <= MAX_WRONG_SHARE:
         return []
-    what = f"heard “{heard}”" if words else "heard no words"
+    result = f"heard “{heard}”" if words else "heard no words"
     return [
         (
             "words",
-            f"These are probably not the words of the sentence: the recogniser {what}. "
+            f"These are probably not the words of the sentence: the recogniser {result}. "
             "Read it again, or keep it if you read it correctly.",
         )
     ]
@@ -178,6 +175,6 @@ def words_in(text: str, language: str) -> list[str]:
 
 
 def _levels_for_page(samples: Array, rate: int) -> list[int]:
-    """The waveform for the page: at most `_PAGE_LEVELS` levels in dB."""
+    """The waveform for the page: at most `_MAX_PAGE_LEVELS` levels in dB."""
     levels = frame_levels(samples, rate)
-    return [round(float(part.max())) for part in np.array_split(levels, min(_PAGE_LEVELS, len(levels)))]
+    return [round(float(part.max())) for part in np.array_split(levels, min(_MAX_PAGE_LEVELS, len(levels)))]

@@ -15,7 +15,7 @@ from xtts.evaluation.pocketsphinx_child import decoder_of_english, transcript
 from xtts.evaluation.recogniser import pcm
 
 # Enough to decode a minute and recognise the words of twelve seconds.
-_CPU_SECONDS = 40
+_MAX_CPU_SECONDS = 40
 # The language that is recognised without an additional model.
 _RECOGNISED_LANGUAGE = "en"
 
@@ -39,7 +39,7 @@ def main() -> int:
         mono, rate = mono_of(data, max_seconds, *by_av)
         return check(mono, rate, text, language, recognisers[0])
 
-    return run_limited(prepare, make, _CPU_SECONDS)
+    return run_limited(prepare, make, _MAX_CPU_SECONDS)
 
 
 def _open_recogniser(language: str) -> Callable[[np.ndarray], str] | None:

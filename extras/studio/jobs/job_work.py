@@ -34,12 +34,12 @@ MAX_DEATHS = 3
 # In addition to STOP_SECONDS: enough to save a full-size checkpoint on a slow disk.
 _STOP_MARGIN_SECONDS = 60.0
 # After a kill due to lack of memory, the machine needs a moment.
-_REST_SECONDS = 2.0
-_UNBEGUN = ("queued", "checking")
-_NOT_BEGUN = "It was cancelled before it began."
-_KEPT = "It was cancelled. Its checkpoints are kept: train the run again to continue."
+_RESTART_PAUSE_SECONDS = 2.0
+_UNBEGUN_STATES = ("queued", "checking")
+_CANCELLED_BEFORE_START = "It was cancelled before it began."
+_CANCELLED_AFTER_START = "It was cancelled. Its checkpoints are kept: train the run again to continue."
 # Exit codes after which a new process may succeed: a lost GPU, a stall, a stop from elsewhere.
-_MENDABLE = (70, 75, 128 + signal.SIGINT, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
+_RESTARTABLE_CODES = (70, 75, 128 + signal.SIGINT, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 
 
 class Training:
@@ -68,120 +68,124 @@ class Training:
             WriteError: Its state cannot be written.
         """
         job = self.job.read()
-        if self._ended_by_cancel(_NOT_BEGUN):
+        if self._end_if_cancelled(_CANCELLED_BEFORE_START):
             return
         flags = flags_of(job, self.settings)
         run = RunFolder(run_folder_of(self.settings.output_dir, job.run))
-        if not self._others_ended(run):
+        if not self._wait_for_others(run):
             return
         state = self.job.state()
         log.info("Job %s: run %s on %s.", job.id, job.run, job.dataset)
-        if state.state in _UNBEGUN:
+        if state.state in _UNBEGUN_STATES:
             self.job.write_state(state="checking", started=state.started or now(), message="")
-            if not self._checked(flags):
+            if not self._check_dataset(flags):
                 return
         self.job.write_state(state="running", message="")
-        while not self.stopping.is_set() and self._goes_on(run, flags):
-            self.stopping.wait(_REST_SECONDS)
+        while not self.stopping.is_set() and self._train_until_exit(run, flags):
+            self.stopping.wait(_RESTART_PAUSE_SECONDS)
 
-    def _checked(self, flags: list[str]) -> bool:
+    def _check_dataset(self, flags: list[str]) -> bool:
         """Whether the dataset can be trained on; if not, writes the reason to the state."""
         code, errors = self._run("check", "--no-likelihood", *flags)
-        if self._ended_by_cancel(_NOT_BEGUN) or self._interrupted():
+        if self._end_if_cancelled(_CANCELLED_BEFORE_START) or self._leave_if_stopping():
             return False
         if code == 0:
             return True
-        self._end("failed", code, sentence_of(code, errors))
+        self._end("failed", code, explain_end(code, errors))
         return False
 
-    def _goes_on(self, run: RunFolder, flags: list[str]) -> bool:
+    def _train_until_exit(self, run: RunFolder, flags: list[str]) -> bool:
         """Trains until the child ends. Returns whether to start it again."""
-        if not self._others_ended(run):
+        if not self._wait_for_others(run):
             return False
         code, errors = self._run("run", *flags)
         if code == 0:
             self._end("done", 0, "")
             return False
-        if self._ended_by_cancel(_KEPT, code) or self._interrupted():
+        if self._end_if_cancelled(_CANCELLED_AFTER_START, code) or self._leave_if_stopping():
             return False
-        if code >= 0 and code not in _MENDABLE:
-            self._end("failed", code, sentence_of(code, errors))
+        if code >= 0 and code not in _RESTARTABLE_CODES:
+            self._end("failed", code, explain_end(code, errors))
             return False
-        return self._survives(run, code, errors)
+        return self._count_death(run, code, errors)
 
-    def _others_ended(self, run: RunFolder) -> bool:
-        """Waits until no other training is in the way, and says so in the state. False if the job
-        was cancelled or the trainer has to end in the meantime."""
+    def _wait_for_others(self, run: RunFolder) -> bool:
+        """Waits until no other training is in the way, and says so in the state. Returns False if
+        the job was cancelled or the trainer has to end in the meantime."""
         state = self.job.state()
-        while others := others_at_work(run, self.settings):
+        while others := trainings_to_wait_for(run, self.settings):
             if others[0] != state.waits_for:
                 state = self.job.write_state(waits_for=others[0])
                 log.info("Job %s: %s", self.job.id, state.sentence)
             self.stopping.wait(_POLL_SECONDS)
-            gone = _NOT_BEGUN if state.state in _UNBEGUN else _KEPT
-            if self._ended_by_cancel(gone) or self._interrupted():
+            has_begun = state.state not in _UNBEGUN_STATES
+            message = _CANCELLED_AFTER_START if has_begun else _CANCELLED_BEFORE_START
+            if self._end_if_cancelled(message) or self._leave_if_stopping():
                 return False
         if state.waits_for:
             self.job.write_state(waits_for="")
         return True
 
-    def _survives(self, run: RunFolder, code: int, errors: str) -> bool:
-        """Counts a death. False, and the job has failed, after several without a new epoch."""
+    def _count_death(self, run: RunFolder, code: int, errors: str) -> bool:
+        """Counts a death. Returns whether to start the training again: after several deaths without
+        a new epoch, the job fails."""
         before, epoch = self.job.state(), max(run.epochs(), default=0)
         deaths = 1 if epoch > before.epoch else before.deaths + 1
-        what = sentence_of(code, errors)
+        explanation = explain_end(code, errors)
         if deaths >= MAX_DEATHS:
-            text = f"{what} That was {deaths} times in a row without a new epoch, so the job ends."
+            text = f"{explanation} That was {deaths} times in a row without a new epoch, so the job ends."
             self._end("failed", code, text)
             return False
         self.job.write_state(
             code=code,
             deaths=deaths,
             epoch=epoch,
-            message=f"{what} It was started again and resumes from its newest checkpoint.",
+            message=f"{explanation} It was started again and resumes from its newest checkpoint.",
         )
         return True
 
     def _run(self, verb: str, *arguments: str) -> tuple[int, str]:
         """Runs a verb until it ends or has to stop. Returns its exit code and the end of stderr."""
-        with _open_log(self.job.log_file) as written:
+        with _open_log(self.job.log_file) as log_file:
             command = module_command(self.module, verb, *arguments)
-            child = ChildProcess(command, output=written)
+            child = ChildProcess(command, output=log_file)
             try:
-                self._watch(child, written)
+                self._watch(child, log_file)
                 errors = printable(child.errors.tail())
             finally:
                 child.end()
             if errors:
-                written.write(errors.encode() + b"\n")
+                log_file.write(errors.encode() + b"\n")
         assert child.code is not None
         return child.code, errors
 
-    def _watch(self, child: ChildProcess, written: BinaryIO) -> None:
+    def _watch(self, child: ChildProcess, log_file: BinaryIO) -> None:
         """Returns when the child has ended, or did not stop in time when asked to."""
-        patience = self.settings.stop_seconds + _STOP_MARGIN_SECONDS
-        asked = 0.0
+        max_stop_seconds = self.settings.stop_seconds + _STOP_MARGIN_SECONDS
+        asked_at = 0.0
         while child.wait(_POLL_SECONDS) is None:
-            _shorten(written)
-            if asked and time.monotonic() - asked > patience:
+            _truncate_log(log_file)
+            if asked_at and time.monotonic() - asked_at > max_stop_seconds:
                 return
-            if not asked and (self.stopping.is_set() or self.job.is_cancelled):
+            if not asked_at and (self.stopping.is_set() or self.job.is_cancelled):
                 child.ask_to_stop()
-                asked = time.monotonic()
+                asked_at = time.monotonic()
 
-    def _ended_by_cancel(self, text: str, code: int | None = None) -> bool:
+    def _end_if_cancelled(self, text: str, code: int | None = None) -> bool:
+        """Ends a cancelled job; returns whether it was cancelled."""
         if not self.job.is_cancelled:
             return False
         self._end("cancelled", code, text)
         return True
 
-    def _interrupted(self) -> bool:
+    def _leave_if_stopping(self) -> bool:
+        """Leaves the job to the trainer's next start if the trainer has to end; returns whether."""
         if not self.stopping.is_set():
             return False
         text = "The trainer was stopped. Its next start resumes this job."
         # An interrupted check starts again.
-        begun = self.job.state().state not in _UNBEGUN
-        state = "interrupted" if begun else "queued"
+        has_begun = self.job.state().state not in _UNBEGUN_STATES
+        state = "interrupted" if has_begun else "queued"
         self.job.write_state(state=state, message=text, waits_for="")
         return True
 
@@ -212,7 +216,7 @@ def flags_of(job: TrainingJob, settings: TrainSettings) -> list[str]:
     ]
 
 
-def sentence_of(code: int, stderr: str) -> str:
+def explain_end(code: int, stderr: str) -> str:
     """Explains the end of a training to a person. Pure. code: its exit code, negative for a signal;
     stderr: the end of its stderr."""
     words = failure_message(code, stderr)
@@ -226,7 +230,7 @@ def sentence_of(code: int, stderr: str) -> str:
     return f"The training ended with exit code {code}. {words}".rstrip()
 
 
-def others_at_work(run: RunFolder, settings: TrainSettings) -> list[str]:
+def trainings_to_wait_for(run: RunFolder, settings: TrainSettings) -> list[str]:
     """The trainings that a job of this run has to wait for, by their OUTPUT_DIR."""
     locked = [str(folder.folder) for folder in (RunFolder(settings.output_dir), run) if folder.is_locked()]
     return locked or trainings(settings.cache_dir, settings.device)
@@ -239,14 +243,14 @@ def _open_log(path: Path) -> BinaryIO:
         return os.fdopen(os.open(path, flags, 0o666), "ab+")
 
 
-def _shorten(written: BinaryIO) -> None:
+def _truncate_log(log_file: BinaryIO) -> None:
     """Keeps only the newest part of a log that has become too long. The child opened it for
     appending, so it continues after the kept part."""
-    size = os.fstat(written.fileno()).st_size
+    size = os.fstat(log_file.fileno()).st_size
     if size <= MAX_LOG_BYTES:
         return
-    written.seek(size - MAX_LOG_BYTES // 2)
-    newest = written.read().partition(b"\n")[2]
-    written.truncate(0)
-    written.write(newest)
-    written.flush()
+    log_file.seek(size - MAX_LOG_BYTES // 2)
+    newest = log_file.read().partition(b"\n")[2]
+    log_file.truncate(0)
+    log_file.write(newest)
+    log_file.flush()

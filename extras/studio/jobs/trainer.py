@@ -21,8 +21,8 @@ from train.settings import TrainSettings
 
 log = logging.getLogger("train")
 
-LOOK_SECONDS = 1.0
-_BLOCKED_SECONDS = 10.0
+_POLL_SECONDS = 1.0
+_BLOCKED_POLL_SECONDS = 10.0
 # The module that trains; replaced in tests.
 MODULE = "train"
 
@@ -41,11 +41,11 @@ def run(settings: TrainSettings, *, once: bool = False, module: str = MODULE) ->
     assert isinstance(settings, StudioSettings)
     queue = TrainingQueue(settings.queue_dir)
     make_folder(queue.folder)
-    with _alone(queue), _stop_signals() as stopping:
+    with _locked(queue), _stop_signals() as stopping:
         log.info("The training queue is %s. Ctrl-C ends it; jobs stay.", queue.folder)
         blocked: set[str] = set()
         while not stopping.is_set():
-            refuse_nonsense(queue)
+            fail_invalid_jobs(queue)
             if (job := next_job(queue, blocked)) is not None:
                 _train(job, settings, module, stopping)
                 if job.state().is_open:  # its folder cannot be written: try the other jobs first
@@ -53,7 +53,7 @@ def run(settings: TrainSettings, *, once: bool = False, module: str = MODULE) ->
             elif once:
                 break
             else:
-                stopping.wait(LOOK_SECONDS if not blocked else _BLOCKED_SECONDS)
+                stopping.wait(_POLL_SECONDS if not blocked else _BLOCKED_POLL_SECONDS)
                 blocked.clear()
     return 0
 
@@ -64,22 +64,22 @@ def next_job(queue: TrainingQueue, blocked: Collection[str] = ()) -> JobFolder |
     blocked: ids to leave out.
     """
     jobs = [(job, job.state()) for job in queue.jobs() if job.id not in blocked and not job.is_held]
-    left = [(job, state) for job, state in jobs if state.is_open]
-    left.sort(key=lambda pair: pair[1].state == "queued")
-    return left[0][0] if left else None
+    open_jobs = [(job, state) for job, state in jobs if state.is_open]
+    open_jobs.sort(key=lambda pair: pair[1].state == "queued")
+    return open_jobs[0][0] if open_jobs else None
 
 
-def refuse_nonsense(queue: TrainingQueue) -> None:
+def fail_invalid_jobs(queue: TrainingQueue) -> None:
     """Marks jobs that `ask` would not write as failed, with the reason, so they never run."""
     for job in queue.jobs():
         if job.state().is_open:
             try:
                 job.read()
             except JobRefused as error:
-                _refuse(job, str(error))
+                _fail(job, str(error))
 
 
-def _refuse(job: JobFolder, reason: str) -> None:
+def _fail(job: JobFolder, reason: str) -> None:
     log.error("Job %s is refused. %s", job.id, reason)
     with contextlib.suppress(WriteError):
         job.write_state(state="failed", ended=now(), message=reason)
@@ -91,11 +91,12 @@ def _train(job: JobFolder, settings: TrainSettings, module: str, stopping: threa
     except WriteError as error:
         log.error("Job %s cannot continue now and will be tried again: %s", job.id, error)
     except SotaqueError as error:
-        _refuse(job, str(error))
+        _fail(job, str(error))
 
 
 @contextmanager
-def _alone(queue: TrainingQueue) -> Iterator[None]:
+def _locked(queue: TrainingQueue) -> Iterator[None]:
+    """Keeps other trainers from the queue. Raises SotaqueError if one works on it, and WriteError."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locks.exclusive(queue.lock_file))

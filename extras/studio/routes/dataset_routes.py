@@ -28,7 +28,7 @@ from machine import commands
 from xtts.text.languages import NAMES, tag_of
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=PROBLEMS)
-_BYTES = {
+_FILE_BODY = {
     "requestBody": {
         "required": True,
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
@@ -37,7 +37,7 @@ _BYTES = {
 # DATASETS_MAX_GB and the disk set lower limits.
 _MAX_RECORDING_BYTES = 1 << 40
 # After the next cut, the same name may mean another clip.
-_FRESH = {"Cache-Control": "no-store"}
+_NO_STORE = {"Cache-Control": "no-store"}
 _CSV_RESPONSES = ranged_responses("text/csv")
 
 
@@ -92,7 +92,7 @@ async def remove_dataset(dataset: str, state: Shared) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/{dataset}/recordings", status_code=201, openapi_extra=_BYTES)
+@router.post("/{dataset}/recordings", status_code=201, openapi_extra=_FILE_BODY)
 @takes_upload(_MAX_RECORDING_BYTES, piece_bytes=8 << 20)
 async def upload_recording(
     dataset: str,
@@ -126,7 +126,7 @@ def remove_recording(dataset: str, recording: str, state: Shared) -> Response:
     return Response(status_code=204)
 
 
-@router.put("/{dataset}/text", openapi_extra=_BYTES)
+@router.put("/{dataset}/text", openapi_extra=_FILE_BODY)
 @takes_upload(4 << 20)
 async def put_text(
     dataset: str,
@@ -196,7 +196,7 @@ def correct_clip(dataset: str, clip: str, body: schemas.ClipRequest, state: Shar
 def hear_clip(dataset: str, clip: str, state: Shared) -> FileResponse:
     """The audio of a clip; range requests are supported."""
     path = clips.sound_path(state.part(Studio).datasets.find(dataset), clip)
-    return RangedFile(path, media_type="audio/wav", headers=_FRESH)
+    return RangedFile(path, media_type="audio/wav", headers=_NO_STORE)
 
 
 @router.get("/{dataset}/account.csv", response_class=FileResponse, responses=_CSV_RESPONSES)
@@ -206,16 +206,16 @@ async def read_account(dataset: str, state: Shared) -> FileResponse:
     path = state.part(Studio).datasets.find(dataset).clips / "account.csv"
     if not path.is_file():
         raise APIError(404, "not_cut", "The dataset is not cut yet.")
-    return RangedFile(path, media_type="text/csv; charset=utf-8", headers=_FRESH)
+    return RangedFile(path, media_type="text/csv; charset=utf-8", headers=_NO_STORE)
 
 
-def _recorded_language(given: str, more: Sequence[str]) -> str:
-    """The language of recordings in lower case: a code or locale of XTTS-v2 or of `more`. Raises
-    APIError (422)."""
-    languages = sorted({*NAMES, *(spoken.lower().partition("-")[0] for spoken in more)})
-    language = tag_of(given).lower()
-    if not re.fullmatch(schemas.LOCALE, given) or language.partition("-")[0] not in languages:
-        text = f"language is {excerpt(given)}. Use {', '.join(languages)}, also with a region, such as pt-br."
+def _recorded_language(code: str, served_languages: Sequence[str]) -> str:
+    """The language of recordings in lower case: a code or locale of XTTS-v2 or of the served voice.
+    Raises APIError (422)."""
+    languages = sorted({*NAMES, *(served.lower().partition("-")[0] for served in served_languages)})
+    language = tag_of(code).lower()
+    if not re.fullmatch(schemas.LOCALE, code) or language.partition("-")[0] not in languages:
+        text = f"language is {excerpt(code)}. Use {', '.join(languages)}, also with a region, such as pt-br."
         raise APIError(422, "invalid_request", text, param="language")
     return language
 
@@ -232,7 +232,7 @@ def _details(state: AppState, dataset: UploadedDataset) -> schemas.DatasetDetail
         recordings=uploads.recordings(dataset),
         text=schemas.DatasetText(kind=text.suffix[1:], bytes=text.stat().st_size) if text else None,
         cut=_cut_row(state, dataset),
-        train=_training(state, dataset) if summary["clips"].kept else None,
+        train=_training_line(state, dataset) if summary["clips"].kept else None,
         **summary,
     )
 
@@ -247,14 +247,14 @@ def _cut_row(state: AppState, dataset: UploadedDataset) -> schemas.CutRow:
     )
 
 
-def _training(state: AppState, dataset: UploadedDataset) -> schemas.TrainingLine:
+def _training_line(state: AppState, dataset: UploadedDataset) -> schemas.TrainingLine:
     settings = state.settings
     assert isinstance(settings, StudioServiceSettings)
-    top = settings.datasets_host_path or str(settings.datasets_dir)
-    folder = f"{top.rstrip('/')}/{dataset.id}/clips"
-    given = f"DATASET_DIR={shlex.quote(folder)} LANGUAGE={shlex.quote(dataset.language)}"
+    parent = settings.datasets_host_path or str(settings.datasets_dir)
+    folder = f"{parent.rstrip('/')}/{dataset.id}/clips"
+    variables = f"DATASET_DIR={shlex.quote(folder)} LANGUAGE={shlex.quote(dataset.language)}"
     return schemas.TrainingLine(
         dataset_dir=folder,
-        command=f"{given} {commands.make('train')}",
-        container=f"{given} docker compose -f docker-compose-training.yml up",
+        command=f"{variables} {commands.make('train')}",
+        container=f"{variables} docker compose -f docker-compose-training.yml up",
     )

@@ -18,7 +18,7 @@ from xtts.evaluation.recogniser import can_hear_english
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=PROBLEMS)
 _AUDIO = ("audio/wav", "audio/webm", "audio/ogg", "audio/mp4", "audio/flac", "audio/mpeg")
-_RECORDING = {
+_RECORDING_BODY = {
     "requestBody": {
         "required": True,
         "content": {
@@ -27,7 +27,7 @@ _RECORDING = {
         },
     }
 }
-_HEARD_LANGUAGE = "en"
+_RECOGNISED_LANGUAGE = "en"
 # A few minutes audibly change the voice; half an hour is good: docs/your-voice.md.
 _FEW_MINUTES, _GOOD_MINUTES = 3, 30
 Number = Annotated[int, Path(ge=1, le=prompts.MAX_PROMPTS, description="The number of the sentence, from 1.")]
@@ -36,7 +36,7 @@ Number = Annotated[int, Path(ge=1, le=prompts.MAX_PROMPTS, description="The numb
 @router.get("/{dataset}/prompts")
 def list_prompts(dataset: str, state: Shared) -> schemas.PromptSheet:
     """Lists the sentences to read aloud with the state of each, and the recorded minutes."""
-    return _sheet(state.part(Studio).datasets.find(dataset))
+    return _prompt_sheet(state.part(Studio).datasets.find(dataset))
 
 
 @router.put("/{dataset}/prompts")
@@ -57,10 +57,10 @@ async def put_prompts(dataset: str, body: schemas.PromptsRequest, state: Shared)
         texts = await asyncio.to_thread(prompts.prompts_from, body.text, uploaded.language)
         await asyncio.to_thread(recorded_takes.make_prompts, uploaded, "own", texts)
     state.events.tell("dataset", {"id": uploaded.id})
-    return await asyncio.to_thread(_sheet, uploaded)
+    return await asyncio.to_thread(_prompt_sheet, uploaded)
 
 
-@router.put("/{dataset}/prompts/{number}/take", openapi_extra=_RECORDING)
+@router.put("/{dataset}/prompts/{number}/take", openapi_extra=_RECORDING_BODY)
 @takes_upload(20 << 20)
 async def check_take(
     dataset: str,
@@ -82,7 +82,7 @@ async def check_take(
     if keep and not checked.usable:
         raise APIError(422, "unusable_take", checked.findings[0].sentence)
     if keep:
-        await asyncio.to_thread(_keep, state, uploaded, number, wav, checked)
+        await asyncio.to_thread(_keep_take, state, uploaded, number, wav, checked)
     return schemas.TakeRow(number=number, kept=keep, **checked.model_dump())
 
 
@@ -101,20 +101,21 @@ def skip_prompt(dataset: str, number: Number, state: Shared) -> schemas.PromptRo
     uploaded = state.part(Studio).datasets.find(dataset)
     take = recorded_takes.skip(uploaded, number)
     state.events.tell("dataset", {"id": uploaded.id})
-    return _row(uploaded, number, prompts.read_prompts(uploaded).text(number), take)
+    return _prompt_row(uploaded, number, prompts.read_prompts(uploaded).text(number), take)
 
 
-def _keep(
+def _keep_take(
     state: AppState, dataset: UploadedDataset, number: int, wav: bytes, checked: schemas.CheckedTake
 ) -> None:
     recorded_takes.keep(state.part(Studio).datasets, dataset, number, wav, checked)
     state.events.tell("dataset", {"id": dataset.id})
 
 
-def _sheet(dataset: UploadedDataset) -> schemas.PromptSheet:
+def _prompt_sheet(dataset: UploadedDataset) -> schemas.PromptSheet:
     sheet, takes = prompts.read_prompts(dataset), recorded_takes.read_takes(dataset)
     rows = [
-        _row(dataset, number, text, takes.get(number)) for number, text in enumerate(sheet.texts, start=1)
+        _prompt_row(dataset, number, text, takes.get(number))
+        for number, text in enumerate(sheet.texts, start=1)
     ]
     recorded = [row for row in rows if row.state == "kept"]
     seconds = sum(row.seconds for row in recorded)
@@ -126,12 +127,12 @@ def _sheet(dataset: UploadedDataset) -> schemas.PromptSheet:
         skipped=sum(row.state == "skipped" for row in rows),
         kept_seconds=round(seconds, 3),
         next=next((row.number for row in rows if row.state == "open"), None),
-        recogniser=dataset.language.partition("-")[0] == _HEARD_LANGUAGE and can_hear_english(),
-        more=what_more_brings(len(recorded), seconds, sum(row.state == "open" for row in rows)),
+        recogniser=dataset.language.partition("-")[0] == _RECOGNISED_LANGUAGE and can_hear_english(),
+        more=advise_on_length(len(recorded), seconds, sum(row.state == "open" for row in rows)),
     )
 
 
-def _row(
+def _prompt_row(
     dataset: UploadedDataset, number: int, text: str, take: recorded_takes.Take | None
 ) -> schemas.PromptRow:
     name = take.name if take else ""
@@ -148,26 +149,31 @@ def _row(
     )
 
 
-def what_more_brings(count: int, seconds: float, left: int) -> str:
-    """The recorded length, and how many more sentences of average length would help. left: the
-    number of sentences to read."""
+def advise_on_length(count: int, seconds: float, num_open: int) -> str:
+    """The recorded length, and how many more sentences of average length would help.
+
+    Args:
+        count, seconds: The number and the length of the kept takes.
+        num_open: The number of sentences to read.
+    """
     minutes = seconds / 60
-    each = seconds / count if count else 4.0
+    average_seconds = seconds / count if count else 4.0
     length = f"{minutes:.1f} minutes" if minutes >= 1 else f"{seconds:.1f} s"
-    have = f"{length} of clips."
-    few, good = (round((goal * 60 - seconds) / each) for goal in (_FEW_MINUTES, _GOOD_MINUTES))
-    next_goal = few if minutes < _FEW_MINUTES else good
-    here = ""
-    if left < next_goal:
-        here = f" {left} are left here: read a text of your own for more."
+    recorded = f"{length} of clips."
+    to_few, to_good = (
+        round((goal * 60 - seconds) / average_seconds) for goal in (_FEW_MINUTES, _GOOD_MINUTES)
+    )
+    hint = ""
+    if num_open < (to_few if minutes < _FEW_MINUTES else to_good):
+        hint = f" {num_open} are left here: read a text of your own for more."
     if minutes < _FEW_MINUTES:
         return (
-            f"{have} About {max(1, few)} more sentences make {_FEW_MINUTES} minutes: enough to "
-            f"hear the voice change. {_GOOD_MINUTES} minutes are good.{here}"
+            f"{recorded} About {max(1, to_few)} more sentences make {_FEW_MINUTES} minutes: enough to "
+            f"hear the voice change. {_GOOD_MINUTES} minutes are good.{hint}"
         )
     if minutes < _GOOD_MINUTES:
         return (
-            f"{have} That is enough to train and to hear the voice change; about {max(1, good)} "
-            f"more sentences make {_GOOD_MINUTES} minutes, which are good.{here}"
+            f"{recorded} That is enough to train and to hear the voice change; about {max(1, to_good)} "
+            f"more sentences make {_GOOD_MINUTES} minutes, which are good.{hint}"
         )
-    return f"{have} That is enough for a good voice."
+    return f"{recorded} That is enough for a good voice."

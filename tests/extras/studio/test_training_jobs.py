@@ -12,7 +12,7 @@ import pytest
 
 from extras.studio.jobs import trainer
 from extras.studio.training_jobs import (
-    ALLOWED,
+    ALLOWED_SETTINGS,
     JobRefused,
     QueueFull,
     TrainingQueue,
@@ -201,8 +201,8 @@ def test_a_job_may_name_the_base_of_the_trainer_and_no_other():
 
 def test_every_allowed_setting_is_one(settings):
     names = {name.upper() for name in vars(settings)}
-    assert names >= ALLOWED
-    assert not [name for name in ALLOWED if name.endswith(("_DIR", "_ROOTS"))]
+    assert names >= ALLOWED_SETTINGS
+    assert not [name for name in ALLOWED_SETTINGS if name.endswith(("_DIR", "_ROOTS"))]
 
 
 def test_ids_keep_the_order_and_a_full_queue_is_refused(settings, monkeypatch):

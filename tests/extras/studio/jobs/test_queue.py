@@ -78,7 +78,7 @@ class Ground:
 
 @pytest.fixture
 def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
-    monkeypatch.setattr(job_work, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(job_work, "_RESTART_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(job_work, "_POLL_SECONDS", 0.02)
     return Ground(tmp_path)
 
@@ -293,7 +293,7 @@ def test_a_job_tells_again_why_it_was_started_again_once_nothing_is_in_its_way(g
     job.write_state(state="running", message=message, waits_for="a folder that is gone")
     work = job_work.Training(job, ground.settings, "tests.none", threading.Event())
     run = RunFolder(run_folder_of(ground.settings.output_dir, "ana"))
-    assert work._others_ended(run)
+    assert work._wait_for_others(run)
     assert (job.state().sentence, job.state().state) == (message, "running")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from extras.studio.routes.take_routes import what_more_brings
+from extras.studio.routes.take_routes import advise_on_length
 from tests.api.conftest import running, settings_in
 from tests.api.heard import refused
 from tests.api.sounds import file_of, made, speech
@@ -124,11 +124,11 @@ def test_what_cannot_be_a_clip_is_told_and_never_kept(service, sound, kind):
 
 
 def test_what_more_minutes_would_bring():
-    assert what_more_brings(0, 0.0, 60).startswith("0.0 s of clips. About 45 more sentences")
-    assert what_more_brings(1, 2.5, 59).startswith("2.5 s of clips. About 71 more sentences")
-    assert "About 15 more sentences make 3 minutes" in what_more_brings(30, 120.0, 30)
-    assert "about 240 more sentences make 30 minutes" in what_more_brings(60, 360.0, 0)
-    assert what_more_brings(500, 2000.0, 0).endswith("enough for a good voice.")
+    assert advise_on_length(0, 0.0, 60).startswith("0.0 s of clips. About 45 more sentences")
+    assert advise_on_length(1, 2.5, 59).startswith("2.5 s of clips. About 71 more sentences")
+    assert "About 15 more sentences make 3 minutes" in advise_on_length(30, 120.0, 30)
+    assert "about 240 more sentences make 30 minutes" in advise_on_length(60, 360.0, 0)
+    assert advise_on_length(500, 2000.0, 0).endswith("enough for a good voice.")
 
 
 @pytest.mark.parametrize(
@@ -143,5 +143,5 @@ def test_what_more_minutes_would_bring():
     ],
 )
 def test_a_set_with_too_few_sentences_left_says_how_to_go_on(kept, seconds, left, is_told):
-    told = what_more_brings(kept, seconds, left)
+    told = advise_on_length(kept, seconds, left)
     assert (f"{left} are left here: read a text of your own for more." in told) is is_told
