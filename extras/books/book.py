@@ -1,4 +1,4 @@
-"""Book: the common representation of all formats."""
+"""Book: the common representation of books in all formats."""
 
 import re
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from functools import cached_property
 from machine.errors import SotaqueError
 
 MAX_CHAPTERS = 5_000
-# The most characters of a title or of the authors.
-MAX_TITLE = 200
+# Longer titles and lists of authors are shortened.
+MAX_TITLE_CHARACTERS = 200
 
 
 class BookError(SotaqueError):
@@ -86,38 +86,15 @@ class Book:
         return [chapter for chapter in self.chapters if not chapter.left_out]
 
 
-# Parts that are not read aloud, by title, guide type, epub:type or role, reduced to letters.
-_LEFT_OUT = {
+# Why parts are not read aloud, by their title, guide type, epub:type or role, reduced to letters.
+_REASONS_BY_NAME = {
     **dict.fromkeys(
         (
-            "toc",
-            "contents",
-            "tableofcontents",
-            "listofchapters",
-            "inhalt",
-            "inhaltsverzeichnis",
-            "sommaire",
-            "tabledesmatières",
-            "índice",
-            "indice",
-            "sumário",
-            "contenido",
-            "tabladecontenido",
-            "tabladecontenidos",
-            "inhoud",
-            "inhoudsopgave",
-            "spistreści",
-            "obsah",
-            "tartalom",
-            "tartalomjegyzék",
-            "içindekiler",
-            "содержание",
-            "оглавление",
-            "目录",
-            "目次",
-            "nav",
-            "landmarks",
-        ),
+            "toc contents tableofcontents listofchapters inhalt inhaltsverzeichnis sommaire "
+            "tabledesmatières índice indice sumário contenido tabladecontenido tabladecontenidos inhoud "
+            "inhoudsopgave spistreści obsah tartalom tartalomjegyzék içindekiler содержание оглавление 目录 "
+            "目次 nav landmarks"
+        ).split(),
         "contents",
     ),
     **dict.fromkeys(("titlepage", "halftitlepage", "halftitle", "fulltitlepage"), "title page"),
@@ -136,12 +113,12 @@ _LEFT_OUT = {
     "bibliography": "bibliography",
     "otherbooks": "advertisement",
 }
-_SIGNS = re.compile(r"[\W_]+|tm\b")
+_NO_LETTERS = re.compile(r"[\W_]+|tm\b")
 
 
 def reason_to_skip(*names: str) -> str:
     """Why a part with such a title or epub:type is not read aloud; "" if it is."""
     for name in names:
-        if reason := _LEFT_OUT.get(_SIGNS.sub("", name.casefold().removeprefix("doc-"))):
+        if reason := _REASONS_BY_NAME.get(_NO_LETTERS.sub("", name.casefold().removeprefix("doc-"))):
             return reason
     return ""

@@ -33,16 +33,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--called", default="", help="the name of the uploaded file")
     arguments = parser.parse_args(argv)
 
-    def voice() -> "LoadedVoice":
+    def open_voice() -> "LoadedVoice":
         from xtts.voices.loading import load_voice
         from xtts.voices.voice_files import VoiceSpec
 
-        given = arguments.spec
-        reference = Path(given["reference"]) if given.get("reference") else None
-        return load_voice(VoiceSpec(**{**given, "reference": reference}), arguments.compute)
+        spec = arguments.spec
+        reference = Path(spec["reference"]) if spec.get("reference") else None
+        return load_voice(VoiceSpec(**{**spec, "reference": reference}), arguments.compute)
 
     try:
-        return production.run(arguments, voice, typed=False)
+        return production.run(arguments, open_voice, typed=False)
     except SotaqueError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--retakes",
         type=int,
         default=1,
-        help="the most retakes of a sentence that is faulty or misheard (default: 1)",
+        help="the maximum number of retakes of a sentence that is faulty or misheard (default: 1)",
     )
     parser.add_argument(
         "--takes",
@@ -100,7 +100,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Order:
-    """The checked arguments of a run."""
+    """The checked arguments of a run.
+
+    Attributes:
+        chapters: The numbers of the chapters to speak.
+        speakers: Named speakers, by chapter number.
+        forms, captions: The formats to write.
+    """
 
     book: Book
     folder: Path
@@ -116,34 +122,34 @@ def order_of(arguments: argparse.Namespace) -> Order:
     new_steps = steps_for(arguments.ray, arguments.workers)
     if arguments.at_once is None:
         arguments.at_once = 4 if new_steps is Steps else 1
-    for name, value, least, most in (
+    for name, value, minimum, maximum in (
         ("--retakes", arguments.retakes, 0, MAX_RETAKES),
         ("--at-once", arguments.at_once, 1, 64),
         ("--takes", arguments.takes, TAKES.least, TAKES.most),
     ):
-        if not least <= value <= most:
-            raise BookError(f"{name} is {value}; allowed: {least} to {most}.")
-    forms = _choices("--format", arguments.format, FORMS)
-    captions = _choices("--captions", arguments.captions, ("srt", "vtt", "json"))
+        if not minimum <= value <= maximum:
+            raise BookError(f"{name} is {value}; allowed: {minimum} to {maximum}.")
+    forms = _parse_choices("--format", arguments.format, FORMS)
+    captions = _parse_choices("--captions", arguments.captions, ("srt", "vtt", "json"))
     if {"m4b", "m4a"} & set(forms):
         from extras.books.writing.audiobook import missing_encoder
         from xtts.sound_endings import av_is_installed
 
         if not av_is_installed():
             raise BookError(missing_encoder())
-    book = _read(arguments.book, arguments.called)
+    book = _read_with_limit(arguments.book, arguments.called)
     count = len(book.read_aloud)
-    chapters = _numbers("--chapters", arguments.chapters or f"1-{count}", count)
+    chapters = _parse_chapters("--chapters", arguments.chapters or f"1-{count}", count)
     speakers = dict[int, str]()
     for choice in arguments.chapter_voice:
-        where, equals, name = choice.partition("=")
+        numbers, equals, name = choice.partition("=")
         if not equals or not name.strip():
             raise BookError(f"--chapter-voice {choice} is not valid: write 2=anna or 2-4=anna.")
-        speakers |= dict.fromkeys(_numbers("--chapter-voice", where, count), name.strip())
+        speakers |= dict.fromkeys(_parse_chapters("--chapter-voice", numbers, count), name.strip())
     return Order(book, arguments.to, chapters, speakers, forms, captions, new_steps)
 
 
-def _read(path: Path, called: str) -> Book:
+def _read_with_limit(path: Path, called: str) -> Book:
     """Reads the book with a limit on memory, because it may be malicious."""
     try:
         with limited_memory(MAX_READING_BYTES):
@@ -159,25 +165,25 @@ def _read(path: Path, called: str) -> Book:
 def limited_memory(num_bytes: int) -> Iterator[None]:
     """Limits this process, including its other threads, to `num_bytes` of further memory. Beyond
     that, allocations raise MemoryError."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    most = address_space_bytes() + num_bytes
-    if before[0] != resource.RLIM_INFINITY:
-        most = min(most, before[0])
-    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
+    new_limit = address_space_bytes() + num_bytes
+    if soft_limit != resource.RLIM_INFINITY:
+        new_limit = min(new_limit, soft_limit)
+    resource.setrlimit(resource.RLIMIT_AS, (new_limit, hard_limit))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
+        resource.setrlimit(resource.RLIMIT_AS, (soft_limit, hard_limit))
 
 
-def _choices(name: str, value: str, allowed: Sequence[str]) -> list[str]:
+def _parse_choices(name: str, value: str, allowed: Sequence[str]) -> list[str]:
     names = [part.strip() for part in value.split(",") if part.strip()]
-    if wrong := [part for part in names if part not in allowed]:
-        raise BookError(f"{name} names {', '.join(wrong)}; allowed: {', '.join(allowed)}.")
+    if unknown := [part for part in names if part not in allowed]:
+        raise BookError(f"{name} names {', '.join(unknown)}; allowed: {', '.join(allowed)}.")
     return list(dict.fromkeys(names))
 
 
-def _numbers(name: str, value: str, count: int) -> list[int]:
+def _parse_chapters(name: str, value: str, count: int) -> list[int]:
     """The chapters of `1-3,5`."""
     numbers = set[int]()
     for part in value.split(","):

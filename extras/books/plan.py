@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from extras.books.book import Book, Kind
 from extras.books.speaking.sentences import Sentence
+from extras.books.speaking.voice_tags import ANY_TAG
 from machine.text import printable, quantity, size_words, table
 from xtts.text.errors import TextError
 from xtts.text.languages import short_code
@@ -14,10 +15,10 @@ from xtts.text.pronunciations import MAX_CHARACTERS, is_known
 from xtts.text.reading import speakable
 from xtts.text.tokenizer import Tokenizer
 
-SAMPLES = 5
+NUM_SAMPLES = 5
 _SAMPLE_CHARACTERS = range(50, 170)
 # Typical bytes per second of encoded speech, one channel at 24 kHz.
-BYTES_A_SECOND = {
+BYTES_PER_SECOND = {
     "wav": 48_000,
     "flac": 20_000,
     "mp3": 6_000,
@@ -27,15 +28,14 @@ BYTES_A_SECOND = {
     "epub": 6_000,
 }
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-_TAG = re.compile(r"\[[^\[\]\n]{1,110}\]")
-MAX_SHOWN_NAMES, MAX_KEPT_NAMES = 20, 200
-_LENGTHS = range(2, MAX_CHARACTERS + 1)
-# Endings. CMU's dictionary lacks many inflected forms, so a word is also known without these.
+MAX_SHOWN_NAMES, MAX_STORED_NAMES = 20, 200
+_NAME_CHARACTERS = range(2, MAX_CHARACTERS + 1)
+# CMU's dictionary lacks many inflected forms, so a word is also known without these endings.
 _ENDINGS = ("'s", "s", "es", "ed", "d", "ing", "ly", "'")
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurements:
     """Measurements of sample sentences. pace: seconds of speech per character; rate: seconds of
     speech computed per second."""
 
@@ -45,8 +45,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class ChapterPlan:
-    """The size of a chapter. seconds: its estimated duration; speech_seconds: without pauses, which
-    take no time to compute."""
+    """The size of a chapter. seconds: its estimated duration; speech_seconds: the same without
+    pauses, which take no time to compute."""
 
     number: int
     title: str
@@ -56,30 +56,29 @@ class ChapterPlan:
     speech_seconds: float
 
 
-def samples_of(sentences: Sequence[Sentence]) -> list[Sentence]:
+def choose_samples(sentences: Sequence[Sentence]) -> list[Sentence]:
     """Five sentences of medium length, evenly spread over the book. Deterministic."""
     fitting = [
         sentence
         for sentence in sentences
         if sentence.kind is Kind.TEXT and len(sentence.text) in _SAMPLE_CHARACTERS
     ] or list(sentences)
-    count = min(SAMPLES, len(fitting))
-    return [fitting[(2 * place + 1) * len(fitting) // (2 * count)] for place in range(count)]
+    count = min(NUM_SAMPLES, len(fitting))
+    return [fitting[(2 * index + 1) * len(fitting) // (2 * count)] for index in range(count)]
 
 
 def chapter_plan(number: int, title: str, sentences: Iterable[Sentence], pace: float) -> ChapterPlan:
     """The plan of a chapter, by its characters and pauses."""
-    words = count = characters = 0
-    pauses = 0.0
+    num_words = num_sentences = num_characters = 0
+    pause_seconds = 0.0
     for sentence in sentences:
-        words += len(_WORD.findall(_TAG.sub(" ", sentence.text)))
-        count, characters, pauses = (
-            count + 1,
-            characters + len(sentence.text),
-            pauses + sentence.pause_seconds,
-        )
-    speech = characters * pace
-    return ChapterPlan(number, title, words, count, speech + pauses, speech)
+        num_words += len(_WORD.findall(ANY_TAG.sub(" ", sentence.text)))
+        num_sentences += 1
+        num_characters += len(sentence.text)
+        pause_seconds += sentence.pause_seconds
+    speech_seconds = num_characters * pace
+    seconds = speech_seconds + pause_seconds
+    return ChapterPlan(number, title, num_words, num_sentences, seconds, speech_seconds)
 
 
 def unknown_words(
@@ -88,42 +87,42 @@ def unknown_words(
     """Words whose pronunciation is a guess, with their counts: in English words that are not in
     CMU's dictionary, in other languages names (capitalised words within a sentence)."""
     listed = {word.casefold() for word in pronounced}
-    english = short_code(language) == "en"
+    is_english = short_code(language) == "en"
     unknown = Counter[str]()
     for sentence in sentences:
-        words = _WORD.findall(_TAG.sub(" ", sentence.text))
-        for place, word in enumerate(words):
-            plain = word.replace("’", "'")
-            if plain.casefold() in listed or len(plain) not in _LENGTHS:
+        words = _WORD.findall(ANY_TAG.sub(" ", sentence.text))
+        for index, word in enumerate(words):
+            name = word.replace("’", "'")
+            if name.casefold() in listed or len(name) not in _NAME_CHARACTERS:
                 continue
-            if not _in_dictionary(plain.lower()) if english else place > 0 and plain.istitle():
-                unknown[plain] += 1
+            if not _is_in_dictionary(name.lower()) if is_english else index > 0 and name.istitle():
+                unknown[name] += 1
     return unknown
 
 
-def _in_dictionary(word: str) -> bool:
+def _is_in_dictionary(word: str) -> bool:
     if is_known(word):
         return True
-    stems = (word.removesuffix(end) for end in _ENDINGS if word.endswith(end))
+    stems = (word.removesuffix(ending) for ending in _ENDINGS if word.endswith(ending))
     return any(is_known(stem) or is_known(stem + "e") for stem in stems if len(stem) > 2)
 
 
-def unreadable_characters(sentences: Iterable[Sentence], tokenizer: Tokenizer, language: str) -> Counter[str]:
+def unreadable_letters(sentences: Iterable[Sentence], tokenizer: Tokenizer, language: str) -> Counter[str]:
     """Letters that are not in the voice's vocabulary, with their counts. Words with them are left
     out."""
     letters = Counter[str]()
     for sentence in sentences:
-        letters.update(set(_TAG.sub(" ", sentence.text)))
+        letters.update(set(ANY_TAG.sub(" ", sentence.text)))
     return Counter(
         {
             letter: count
             for letter, count in letters.items()
-            if speakable(letter) and not letter.isascii() and not _reads(tokenizer, letter, language)
+            if speakable(letter) and not letter.isascii() and not _can_read(tokenizer, letter, language)
         }
     )
 
 
-def _reads(tokenizer: Tokenizer, letter: str, language: str) -> bool:
+def _can_read(tokenizer: Tokenizer, letter: str, language: str) -> bool:
     try:
         tokenizer.encode(letter, language)
     except TextError:
@@ -151,11 +150,11 @@ def clock(seconds: float) -> str:
 
 
 def plan_lines(
-    book: Book, chapters: Sequence[ChapterPlan], measured: Measured, forms: Sequence[str]
+    book: Book, chapters: Sequence[ChapterPlan], measurements: Measurements, forms: Sequence[str]
 ) -> list[str]:
     """The plan as lines of text."""
     seconds = sum(plan.seconds for plan in chapters)
-    takes_seconds = sum(plan.speech_seconds for plan in chapters) / max(measured.rate, 1e-6)
+    computing_seconds = sum(plan.speech_seconds for plan in chapters) / max(measurements.rate, 1e-6)
     rows = [["", "chapter", "words", "sentences", "length"]]
     rows += [
         [
@@ -170,15 +169,15 @@ def plan_lines(
     skipped = [chapter for chapter in book.chapters if chapter.left_out]
     lines = [f"{printable(book.title)}, {printable(book.author) or 'no author'}", *table(rows)]
     if skipped:
-        named = ", ".join(f"{printable(chapter.title)[:30]} ({chapter.left_out})" for chapter in skipped[:8])
-        lines.append(f"Not read aloud: {named}{', …' if len(skipped) > 8 else ''}.")
-    weight = ", ".join(f"{form} {size_words(BYTES_A_SECOND[form] * seconds)}" for form in forms)
-    takes = size_words(BYTES_A_SECOND["wav"] * seconds)
+        titles = ", ".join(f"{printable(chapter.title)[:30]} ({chapter.left_out})" for chapter in skipped[:8])
+        lines.append(f"Not read aloud: {titles}{', …' if len(skipped) > 8 else ''}.")
+    file_sizes = ", ".join(f"{form} {size_words(BYTES_PER_SECOND[form] * seconds)}" for form in forms)
+    take_sizes = size_words(BYTES_PER_SECOND["wav"] * seconds)
     lines += [
         f"{quantity(sum(plan.words for plan in chapters), 'word')} in "
         f"{quantity(len(chapters), 'chapter')}: about {clock(seconds)} of speech.",
-        f"Speaking all of it takes about {clock(takes_seconds)} on this machine "
-        f"({measured.rate:.2f} x real time, measured with the sample sentences).",
-        f"Disk space: {weight}, and {takes} for the spoken sentences.",
+        f"Speaking all of it takes about {clock(computing_seconds)} on this machine "
+        f"({measurements.rate:.2f} x real time, measured with the sample sentences).",
+        f"Disk space: {file_sizes}, and {take_sizes} for the spoken sentences.",
     ]
     return lines + [f"Note: {printable(note)}" for note in book.notes]

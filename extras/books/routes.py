@@ -34,16 +34,16 @@ Row = TypeVar("Row", bound=BaseModel)
 router = APIRouter(prefix="/v1/books", tags=["books"], responses=PROBLEMS)
 # The interface for `api.parts`.
 ROUTERS, Part = (router,), Library
-_FRESH = {"Cache-Control": "no-store"}
-_BODY = {
+_NO_STORE = {"Cache-Control": "no-store"}
+_FILE_BODY = {
     "requestBody": {
         "required": True,
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
 # HTML has a generic type, so that browsers save it instead of showing it as a page of the service.
-_FILE = "application/octet-stream"
-_FILE_TYPES = {
+_GENERIC_TYPE = "application/octet-stream"
+_TYPE_OF_ENDING = {
     **{f".{form}": media_type for form, media_type in MEDIA_TYPES.items()},
     ".m4b": "audio/mp4",
     ".epub": "application/epub+zip",
@@ -52,8 +52,8 @@ _FILE_TYPES = {
     ".json": "application/json",
     ".txt": "text/plain; charset=utf-8",
 }
-_SPOKEN = frozenset({*(f".{form}" for form in MEDIA_TYPES), ".m4b", ".epub"})
-_FILE_RESPONSES = ranged_responses(_FILE, *_FILE_TYPES.values())
+_SPOKEN_ENDINGS = frozenset({*(f".{form}" for form in MEDIA_TYPES), ".m4b", ".epub"})
+_FILE_RESPONSES = ranged_responses(_GENERIC_TYPE, *_TYPE_OF_ENDING.values())
 
 
 @router.get("")
@@ -77,7 +77,7 @@ def list_books(state: Shared) -> schemas.BookList:
     return schemas.BookList(books=rows, space=space)
 
 
-@router.post("", status_code=201, openapi_extra=_BODY)
+@router.post("", status_code=201, openapi_extra=_FILE_BODY)
 @takes_upload(128 << 20, seconds=300.0)  # pictures make an EPUB large; they are not read
 async def upload_book(
     request: Request,
@@ -106,14 +106,14 @@ async def upload_book(
     await asyncio.to_thread(state.part(Library).readings.ask, book, reading.model_dump(), None)
     state.part(Library).readings.wake()
     state.events.tell("book", {"id": book.id})
-    return await asyncio.to_thread(_details, state, book)
+    return await asyncio.to_thread(_book_details, state, book)
 
 
 @router.get("/{book}")
 def read_book(book: str, state: Shared) -> schemas.BookDetails:
     """Returns the plan of a book, the state and progress of its reading, its files and its
     report."""
-    return _details(state, state.part(Library).books.find(book))
+    return _book_details(state, state.part(Library).books.find(book))
 
 
 @router.delete("/{book}", status_code=204, response_class=Response)
@@ -149,7 +149,7 @@ async def ask_for_reading(
     await asyncio.to_thread(state.part(Library).readings.ask, uploaded, body.model_dump(), recording)
     state.part(Library).readings.wake()
     state.events.tell("book", {"id": uploaded.id})
-    return await asyncio.to_thread(_reading, state, uploaded)
+    return await asyncio.to_thread(_reading_row, state, uploaded)
 
 
 @router.delete("/{book}/reading")
@@ -157,7 +157,7 @@ async def stop_reading(book: str, state: Shared) -> schemas.ReadingRow:
     """Stops the reading of a book, or removes it from the queue. Spoken sentences are kept."""
     uploaded = state.part(Library).books.find(book)
     await state.part(Library).readings.stop(uploaded)
-    return await asyncio.to_thread(_reading, state, uploaded)
+    return await asyncio.to_thread(_reading_row, state, uploaded)
 
 
 @router.get("/{book}/files/{file}", response_class=FileResponse, responses=_FILE_RESPONSES)
@@ -165,8 +165,8 @@ def download_file(book: str, file: str, state: Shared) -> FileResponse:
     """Downloads a file: a chapter, the audiobook, captions or the report. Supports range
     requests."""
     path = state.part(Library).books.find(book).file(file)
-    media_type = _FILE_TYPES.get(path.suffix, _FILE)
-    headers = _FRESH | (SPOKEN if path.suffix in _SPOKEN else {})
+    media_type = _TYPE_OF_ENDING.get(path.suffix, _GENERIC_TYPE)
+    headers = _NO_STORE | (SPOKEN if path.suffix in _SPOKEN_ENDINGS else {})
     return RangedFile(path, media_type=media_type, headers=headers, filename=path.name)
 
 
@@ -174,7 +174,7 @@ def download_file(book: str, file: str, state: Shared) -> FileResponse:
 def hear_sentence(book: str, take: str, state: Shared) -> FileResponse:
     """Returns the sound of a sentence in the plan or the report. Supports range requests."""
     path = state.part(Library).books.find(book).take(take)
-    return RangedFile(path, media_type="audio/wav", headers=_FRESH | SPOKEN)
+    return RangedFile(path, media_type="audio/wav", headers=_NO_STORE | SPOKEN)
 
 
 def _check_names(names: dict[str, str]) -> None:
@@ -187,16 +187,16 @@ def _check_names(names: dict[str, str]) -> None:
             raise APIError(422, "invalid_request", str(error), param="names") from error
 
 
-def _details(state: AppState, book: UploadedBook) -> schemas.BookDetails:
+def _book_details(state: AppState, book: UploadedBook) -> schemas.BookDetails:
     progress = read_json(book.spoken / "progress.json")
     return schemas.BookDetails(
         id=book.id,
         name=book.name,
         created=book.created,
-        reading=_reading(state, book),
-        progress=_row_of(schemas.ReadingProgress, progress) if progress else None,
-        plan=_told_plan(book),
-        report=_told_report(book),
+        reading=_reading_row(state, book),
+        progress=_validated(schemas.ReadingProgress, progress) if progress else None,
+        plan=_plan_row(book),
+        report=_report_row(book),
         files=[
             schemas.BookFile(
                 name=path.name,
@@ -208,38 +208,38 @@ def _details(state: AppState, book: UploadedBook) -> schemas.BookDetails:
     )
 
 
-def _told_plan(book: UploadedBook) -> schemas.BookPlan | None:
+def _plan_row(book: UploadedBook) -> schemas.BookPlan | None:
     corrections = book_store.names_of(book)
     plan = read_json(book.spoken / "plan.json")
     with contextlib.suppress(KeyError, TypeError):
         words = {row["word"] for row in plan["names"]}
         corrected = [{"word": word, "count": 0} for word in corrections if word not in words]
         names = [{**row, "said": corrections.get(row["word"], "")} for row in [*corrected, *plan["names"]]]
-        samples = [{**row, "sound": _sound(book, row["key"])} for row in plan["samples"]]
-        return _row_of(schemas.BookPlan, {**plan, "names": names, "samples": samples})
+        samples = [{**row, "sound": _sentence_address(book, row["key"])} for row in plan["samples"]]
+        return _validated(schemas.BookPlan, {**plan, "names": names, "samples": samples})
     return None
 
 
-def _told_report(book: UploadedBook) -> schemas.BookReport | None:
+def _report_row(book: UploadedBook) -> schemas.BookReport | None:
     report = read_json(book.spoken / "report.json")
     with contextlib.suppress(KeyError, TypeError):
-        worst = [{**row, "sound": _sound(book, row["key"])} for row in report["worst"]]
-        return _row_of(schemas.BookReport, {**report, "worst": worst})
+        worst = [{**row, "sound": _sentence_address(book, row["key"])} for row in report["worst"]]
+        return _validated(schemas.BookReport, {**report, "worst": worst})
     return None
 
 
-def _row_of(schema: type[Row], fields: Mapping[str, object]) -> Row | None:
+def _validated(schema: type[Row], fields: Mapping[str, object]) -> Row | None:
     """A response from a file of the child process; None if the file is of another version."""
     with contextlib.suppress(ValueError):
         return schema.model_validate(fields)
     return None
 
 
-def _sound(book: UploadedBook, key: str) -> str:
+def _sentence_address(book: UploadedBook, key: str) -> str:
     return f"/v1/books/{book.id}/sentences/{key}.wav"
 
 
-def _reading(state: AppState, book: UploadedBook) -> schemas.ReadingRow:
+def _reading_row(state: AppState, book: UploadedBook) -> schemas.ReadingRow:
     job = book.job
     row = asdict(job)
     return schemas.ReadingRow(

@@ -22,8 +22,8 @@ MAX_PARTS = 30_000
 MAX_PART_BYTES = 64 << 20
 MAX_BYTES = 512 << 20
 # Text is compressed about 3 to 1, and at most 1,032 to 1. Small parts may consist of spaces.
-MAX_RATIO, _RATIO_FROM_BYTES = 200, 1 << 20
-_STEP = 1 << 16
+MAX_RATIO, _MIN_RATIO_BYTES = 200, 1 << 20
+_READ_BYTES = 1 << 16
 
 
 class Archive:
@@ -32,29 +32,29 @@ class Archive:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._read = 0
+        self._bytes_read = 0
         self._zip = None if path.is_dir() else _open(path)
         self._parts = _folder_parts(path) if self._zip is None else _zip_parts(self._zip)
         if (count := len(self._parts)) > MAX_PARTS:
             self.close()
             raise BookError(f"{path} has {count:,} parts; at most {MAX_PARTS:,} are allowed.")
-        self._by_form = dict[str, str]()
+        self._name_by_form = dict[str, str]()
         for name in self._parts:
-            for form in _forms(name):
-                self._by_form.setdefault(form, name)
+            for form in _forms_of(name):
+                self._name_by_form.setdefault(form, name)
 
     def find(self, name: str) -> str | None:
         """The name of a part as the archive writes it; None if there is no such part."""
         if name in self._parts:
             return name
-        return next(filter(None, map(self._by_form.get, _forms(name))), None)
+        return next(filter(None, map(self._name_by_form.get, _forms_of(name))), None)
 
     def find_below(self, name: str) -> str | None:
         """As `find`, also in the only folder that has this part: people pack a book with its
         folder."""
-        end = "/" + _form(name)
-        below = [part for form, part in self._by_form.items() if form.endswith(end)]
-        return self.find(name) or (below[0] if len(set(below)) == 1 else None)
+        ending = "/" + _canonical_form(name)
+        names_below = [part for form, part in self._name_by_form.items() if form.endswith(ending)]
+        return self.find(name) or (names_below[0] if len(set(names_below)) == 1 else None)
 
     def close(self) -> None:
         """Closes the file."""
@@ -78,18 +78,18 @@ class Archive:
         if isinstance(part, zipfile.ZipInfo) and part.flag_bits & 1:
             raise BookError(f"{self.path}: the part {name!r} is encrypted. {DRM_REMEDY}")
         try:
-            return self._unpacked(name, part)
+            return self._unpack(name, part)
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
             raise BookError(f"{self.path}: the part {name!r} is damaged ({error}).") from error
 
-    def _unpacked(self, name: str, part: zipfile.ZipInfo | Path) -> bytes:
+    def _unpack(self, name: str, part: zipfile.ZipInfo | Path) -> bytes:
         content = bytearray()
         with self._open(part) as file:
             packed = part.compress_size if isinstance(part, zipfile.ZipInfo) else None
-            while step := file.read(_STEP):
-                content += step
-                self._read += len(step)
-                self._check(name, len(content), packed)
+            while chunk := file.read(_READ_BYTES):
+                content += chunk
+                self._bytes_read += len(chunk)
+                self._check_limits(name, len(content), packed)
         return bytes(content)
 
     def _open(self, part: zipfile.ZipInfo | Path) -> IO[bytes]:
@@ -98,13 +98,13 @@ class Archive:
         assert self._zip is not None
         return self._zip.open(part)
 
-    def _check(self, name: str, unpacked: int, packed: int | None) -> None:
+    def _check_limits(self, name: str, unpacked: int, packed: int | None) -> None:
         ratio = 0.0 if packed is None else unpacked / max(1, packed)
-        if unpacked > _RATIO_FROM_BYTES and ratio > MAX_RATIO:
+        if unpacked > _MIN_RATIO_BYTES and ratio > MAX_RATIO:
             reason = f"it unpacks to more than {MAX_RATIO} times its size"
         elif unpacked > MAX_PART_BYTES:
             reason = f"it unpacks to more than {size_words(MAX_PART_BYTES)}"
-        elif self._read > MAX_BYTES:
+        elif self._bytes_read > MAX_BYTES:
             reason = f"the parts unpack to more than {size_words(MAX_BYTES)} together"
         else:
             return
@@ -120,14 +120,14 @@ def _open(path: Path) -> zipfile.ZipFile:
         ) from error
 
 
-_Parts = Mapping[str, zipfile.ZipInfo | Path]
+_PartsByName = Mapping[str, zipfile.ZipInfo | Path]
 
 
-def _zip_parts(archive: zipfile.ZipFile) -> _Parts:
+def _zip_parts(archive: zipfile.ZipFile) -> _PartsByName:
     return {entry.filename: entry for entry in archive.infolist() if not entry.is_dir()}
 
 
-def _folder_parts(folder: Path) -> _Parts:
+def _folder_parts(folder: Path) -> _PartsByName:
     """The files of a folder, without links, which may lead outside it."""
     parts = dict[str, zipfile.ZipInfo | Path]()
     for path in folder.rglob("*"):
@@ -138,19 +138,19 @@ def _folder_parts(folder: Path) -> _Parts:
     return parts
 
 
-def _forms(name: str) -> Iterator[str]:
+def _forms_of(name: str) -> Iterator[str]:
     """The forms of a name, in the order of preference."""
-    yield _form(name)
+    yield _canonical_form(name)
     try:
         # Python decodes names without the flag of UTF-8 as cp437.
         repaired = name.encode("cp437").decode()
     except UnicodeError:
         repaired = name
-    yield _form(repaired)
-    yield _form(unquote(repaired))
+    yield _canonical_form(repaired)
+    yield _canonical_form(unquote(repaired))
 
 
-def _form(name: str) -> str:
+def _canonical_form(name: str) -> str:
     return unicodedata.normalize("NFC", name.replace("\\", "/")).casefold().removeprefix("./")
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from extras.books.book import MAX_CHAPTERS, MAX_TITLE, Book, BookError, Chapter, Kind, Paragraph
+from extras.books.book import MAX_CHAPTERS, MAX_TITLE_CHARACTERS, Book, BookError, Chapter, Kind, Paragraph
 from extras.books.formats.epub import read_epub
 from extras.books.formats.headings import chapter_level
-from extras.books.formats.html_text import decode, formula_notes, page_of, unicode_of, without_licence
+from extras.books.formats.html_text import decode, formula_notes, mark_licence, page_of, unicode_encoding_of
 from extras.books.formats.plain import chapters_of, read_markdown, read_text
 from xtts.text.languages import code_of
 
@@ -16,7 +16,7 @@ MAX_FILE_BYTES = 1 << 30
 MAX_TEXT_BYTES = 64 << 20
 # The limit of a book's text, five times that of the Bible.
 MAX_CHARACTERS = 20_000_000
-MAX_NOTES, MAX_NOTE = 50, 300
+MAX_NOTES, MAX_NOTE_CHARACTERS = 50, 300
 
 
 def read_book(path: Path, called: str = "") -> Book:
@@ -33,10 +33,10 @@ def read_book(path: Path, called: str = "") -> Book:
             f"{path} is not a book that can be read here; allowed are {', '.join(FORMATS)}. "
             "Convert it, for example to EPUB with Calibre."
         )
-    epub = suffix == ".epub"
-    _check_size(path, MAX_FILE_BYTES if epub else MAX_TEXT_BYTES)
+    is_epub = suffix == ".epub"
+    _check_size(path, MAX_FILE_BYTES if is_epub else MAX_TEXT_BYTES)
     title = Path(called or path).stem.replace("_", " ").strip()
-    book = _within_bounds(path, read_epub(path) if epub else _of_text(path, suffix, title))
+    book = _within_bounds(path, read_epub(path) if is_epub else _read_text_file(path, suffix, title))
     if not book.read_aloud:
         raise BookError(f"{path} has no chapter to read aloud; it may consist of contents only.")
     return book
@@ -44,47 +44,47 @@ def read_book(path: Path, called: str = "") -> Book:
 
 def _within_bounds(path: Path, book: Book) -> Book:
     """Shortens titles. Raises BookError for a book that is too large."""
-    characters = sum(len(paragraph.text) for part in book.chapters for paragraph in part.paragraphs)
-    for name, count, most in (
+    characters = sum(len(paragraph.text) for chapter in book.chapters for paragraph in chapter.paragraphs)
+    for name, count, limit in (
         ("chapters", len(book.chapters), MAX_CHAPTERS),
         ("characters of text", characters, MAX_CHARACTERS),
     ):
-        if count > most:
-            raise BookError(f"{path} has {count:,} {name}; at most {most:,} are read. Split it.")
+        if count > limit:
+            raise BookError(f"{path} has {count:,} {name}; at most {limit:,} are read. Split it.")
     return replace(
         book,
-        title=book.title[:MAX_TITLE],
-        author=book.author[:MAX_TITLE],
-        chapters=[replace(chapter, title=chapter.title[:MAX_TITLE]) for chapter in book.chapters],
-        notes=[note[:MAX_NOTE] for note in book.notes[:MAX_NOTES]],
+        title=book.title[:MAX_TITLE_CHARACTERS],
+        author=book.author[:MAX_TITLE_CHARACTERS],
+        chapters=[replace(chapter, title=chapter.title[:MAX_TITLE_CHARACTERS]) for chapter in book.chapters],
+        notes=[note[:MAX_NOTE_CHARACTERS] for note in book.notes[:MAX_NOTES]],
     )
 
 
-def _check_size(path: Path, most: int) -> None:
+def _check_size(path: Path, max_bytes: int) -> None:
     try:
         size = path.stat().st_size
     except OSError as error:
         raise BookError(f"{path} cannot be read: {error.strerror}.") from error
-    if size > most:
-        raise BookError(f"{path} has {size:,} bytes; at most {most:,} are read. Split it.")
+    if size > max_bytes:
+        raise BookError(f"{path} has {size:,} bytes; at most {max_bytes:,} are read. Split it.")
 
 
-def _of_text(path: Path, suffix: str, title: str) -> Book:
+def _read_text_file(path: Path, suffix: str, title: str) -> Book:
     try:
         content = path.read_bytes()
     except OSError as error:
         raise BookError(f"{path} cannot be read: {error.strerror}.") from error
     if suffix == ".txt":
-        return read_text(title, _text(content, path))
+        return read_text(title, _decode_text(content, path))
     if suffix in (".md", ".markdown"):
-        return read_markdown(title, _text(content, path))
+        return read_markdown(title, _decode_text(content, path))
     page = page_of(decode(content, str(path)), str(path))
     title = page.title or title
-    blocks = without_licence(page.blocks)
+    blocks = mark_licence(page.blocks)
     headings = [(block.level, block.text) for block in blocks if block.level and not block.left_out]
-    most = max(2, chapter_level(headings)) if headings else 2
+    max_level = max(2, chapter_level(headings)) if headings else 2
     paragraphs = [
-        Paragraph(block.text, block.kind if block.level <= most else Kind.TEXT)
+        Paragraph(block.text, block.kind if block.level <= max_level else Kind.TEXT)
         for block in blocks
         if not block.left_out
     ]
@@ -98,9 +98,9 @@ def _of_text(path: Path, suffix: str, title: str) -> Book:
     return Book(title, page.author, code_of(page.language), chapters, notes=notes)
 
 
-def _text(content: bytes, path: Path) -> str:
+def _decode_text(content: bytes, path: Path) -> str:
     """The text of a file in UTF-8, or in UTF-16 as Windows writes it. Raises BookError."""
-    encoding = unicode_of(content) or "utf-8"
+    encoding = unicode_encoding_of(content) or "utf-8"
     try:
         return content.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 
 from extras.books.formats.raised import subscript, superscript, with_meaning
 
-_TOKENS = frozenset(("mi", "mn", "mo", "mtext", "ms"))
-_ROWS = frozenset(("math", "mrow", "mstyle", "mpadded", "merror"))
-_SILENT = frozenset(("annotation", "annotation-xml", "mspace", "mphantom", "maligngroup"))
+_TOKEN_TAGS = frozenset(("mi", "mn", "mo", "mtext", "ms"))
+_ROW_TAGS = frozenset(("math", "mrow", "mstyle", "mpadded", "merror"))
+_UNREAD_TAGS = frozenset(("annotation", "annotation-xml", "mspace", "mphantom", "maligngroup"))
 _MAX_DEPTH, _MAX_ELEMENTS = 40, 400
 # Function application and invisible operators.
 _INVISIBLE = re.compile("[\u2061-\u2064\u200b]")
-_TIGHT_BEFORE = re.compile(r"\s+([),.;:!%\]’°])")
-_TIGHT_AFTER = re.compile(r"([(\[])\s+")
-_PLAIN_ALTERNATIVE = re.compile(r"[^\\^_{}$<>]{1,200}")
+_SPACE_BEFORE_SIGN = re.compile(r"\s+([),.;:!%\]’°])")
+_SPACE_AFTER_BRACKET = re.compile(r"([(\[])\s+")
+_READABLE_ALTERNATIVE = re.compile(r"[^\\^_{}$<>]{1,200}")
 
 
-class _Complex(Exception):
+class _UnreadableFormula(Exception):
     """A formula that cannot be read."""
 
 
@@ -36,69 +36,69 @@ class Formula:
     def __init__(self, alternative: str) -> None:
         self._alternative = " ".join(alternative.split())
         self._root = _Node("math")
-        self._open = [self._root]
-        self._count = 0
+        self._open_nodes = [self._root]
+        self._num_elements = 0
 
     def start(self, tag: str) -> None:
-        """An element begins."""
-        self._count += 1
+        """Begins an element."""
+        self._num_elements += 1
         node = _Node(tag)
-        if self._count <= _MAX_ELEMENTS:
-            self._open[-1].children.append(node)
-            self._open.append(node)
+        if self._num_elements <= _MAX_ELEMENTS:
+            self._open_nodes[-1].children.append(node)
+            self._open_nodes.append(node)
 
     def end(self, tag: str) -> None:
-        """An element ends."""
-        tags = [node.tag for node in self._open[1:]]
+        """Ends an element."""
+        tags = [node.tag for node in self._open_nodes[1:]]
         if tag in tags:
-            del self._open[len(tags) - tags[::-1].index(tag) :]
+            del self._open_nodes[len(tags) - tags[::-1].index(tag) :]
 
-    def data(self, text: str) -> None:
-        """Text inside an element."""
-        if self._count <= _MAX_ELEMENTS:
-            self._open[-1].text += text
+    def add_text(self, text: str) -> None:
+        """Adds text of an element."""
+        if self._num_elements <= _MAX_ELEMENTS:
+            self._open_nodes[-1].text += text
 
-    def spoken(self) -> str:
+    def as_text(self) -> str:
         """The formula as text; "" if it cannot be read."""
         try:
-            if self._count > _MAX_ELEMENTS:
-                raise _Complex
-            text = _TIGHT_BEFORE.sub(r"\1", " ".join(_row(self._root, 0).split()))
-            return with_meaning(_TIGHT_AFTER.sub(r"\1", text))
-        except _Complex:
-            plain = _PLAIN_ALTERNATIVE.fullmatch(self._alternative)
+            if self._num_elements > _MAX_ELEMENTS:
+                raise _UnreadableFormula
+            text = _SPACE_BEFORE_SIGN.sub(r"\1", " ".join(_read_children(self._root, 0).split()))
+            return with_meaning(_SPACE_AFTER_BRACKET.sub(r"\1", text))
+        except _UnreadableFormula:
+            plain = _READABLE_ALTERNATIVE.fullmatch(self._alternative)
             return self._alternative if plain else ""
 
 
-def _row(node: _Node, depth: int) -> str:
-    return " ".join(filter(None, (_read(child, depth + 1) for child in node.children)))
+def _read_children(node: _Node, depth: int) -> str:
+    return " ".join(filter(None, (_read_node(child, depth + 1) for child in node.children)))
 
 
-def _read(node: _Node, depth: int) -> str:
+def _read_node(node: _Node, depth: int) -> str:
     if depth > _MAX_DEPTH:
-        raise _Complex
+        raise _UnreadableFormula
     if node.tag == "semantics":  # the formula, then other forms of it
         node = _Node("mrow", children=node.children[:1])
-    if node.tag in _TOKENS:
+    if node.tag in _TOKEN_TAGS:
         return " ".join(_INVISIBLE.sub("", node.text).split())
-    if node.tag in _SILENT:
+    if node.tag in _UNREAD_TAGS:
         return ""
-    if node.tag in _ROWS:
-        return _row(node, depth)
-    return _build(node.tag, [_read(child, depth + 1) for child in node.children])
+    if node.tag in _ROW_TAGS:
+        return _read_children(node, depth)
+    return _combine(node.tag, [_read_node(child, depth + 1) for child in node.children])
 
 
-def _build(tag: str, parts: list[str]) -> str:
-    """A power, an index, a fraction or brackets. parts: as text."""
+def _combine(tag: str, parts: list[str]) -> str:
+    """The text of a power, an index, a fraction or brackets. parts: the texts of its children."""
     match tag, parts:
         case "mfenced", _:
             return f"({', '.join(parts)})"
         case "msup", [base, exponent]:
-            return base + _power(exponent)
+            return base + _exponent_signs(exponent)
         case "msub", [base, index]:
-            return base + _index(index)
+            return base + _index_signs(index)
         case "msubsup", [base, index, exponent]:
-            return base + _index(index) + _power(exponent)
+            return base + _index_signs(index) + _exponent_signs(exponent)
         case "msqrt", [*inside] if inside:
             root = " ".join(inside)
             return f"√{root}" if root.isalnum() else f"√({root})"
@@ -106,17 +106,17 @@ def _build(tag: str, parts: list[str]) -> str:
             if top.isdigit() and bottom.isdigit():
                 return with_meaning(f"{superscript(top)}/{subscript(bottom)}")
             return f"{top}/{bottom}"
-    raise _Complex
+    raise _UnreadableFormula
 
 
-def _power(exponent: str) -> str:
+def _exponent_signs(exponent: str) -> str:
     plain = exponent.replace(" ", "")
     if (mark := superscript(plain)) == plain:
-        raise _Complex
+        raise _UnreadableFormula
     return mark
 
 
-def _index(index: str) -> str:
+def _index_signs(index: str) -> str:
     mark = subscript(index)
     return mark if mark != index else f" {index}"  # such as "x i"
 

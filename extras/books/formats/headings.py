@@ -7,7 +7,7 @@ and its own title, with no text below, belongs to the first of them.
 import re
 from collections.abc import Sequence
 
-from extras.books.book import MAX_TITLE
+from extras.books.book import MAX_TITLE_CHARACTERS
 
 _PARTS = (
     "part|book|volume|vol|teil|buch|band|partie|livre|tome|parte|libro|livro|volumen|tomo|deel|boek|"
@@ -83,4 +83,4 @@ def _titles_below(headings: Sequence[tuple[int, str]], level: int, lower: int) -
 
 def joined_titles(*titles: str) -> str:
     """The title of a chapter that begins with several headings."""
-    return " ".join(filter(None, titles))[:MAX_TITLE]
+    return " ".join(filter(None, titles))[:MAX_TITLE_CHARACTERS]

@@ -4,6 +4,9 @@ import re
 
 from xtts.text.markup import PAUSE_TAG, STYLE_MARK, VOICE_TAG, voice_after
 
+# A voice, a style or a pause.
+ANY_TAG = re.compile(r"\[[^\[\]\n]{1,110}\]")
+
 
 def voice_at_end(text: str, voice: str = "") -> str:
     """The voice at the end of a text that begins with `voice`."""

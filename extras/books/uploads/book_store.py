@@ -30,15 +30,20 @@ from machine.storage.checksums import FileStamp, stamp_of
 from machine.storage.files import make_folder, read_json, replace_file, write_json
 
 MAX_BOOKS = 200
-_KEY = re.compile(r"[0-9a-f]{40}")
+_TAKE_KEY = re.compile(r"[0-9a-f]{40}")
 # Internal files of `xtts read`; users may download all others.
-_OWN_FILES = ("plan.json", "progress.json", "chapters.json", "rejected.json", "report.json")
+_INTERNAL_FILES = ("plan.json", "progress.json", "chapters.json", "rejected.json", "report.json")
 
 
 @dataclass(frozen=True)
 class BookJob(Job):
-    """The reading of a book. wanted: as `ReadingRequest`; recording: of the uploaded voice that
-    reads; bytes: the size of the book on disk when the reading ended."""
+    """The reading of a book.
+
+    Attributes:
+        wanted: The fields of `ReadingRequest`.
+        recording: That of the uploaded voice that reads.
+        bytes: The size of the book on disk when the reading ended.
+    """
 
     wanted: Mapping[str, Any] = field(default_factory=dict)
     recording: str | None = None
@@ -79,7 +84,7 @@ class UploadedBook(WorkFolder):
     def title(self) -> str:
         """The title in the plan; "" without a plan. Cached until the plan changes."""
         with contextlib.suppress(OSError):
-            return _title_at(stamp_of(self.spoken / "plan.json"))
+            return _cached_title(stamp_of(self.spoken / "plan.json"))
         return ""
 
     def files(self) -> list[Path]:
@@ -89,7 +94,7 @@ class UploadedBook(WorkFolder):
                 path
                 for path in self.spoken.iterdir()
                 if path.is_file()
-                and path.name not in _OWN_FILES
+                and path.name not in _INTERNAL_FILES
                 and not path.name.startswith(".")
                 and not path.name.endswith(".sotaque-part")
             )
@@ -105,7 +110,7 @@ class UploadedBook(WorkFolder):
     def take(self, key: str) -> Path:
         """The sound of a sentence. Raises APIError (404)."""
         path = self.spoken / "sentences" / key[:2] / f"{key}.wav"
-        if not _KEY.fullmatch(key) or not path.is_file():
+        if not _TAKE_KEY.fullmatch(key) or not path.is_file():
             raise APIError(404, "no_sentence", "The book has no sentence of that key.")
         return path
 
@@ -156,26 +161,26 @@ class Books(NamedFolders[UploadedBook]):
         with contextlib.suppress(OSError):
             for path in self.folder.iterdir():
                 with contextlib.suppress(OSError):
-                    used += _bytes_of(path) if path.is_dir() else path.lstat().st_size
+                    used += _bytes_of_book(path) if path.is_dir() else path.lstat().st_size
         return used
 
 
-def _bytes_of(folder: Path) -> int:
+def _bytes_of_book(folder: Path) -> int:
     with contextlib.suppress(OSError):
         state = stamp_of(folder / "job.json")
         job = read_job(folder, BookJob)
         if not job.is_queued:
-            return _bytes_at(state) if job.bytes is None else job.bytes
+            return _cached_bytes(state) if job.bytes is None else job.bytes
     return bytes_below(folder)
 
 
 @lru_cache(MAX_BOOKS)
-def _bytes_at(state: FileStamp) -> int:
+def _cached_bytes(state: FileStamp) -> int:
     return bytes_below(Path(state.path).parent)
 
 
 @lru_cache(MAX_BOOKS)
-def _title_at(plan: FileStamp) -> str:
+def _cached_title(plan: FileStamp) -> str:
     return str(read_json(Path(plan.path)).get("title", ""))
 
 
@@ -186,17 +191,17 @@ def ending_of(name: str) -> str:
 
 
 @contextmanager
-def changing(book: UploadedBook, *, unread: bool = False) -> Iterator[None]:
+def changing(book: UploadedBook, *, refuse_while_read: bool = False) -> Iterator[None]:
     """Locks a book for a change, as `api.shared_folder.changing`.
 
     Args:
-        unread: Refuses books that are being read or queued.
+        refuse_while_read: Whether to refuse while the book is being read or queued.
 
     Raises:
         APIError: The book was deleted or is being read, or the change cannot be stored.
     """
     with book.changing():
-        if unread and book.job.is_queued:
+        if refuse_while_read and book.job.is_queued:
             text = "The book is being read or queued. Wait, or stop the reading."
             raise APIError(409, "being_read", text, retry_after=5)
         yield
@@ -211,6 +216,6 @@ def put_names(book: UploadedBook, names: Mapping[str, str]) -> None:
     """Stores the pronunciations of a book. Raises APIError."""
     pronunciations = {word: spoken for word, spoken in names.items() if spoken.strip()}
     lines = "".join(f"{word} = {spoken}\n" for word, spoken in pronunciations.items()).encode()
-    with changing(book, unread=True):
+    with changing(book, refuse_while_read=True):
         replace_file(book.names_list, lambda file: file.write(lines))
         write_json(book.folder / "names.json", pronunciations)

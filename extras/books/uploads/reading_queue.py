@@ -57,7 +57,7 @@ class BookQueue(WorkQueue[UploadedBook]):
 
     def ask(self, book: UploadedBook, reading: Mapping[str, object], recording: str | None) -> BookJob:
         """Queues a reading (blocking). Raises APIError if the book is already queued."""
-        with changing(book, unread=True):
+        with changing(book, refuse_while_read=True):
             return write_job(
                 book.folder,
                 book.job,
@@ -84,7 +84,7 @@ class BookQueue(WorkQueue[UploadedBook]):
         spec = {**reader.spec, "allow_base_reference": True}
         if job.recording is not None:
             spec["reference"] = job.recording
-        if (names_list := _pronunciations(book, spec.get("pronunciations"))) is not None:
+        if (names_list := _write_pronunciations(book, spec.get("pronunciations"))) is not None:
             spec["pronunciations"] = str(names_list)
         return module_command(
             self.module,
@@ -95,7 +95,7 @@ class BookQueue(WorkQueue[UploadedBook]):
             json.dumps(spec, default=str),
             *reader.compute.command_line(),
             f"--called={book.name}",
-            *options(job.wanted),
+            *options_of(job.wanted),
         )
 
     def _store_results(self, book: UploadedBook, state: str) -> None:
@@ -103,9 +103,9 @@ class BookQueue(WorkQueue[UploadedBook]):
         write_job(book.folder, book.job, bytes=bytes_below(book.folder))
 
 
-def options(reading: Mapping[str, Any]) -> list[str]:
+def options_of(reading: Mapping[str, Any]) -> list[str]:
     """A `extras.books.uploads.schemas.ReadingRequest` as arguments of `xtts read`."""
-    given = {
+    values = {
         "format": ",".join(reading.get("formats", ())),
         "chapters": reading.get("chapters", ""),
         "captions": ",".join(reading.get("captions", ())),
@@ -113,22 +113,22 @@ def options(reading: Mapping[str, Any]) -> list[str]:
         "seed": reading.get("seed", 0),
         "retakes": reading.get("retakes", 1),
     }
-    words = [f"--{name}={value}" for name, value in given.items()]
+    words = [f"--{name}={value}" for name, value in values.items()]
     words += [f"--again={key}" for key in reading.get("again", ())]
     switches = {"footnotes": "--footnotes", "plan_only": "--plan"}
     return words + [flag for name, flag in switches.items() if reading.get(name)]
 
 
-def _pronunciations(book: UploadedBook, common: str | None) -> Path | None:
+def _write_pronunciations(book: UploadedBook, common: str | None) -> Path | None:
     """Writes a list that consists of the common pronunciations and the book's; None if the book has
     none."""
     if not book.names_list.is_file():
         return None
-    before = Path(common).read_bytes() + b"\n" if common else b""
+    common_list = Path(common).read_bytes() + b"\n" if common else b""
     # A section of the common list may be for another language.
     language = str(read_json(book.spoken / "plan.json").get("language", "")).split("-")[0]
-    section = f"[{language}]\n".encode() if before and language else b""
-    content = before + section + book.names_list.read_bytes()
+    section = f"[{language}]\n".encode() if common_list and language else b""
+    content = common_list + section + book.names_list.read_bytes()
     path = book.folder / "pronunciations.txt"
     replace_file(path, lambda file: file.write(content))
     return path

@@ -49,41 +49,41 @@ def write_audiobook(path: Path, book: Book, chapters: Sequence[BoundChapter]) ->
         )
         stream = container.add_stream("aac", rate=RATE, layout="mono")
         stream.bit_rate = BITS_PER_SECOND
-        picture = _add_picture(container, book.cover) if book.cover else None
-        container.set_chapters(_marks(chapters))
+        cover_stream = _add_cover_stream(container, book.cover) if book.cover else None
+        container.set_chapters(_chapter_marks(chapters))
         container.start_encoding()
-        if picture is not None:
-            _write_picture(container, picture, book.cover or b"")
-        samples = 0
+        if cover_stream is not None:
+            _write_cover(container, cover_stream, book.cover or b"")
+        num_samples = 0
         for chapter in chapters:
             for pcm in chapter.pcm():
                 if pcm:
-                    frame = pcm_frame(pcm, samples)
-                    samples += frame.samples
+                    frame = pcm_frame(pcm, num_samples)
+                    num_samples += frame.samples
                     container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
         container.close()
 
 
-def _marks(chapters: Sequence[BoundChapter]) -> "list[Chapter]":
+def _chapter_marks(chapters: Sequence[BoundChapter]) -> "list[Chapter]":
     marks: list[Chapter] = []
-    at = 0
+    start = 0
     for number, chapter in enumerate(chapters):
-        end = at + chapter.num_samples
+        end = start + chapter.num_samples
         marks.append(
             {
                 "id": number,
-                "start": at,
+                "start": start,
                 "end": end,
                 "time_base": Fraction(1, RATE),
                 "metadata": {"title": chapter.title},
             }
         )
-        at = end
+        start = end
     return marks
 
 
-def _add_picture(container: "OutputContainer", cover: bytes) -> "VideoStream":
+def _add_cover_stream(container: "OutputContainer", cover: bytes) -> "VideoStream":
     import av
 
     width, height = picture_size(cover)
@@ -94,7 +94,7 @@ def _add_picture(container: "OutputContainer", cover: bytes) -> "VideoStream":
     return stream
 
 
-def _write_picture(container: "OutputContainer", stream: "VideoStream", cover: bytes) -> None:
+def _write_cover(container: "OutputContainer", stream: "VideoStream", cover: bytes) -> None:
     """Writes the cover's bytes without encoding it again."""
     import av
 
@@ -108,10 +108,12 @@ def picture_size(cover: bytes) -> tuple[int, int]:
     """Width and height of a PNG or JPEG, from its header; 600 x 800 if that is missing."""
     if cover.startswith(b"\x89PNG") and len(cover) >= 24:
         return int.from_bytes(cover[16:20], "big"), int.from_bytes(cover[20:24], "big")
-    at = 2
-    while at + 9 < len(cover) and cover[at] == 0xFF:
-        if 0xC0 <= cover[at + 1] <= 0xCF and cover[at + 1] not in (0xC4, 0xC8, 0xCC):
-            height = int.from_bytes(cover[at + 5 : at + 7], "big")
-            return int.from_bytes(cover[at + 7 : at + 9], "big"), height
-        at += 2 + int.from_bytes(cover[at + 2 : at + 4], "big")
+    # The segments of a JPEG; those of the kinds 0xC0 to 0xCF begin frames, with three exceptions.
+    segment = 2
+    while segment + 9 < len(cover) and cover[segment] == 0xFF:
+        kind = cover[segment + 1]
+        if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
+            height = int.from_bytes(cover[segment + 5 : segment + 7], "big")
+            return int.from_bytes(cover[segment + 7 : segment + 9], "big"), height
+        segment += 2 + int.from_bytes(cover[segment + 2 : segment + 4], "big")
     return 600, 800

@@ -22,7 +22,6 @@ BEFORE_SECONDS, AFTER_SECONDS = 0.75, 1.5
 # The limit of a title in a file name, in bytes. With the endings of final and temporary files, the
 # name stays within the 255 bytes that file systems allow.
 MAX_TITLE_BYTES = 160
-CAPTIONS = ("srt", "vtt", "json")
 
 
 @dataclass(frozen=True)

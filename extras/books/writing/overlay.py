@@ -6,23 +6,22 @@ styles of the original. Format: https://www.w3.org/TR/epub-33/#sec-media-overlay
 
 import hashlib
 import io
-import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import BinaryIO
 
 from extras.books.book import Book, Kind
+from extras.books.speaking.voice_tags import ANY_TAG
 from extras.books.writing.binding import BoundChapter, Span
 from xtts.encoding import Encoder
 
-_TAG = re.compile(r"\[[^\[\]\n]{1,110}\]")
 _CONTAINER = (
     '<?xml version="1.0" encoding="utf-8"?>\n<container version="1.0" '
     'xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles><rootfile '
     'full-path="OPS/book.opf" media-type="application/oebps-package+xml"/></rootfiles></container>'
 )
-_HEAD = (
+_PAGE_HEAD = (
     '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE html>\n<html '
     'xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops" '
     'lang="{language}" xml:lang="{language}"><head><title>{title}</title>'
@@ -30,36 +29,36 @@ _HEAD = (
 )
 _STYLE = ".spoken { background: #ffe9a8 }\n"
 # A fixed time, so that the output is reproducible.
-_TIME = (2000, 1, 1, 0, 0, 0)
-_MODIFIED = "2000-01-01T00:00:00Z"
+_FILE_TIME = (2000, 1, 1, 0, 0, 0)
+_MODIFIED_TIME = "2000-01-01T00:00:00Z"
 
 
 def write_overlay(file: BinaryIO, book: Book, chapters: Sequence[BoundChapter], language: str) -> None:
     """Writes the book with its sound, an MP3 for each chapter, into a seekable file. Holds one
     chapter in memory."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        _add(archive, "mimetype", b"application/epub+zip", packed=False)
-        _add(archive, "META-INF/container.xml", _CONTAINER.encode())
-        _add(archive, "OPS/book.css", _STYLE.encode())
+        _add_file(archive, "mimetype", b"application/epub+zip", is_compressed=False)
+        _add_file(archive, "META-INF/container.xml", _CONTAINER.encode())
+        _add_file(archive, "OPS/book.css", _STYLE.encode())
         if book.cover:
-            _add(archive, f"OPS/{_cover_name(book.cover)}", book.cover, packed=False)
+            _add_file(archive, f"OPS/{_cover_name(book.cover)}", book.cover, is_compressed=False)
         for chapter in chapters:
             name = f"c{chapter.number}"
             spans = list(chapter.spans())
-            _add(archive, f"OPS/{name}.xhtml", _page(chapter.title, spans, language).encode())
-            _add(archive, f"OPS/{name}.smil", _smil(name, spans).encode())
-            _add(archive, f"OPS/{name}.mp3", _mp3(chapter), packed=False)
-        _add(archive, "OPS/nav.xhtml", _nav(book, chapters, language).encode())
-        _add(archive, "OPS/book.opf", _package(book, chapters, language).encode())
+            _add_file(archive, f"OPS/{name}.xhtml", _chapter_page(chapter.title, spans, language).encode())
+            _add_file(archive, f"OPS/{name}.smil", _chapter_overlay(name, spans).encode())
+            _add_file(archive, f"OPS/{name}.mp3", _encode_mp3(chapter), is_compressed=False)
+        _add_file(archive, "OPS/nav.xhtml", _contents_page(book, chapters, language).encode())
+        _add_file(archive, "OPS/book.opf", _package_document(book, chapters, language).encode())
 
 
-def _add(archive: zipfile.ZipFile, name: str, content: bytes, *, packed: bool = True) -> None:
-    entry = zipfile.ZipInfo(name, _TIME)
-    entry.compress_type = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
+def _add_file(archive: zipfile.ZipFile, name: str, content: bytes, *, is_compressed: bool = True) -> None:
+    entry = zipfile.ZipInfo(name, _FILE_TIME)
+    entry.compress_type = zipfile.ZIP_DEFLATED if is_compressed else zipfile.ZIP_STORED
     archive.writestr(entry, content)
 
 
-def _mp3(chapter: BoundChapter) -> bytes:
+def _encode_mp3(chapter: BoundChapter) -> bytes:
     sound = io.BytesIO()
     encoder = Encoder("mp3", sound, mark=chapter.mark)
     for pcm in chapter.pcm():
@@ -68,21 +67,21 @@ def _mp3(chapter: BoundChapter) -> bytes:
     return sound.getvalue()
 
 
-def _page(title: str, spans: Sequence[Span], language: str) -> str:
-    parts = [_HEAD.format(language=escape(language), title=escape(title))]
-    begun: tuple[int, str] | None = None
+def _chapter_page(title: str, spans: Sequence[Span], language: str) -> str:
+    parts = [_PAGE_HEAD.format(language=escape(language), title=escape(title))]
+    open_paragraph: tuple[int, str] | None = None
     for number, span in enumerate(spans):
         sentence = span.chosen.sentence
         tag = "h1" if sentence.kind is Kind.HEADING else "p"
-        if begun != (sentence.paragraph, tag):
-            parts.append((f"</{begun[1]}>\n" if begun else "") + f"<{tag}>")
-            begun = sentence.paragraph, tag
-        text = escape(" ".join(_TAG.sub(" ", sentence.text).split()))
+        if open_paragraph != (sentence.paragraph, tag):
+            parts.append((f"</{open_paragraph[1]}>\n" if open_paragraph else "") + f"<{tag}>")
+            open_paragraph = sentence.paragraph, tag
+        text = escape(" ".join(ANY_TAG.sub(" ", sentence.text).split()))
         parts.append(f'<span id="s{number}">{text}</span> ')
-    return "".join([*parts, f"</{begun[1]}>" if begun else "<p/>", "</body></html>\n"])
+    return "".join([*parts, f"</{open_paragraph[1]}>" if open_paragraph else "<p/>", "</body></html>\n"])
 
 
-def _smil(name: str, spans: Sequence[Span]) -> str:
+def _chapter_overlay(name: str, spans: Sequence[Span]) -> str:
     lines = [
         f'<par id="p{number}"><text src="{name}.xhtml#s{number}"/><audio src="{name}.mp3" '
         f'clipBegin="{span.start:.3f}s" clipEnd="{span.end:.3f}s"/></par>'
@@ -95,11 +94,11 @@ def _smil(name: str, spans: Sequence[Span]) -> str:
     )
 
 
-def _nav(book: Book, chapters: Sequence[BoundChapter], language: str) -> str:
+def _contents_page(book: Book, chapters: Sequence[BoundChapter], language: str) -> str:
     lines = "\n".join(
         f'<li><a href="c{chapter.number}.xhtml">{escape(chapter.title)}</a></li>' for chapter in chapters
     )
-    head = _HEAD.format(language=escape(language), title=escape(book.title))
+    head = _PAGE_HEAD.format(language=escape(language), title=escape(book.title))
     return (
         f'{head}<nav epub:type="toc"><h1>{escape(book.title)}</h1><ol>\n{lines}\n</ol></nav></body></html>\n'
     )
@@ -109,7 +108,7 @@ def _cover_name(cover: bytes) -> str:
     return "cover.png" if cover.startswith(b"\x89PNG") else "cover.jpg"
 
 
-def _package(book: Book, chapters: Sequence[BoundChapter], language: str) -> str:
+def _package_document(book: Book, chapters: Sequence[BoundChapter], language: str) -> str:
     identity = hashlib.sha256(f"{book.title}\n{book.author}".encode()).hexdigest()[:32]
     # Without the silence around sentences.
     durations = {
@@ -119,7 +118,7 @@ def _package(book: Book, chapters: Sequence[BoundChapter], language: str) -> str
         f'<dc:identifier id="id">urn:sotaque:{identity}</dc:identifier>',
         f"<dc:title>{escape(book.title)}</dc:title>",
         f"<dc:language>{escape(language)}</dc:language>",
-        f'<meta property="dcterms:modified">{_MODIFIED}</meta>',
+        f'<meta property="dcterms:modified">{_MODIFIED_TIME}</meta>',
         f'<meta property="media:duration">{sum(durations.values()):.3f}s</meta>',
         '<meta property="media:active-class">spoken</meta>',
     ]
@@ -136,12 +135,12 @@ def _package(book: Book, chapters: Sequence[BoundChapter], language: str) -> str
         'xmlns:dc="http://purl.org/dc/elements/1.1/">\n'
         + "\n".join(metadata)
         + "\n</metadata><manifest>\n"
-        + "\n".join(_items(book, chapters))
+        + "\n".join(_manifest_items(book, chapters))
         + f"\n</manifest><spine>{order}</spine></package>\n"
     )
 
 
-def _items(book: Book, chapters: Sequence[BoundChapter]) -> Iterator[str]:
+def _manifest_items(book: Book, chapters: Sequence[BoundChapter]) -> Iterator[str]:
     yield (
         '<item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>'
         '<item id="css" href="book.css" media-type="text/css"/>'

@@ -7,11 +7,11 @@ import pytest
 from extras.books.book import Book
 from extras.books.plan import (
     ChapterPlan,
-    Measured,
+    Measurements,
     chapter_plan,
     plan_lines,
     unknown_words,
-    unreadable_characters,
+    unreadable_letters,
 )
 from extras.books.speaking.sentences import Sentence
 from xtts.model.config import ModelConfig
@@ -30,7 +30,7 @@ def sentences(*texts: str) -> Sequence[Sentence]:
 
 def test_the_time_is_the_speech_over_the_rate():
     chapters = [ChapterPlan(1, "One", 300, 20, 110.0, 100.0), ChapterPlan(2, "Two", 50, 2, 22, 20)]
-    told = " ".join(plan_lines(Book("B", "", "en", []), chapters, Measured(0.06, 2.0), ("wav",)))
+    told = " ".join(plan_lines(Book("B", "", "en", []), chapters, Measurements(0.06, 2.0), ("wav",)))
     assert "350 words in 2 chapters: about 0:02:12 of speech." in told
     assert "(2.00 x real time," in told
     # Pauses add duration and bytes, but take no time to compute.
@@ -38,7 +38,7 @@ def test_the_time_is_the_speech_over_the_rate():
 
 
 def test_one_of_a_thing_is_no_plural():
-    told = plan_lines(Book("B", "", "en", []), [ChapterPlan(1, "O", 1, 1, 1, 1)], Measured(1, 1), ())
+    told = plan_lines(Book("B", "", "en", []), [ChapterPlan(1, "O", 1, 1, 1, 1)], Measurements(1, 1), ())
     assert "1 word in 1 chapter: about 0:00:01 of speech." in told
 
 
@@ -51,7 +51,7 @@ def test_a_chapter_is_its_characters_and_pauses():
 def test_only_letters_that_the_voice_cannot_read_are_reported(tokenizer):
     """Not punctuation, which no voice speaks, or the names in tags."""
     text = "“Yes” — he said – ‘ok’ … ¿no? café · [voice:ольга] done. [style:טו] שלום ש"
-    lost = unreadable_characters(sentences(text), tokenizer, "en")
+    lost = unreadable_letters(sentences(text), tokenizer, "en")
     assert set(lost) == set("שלום")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from extras.books.book import Book, Kind
 from extras.books.formats.book_reader import read_book
-from extras.books.formats.furniture import own_title
+from extras.books.formats.furniture import title_of_book
 from tests.extras.books.books_made import page, write_epub
 
 
@@ -369,7 +369,7 @@ def test_a_letter_that_begins_no_word_is_read(tmp_path):
     ],
 )
 def test_the_title_without_the_name_of_project_gutenberg(title, own):
-    assert own_title(title) == own
+    assert title_of_book(title) == own
 
 
 @pytest.mark.parametrize(

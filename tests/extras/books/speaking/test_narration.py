@@ -13,7 +13,7 @@ from extras.books.book import Book, Chapter, Paragraph
 from extras.books.speaking.book_voice import BookVoice
 from extras.books.speaking.narration import ChosenTake, Listener, Narration, NarrationSettings
 from extras.books.speaking.take_folder import TakeFolder
-from extras.books.writing.worst_sentences import Worst
+from extras.books.writing.worst_sentences import WorstSentences
 from machine.storage.files import Written, replace_file
 from tests.models import drawn_voice, tiny_voice
 from xtts.inference import latents_file
@@ -160,7 +160,7 @@ def test_another_vocoder_of_the_same_weights_speaks_again(onnx_folder, tmp_path)
 
 def test_the_report_has_the_worst_first(cast, tmp_path):
     narration, (kept,) = told(cast, tmp_path / "sentences", TEXT, Ears(6), retakes=0)
-    worst = Worst()
+    worst = WorstSentences()
     worst.add(1, ChosenTake(kept.sentence, kept.take, 2))
     worst.add(2, ChosenTake(kept.sentence, kept.take, 6))
     worst.add(3, ChosenTake(kept.sentence, kept.take, 0))

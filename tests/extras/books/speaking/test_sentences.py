@@ -3,7 +3,7 @@
 import pytest
 
 from extras.books.book import Chapter, Kind, Paragraph
-from extras.books.speaking.sentences import LONGEST_SENTENCE, divide, sentences_of
+from extras.books.speaking.sentences import MAX_SENTENCE_CHARACTERS, sentences_of, split_sentences
 
 
 def texts(*paragraphs: str | Paragraph, **options) -> list[str]:
@@ -24,14 +24,14 @@ def texts(*paragraphs: str | Paragraph, **options) -> list[str]:
     ],
 )
 def test_sentences_end_where_a_reader_breathes(text, parts):
-    assert divide(text) == parts
+    assert split_sentences(text) == parts
 
 
 def test_a_very_long_sentence_is_divided_at_its_clauses():
     text = "it went on and on, " * 500
-    assert max(map(len, divide(text))) <= LONGEST_SENTENCE
-    assert " ".join(divide(text)) == text.strip()
-    assert max(map(len, divide("a" * 100_000))) <= LONGEST_SENTENCE
+    assert max(map(len, split_sentences(text))) <= MAX_SENTENCE_CHARACTERS
+    assert " ".join(split_sentences(text)) == text.strip()
+    assert max(map(len, split_sentences("a" * 100_000))) <= MAX_SENTENCE_CHARACTERS
 
 
 def test_a_short_sentence_joins_its_neighbour():
@@ -68,4 +68,4 @@ def test_what_looks_like_a_tag_in_a_book_is_words():
 
 def test_forty_megabytes_are_divided_in_seconds():
     text = "Never did the sun so beautifully steep. " * 100_000
-    assert len(divide(text)) == 100_000
+    assert len(split_sentences(text)) == 100_000
