@@ -11,7 +11,7 @@ Dynamic programming with a beam (Lowerre 1976) finds the reading with the larges
 Skipping costs little.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from extras.cut.planning import LONGEST_SECONDS
-from extras.cut.recordings import CuttingError, SourceRecording, resampled_blocks, stretches
+from extras.cut.planning import MAX_CLIP_SECONDS
+from extras.cut.recordings import CuttingError, SourceRecording, read_spans, resampled_blocks
 from machine.storage.checksums import sha256_of
 from train.dataset.features import codes_of
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, conditioning_mel, resample
@@ -32,35 +32,40 @@ from xtts.model.loading import load_dvae, load_gpt, mel_stats, read_tensors
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Tokenizer
 
-CODES_A_SECOND = CODE_RATE / SAMPLES_PER_CODE
+CODES_PER_SECOND = CODE_RATE / SAMPLES_PER_CODE
 # Codes that the DVAE computes at once, and the context on both sides.
 _BLOCK_CODES, _CONTEXT_CODES = 640, 16
-# The shortest and longest span, as shares of the usual duration of its characters.
-_SHORTEST_SHARE, _LONGEST_SHARE = 0.4, 2.2
+# The duration of a span, as a share of the usual duration of its characters.
+_MIN_DURATION_SHARE, _MAX_DURATION_SHARE = 0.4, 2.2
 # The standard deviation of the logarithm of a sentence's pace around the pace of the whole text.
-_PACE_DEVIATION = 0.25
+_LOG_PACE_DEVIATION = 0.25
 # The window after a breath's end, in codes, in which the likeliest STOP is searched.
-_STOP_REACH = 5
-_BEFORE_SECONDS = 0.06
-_WINDOW_CODES = 16
+_STOP_WINDOW_CODES = 5
+# The sound before a breath that is scored with it.
+_LEAD_SECONDS = 0.06
+# The weakest part of a span is the lowest mean over this many codes, which are 0.75 s.
+_WEAKEST_CODES = 16
 # A longer silence ends the span.
-_LONGEST_GAP_SECONDS = 1.2
+_MAX_GAP_SECONDS = 1.2
 # The nats that the last piece of a group must add. A spoken piece adds tens of nats. STOP alone
 # does not show that a last piece was not spoken, because a model may stop before the end of a text.
-_MIN_ADDED = 20.0
-# Only the groups that fit the first seconds best are scored in full.
-_MANY, _KEPT, _FIRST_CODES = 6, 2, 56
-_VOICE_SPANS, _VOICE_SECONDS = 6, (1.5, 6.0)
-# The costs in nats of skipping a breath, of skipping a piece of the text, and of joining two pieces
-# into one span although there may be a pause between them.
-_PASS_BREATH, _PASS_PIECE, _JOIN = 2.0, 1.0, 2.0
+_MIN_ADDED_NATS = 20.0
+# If there are more groups, only those that begin with one of the pieces that fit the first codes
+# best are scored in full.
+_MAX_UNSCREENED_GROUPS, _SCREENING_CODES, _MAX_SCREENED_PIECES = 6, 56, 2
+_NUM_VOICE_SPANS, _MIN_VOICE_SECONDS, _MAX_VOICE_SECONDS = 6, 1.5, 6.0
+# The costs of skipping a breath, of skipping a piece of the text, and of joining two pieces into one
+# span although there may be a pause between them.
+_SKIPPED_BREATH_NATS, _SKIPPED_PIECE_NATS, _JOIN_NATS = 2.0, 1.0, 2.0
 # An upper bound. A second of sound that says the text gives about 55 nats (2.6 per code).
-_MAX_NATS_A_SECOND = 90.0
-# Readings that are worse than the best one at the same time by more than this are dropped.
-_BEAM = 80.0
-# How many pieces ahead are tried, and one more for each breath since the last match.
-_AHEAD, _MAX_AHEAD = 3, 40
-_MAX_JOINED = 3
+_MAX_NATS_PER_SECOND = 90.0
+# Readings that are worse than the best one at the same breath by more than this are dropped.
+_BEAM_NATS = 80.0
+# A reading is also compared with those at this many later breaths.
+_COMPARED_BREATHS = 40
+# How many next pieces are tried, and one more for each breath that was skipped since the last match.
+_MIN_NEXT_PIECES, _MAX_NEXT_PIECES = 3, 40
+_MAX_JOINED_PIECES = 3
 
 
 class Breath(NamedTuple):
@@ -71,33 +76,37 @@ class Breath(NamedTuple):
 
 
 class SpanScore(NamedTuple):
-    """The score of a span from a first breath to before `last`. nats: how much likelier it is with
-    the text than without; weakest: the lowest mean over 0.75 s, in nats per code."""
+    """The score of a span of breaths, which the journal stores as a list.
 
-    last: int
+    Attributes:
+        end_breath: The number of the breath after the span.
+        nats: How much likelier the span is with the text than without.
+        num_codes: The length of the span.
+        weakest: The lowest mean over 0.75 s, in nats per code.
+    """
+
+    end_breath: int
     nats: float
-    codes: int
+    num_codes: int
     weakest: float
 
 
 @dataclass(frozen=True)
 class SpanMatch:
-    """Breaths `first` to before `last` say the pieces `first_piece` to before `last_piece`."""
+    """Breaths, by their numbers, that say pieces of the text."""
 
-    first: int
-    last: int
-    first_piece: int
-    last_piece: int
+    breaths: range
+    pieces: range
     score: SpanScore
 
     @property
-    def nats_a_code(self) -> float:
-        """The mean evidence, in nats per code."""
-        return self.score.nats / max(self.score.codes, 1)
+    def nats_per_code(self) -> float:
+        """The mean evidence."""
+        return self.score.nats / max(self.score.num_codes, 1)
 
     def follows(self, other: "SpanMatch") -> bool:
         """Whether it follows `other` directly, both in the text and in the sound."""
-        return (self.first, self.first_piece) == (other.last, other.last_piece)
+        return (self.breaths.start, self.pieces.start) == (other.breaths.stop, other.pieces.stop)
 
 
 @dataclass(frozen=True)
@@ -122,48 +131,63 @@ class ScoringBase:
         return ScoringBase(gpt, dvae, stats, Tokenizer(config, folder), sha256)
 
     @torch.inference_mode()
-    def codes(self, recording: SourceRecording) -> np.ndarray:
+    def encode(self, recording: SourceRecording) -> np.ndarray:
         """The codes of a whole recording, `[n]` int16; 46 ms each."""
-        parts, pending, before = list[np.ndarray](), np.zeros(0, np.float32), 0
+        parts, pending, context = list[np.ndarray](), np.zeros(0, np.float32), 0
         size = (_BLOCK_CODES + _CONTEXT_CODES) * SAMPLES_PER_CODE
         for block in resampled_blocks(recording, CODE_RATE):
             pending = np.concatenate((pending, block))
-            while len(pending) >= before * SAMPLES_PER_CODE + size:
-                part = torch.from_numpy(pending[: before * SAMPLES_PER_CODE + size])
+            while len(pending) >= context * SAMPLES_PER_CODE + size:
+                part = torch.from_numpy(pending[: context * SAMPLES_PER_CODE + size])
                 codes = codes_of(part, self.dvae, self.stats)
-                parts.append(codes[before : before + _BLOCK_CODES])
-                pending = pending[(before + _BLOCK_CODES - _CONTEXT_CODES) * SAMPLES_PER_CODE :]
-                before = _CONTEXT_CODES
-        if len(pending) > before * SAMPLES_PER_CODE:
-            parts.append(codes_of(torch.from_numpy(pending), self.dvae, self.stats)[before:])
+                parts.append(codes[context : context + _BLOCK_CODES])
+                pending = pending[(context + _BLOCK_CODES - _CONTEXT_CODES) * SAMPLES_PER_CODE :]
+                context = _CONTEXT_CODES
+        if len(pending) > context * SAMPLES_PER_CODE:
+            parts.append(codes_of(torch.from_numpy(pending), self.dvae, self.stats)[context:])
         return np.concatenate(parts) if parts else np.zeros(0, np.int16)
 
     @torch.inference_mode()
-    def voice(self, recording: SourceRecording, speech: Sequence[tuple[float, float]]) -> Tensor | None:
-        """The conditioning latents of the speaker: the mean over some of the spans (in seconds);
-        None if none is long enough."""
-        shortest, longest = _VOICE_SECONDS
-        long = [span for span in speech if span[1] - span[0] >= shortest]
-        chosen = [long[i * len(long) // _VOICE_SPANS] for i in range(_VOICE_SPANS)] if long else []
+    def speaker_latents(
+        self, recording: SourceRecording, speech: Sequence[tuple[float, float]]
+    ) -> Tensor | None:
+        """The conditioning latents of the speaker: the mean over some of the spans of speech (in
+        seconds); None if none is long enough."""
+        long = [span for span in speech if span[1] - span[0] >= _MIN_VOICE_SECONDS]
+        chosen = [long[i * len(long) // _NUM_VOICE_SPANS] for i in range(_NUM_VOICE_SPANS)] if long else []
         spans = [
-            (int(start * recording.rate), int(min(end, start + longest) * recording.rate))
+            (int(start * recording.rate), int(min(end, start + _MAX_VOICE_SECONDS) * recording.rate))
             for start, end in sorted(set(chosen))
         ]
         latents = []
-        for _, samples in stretches(recording, spans):
+        for _, samples in read_spans(recording, spans):
             wave = resample(torch.from_numpy(samples), recording.rate, CODE_RATE)
             mel = conditioning_mel(wave[None], self.stats).to(self.gpt.mel_head.weight.device)
             latents.append(self.gpt.conditioning_latents(mel))
         return torch.stack(latents).mean(0) if latents else None
 
 
+class _Likelihoods(NamedTuple):
+    """Log-likelihoods in nats.
+
+    Attributes:
+        codes: Of each code given each group, `[groups, codes]`.
+        stop: Of STOP before each code and after the last, `[groups, codes + 1]`.
+        with_other_words: Of each code given other words, `[codes]`.
+    """
+
+    codes: np.ndarray
+    stop: np.ndarray
+    with_other_words: np.ndarray
+
+
 class BaseScorer:
-    """Scores pieces of a text against spans of one recording.
+    """Scores groups of pieces of a text against spans of one recording.
 
     Args:
         latents: The conditioning latents of the speaker.
         texts: The pieces, in order.
-        seconds_a_character: The usual duration of a character.
+        seconds_per_character: The usual duration of a character.
     """
 
     def __init__(
@@ -174,7 +198,7 @@ class BaseScorer:
         breaths: Sequence[Breath],
         texts: Sequence[str],
         language: str,
-        seconds_a_character: float,
+        seconds_per_character: float,
     ) -> None:
         self._base = base
         self._latents = latents
@@ -183,120 +207,126 @@ class BaseScorer:
         self._breaths = breaths
         self._texts = texts
         self._language = language
-        self._pace = seconds_a_character
-        self._ids: dict[range, list[int]] = {}
+        self._seconds_per_character = seconds_per_character
+        self._tokens_of_group: dict[range, list[int]] = {}
 
-    def may_join(self, pieces: range) -> bool:
+    def may_join(self, group: range) -> bool:
         """Whether these pieces together may be one span."""
-        if len(self._tokens(pieces)) > self._base.tokenizer.max_tokens:
+        if len(self._tokens(group)) > self._base.tokenizer.max_tokens:
             return False
-        return len(pieces) == 1 or self._expected_score(pieces) <= LONGEST_SECONDS
+        return len(group) == 1 or self._expected_seconds(group) <= MAX_CLIP_SECONDS
 
-    def score(self, first: int, groups: Sequence[range]) -> list[list[SpanScore]]:
-        """The scores of spans that start at breath `first`: for each group, one per plausible
-        end."""
-        begin = max(int((self._breaths[first].start - _BEFORE_SECONDS) * CODES_A_SECOND), 0)
-        ends = [self._ends(first, group) for group in groups]
-        candidates = [place for place, last_codes in enumerate(ends) if last_codes]
-        if len(candidates) > _MANY:
-            candidates = self._likeliest(begin, groups, candidates)
-        scores: list[list[SpanScore]] = [[] for _ in groups]
+    def score(self, first_breath: int, groups: Sequence[range]) -> list[list[SpanScore]]:
+        """The scores of spans that start at a breath: for each group, one per plausible end."""
+        begin = max(int((self._breaths[first_breath].start - _LEAD_SECONDS) * CODES_PER_SECOND), 0)
+        ends = {group: self._plausible_ends(first_breath, group) for group in groups}
+        candidates = [group for group in groups if ends[group]]
+        if len(candidates) > _MAX_UNSCREENED_GROUPS:
+            candidates = self._screen(begin, candidates)
         if not candidates:
-            return scores
-        stops = [self._stops(begin, last) for place in candidates for last in ends[place]]
-        count = max(stop.stop for stop in stops)
-        likelihoods, stop, null = self._ask(begin, count, [groups[place] for place in candidates])
-        rows = {groups[place]: row for row, place in enumerate(candidates)}
-        for group, row in rows.items():
-            shorter = rows.get(group[:-1]) if len(group) > 1 else None
-            for last in ends[candidates[row]]:
-                reach = self._stops(begin, last)
-                # The span ends where STOP is likeliest.
-                end = reach.start + int(stop[row, reach.start : reach.stop].argmax())
-                added = (
-                    likelihoods[row, :end].sum() - likelihoods[shorter, :end].sum()
-                    if shorter is not None
-                    else 0
-                )
-                if shorter is not None and added < _MIN_ADDED:
-                    continue
-                evidence = likelihoods[row, :end] - null[:end]
-                nats = float(evidence.sum() + stop[row, end]) - self._oddness(end, group)
-                scores[candidates[row]].append(SpanScore(last, nats, end, _weakest(evidence)))
-        return scores
+            return [[] for _ in groups]
+        num_codes = max(self._stop_window(begin, end).stop for group in candidates for end in ends[group])
+        likelihoods = self._likelihoods(begin, num_codes, candidates)
+        row_of = {group: row for row, group in enumerate(candidates)}
+        scores: dict[range, list[SpanScore]] = {}
+        for group in candidates:
+            spans = (self._score_span(begin, end, group, likelihoods, row_of) for end in ends[group])
+            scores[group] = [span for span in spans if span is not None]
+        return [scores.get(group, []) for group in groups]
 
-    def _likeliest(self, begin: int, groups: Sequence[range], candidates: Sequence[int]) -> list[int]:
+    def _score_span(
+        self,
+        begin: int,
+        end_breath: int,
+        group: range,
+        likelihoods: _Likelihoods,
+        row_of: Mapping[range, int],
+    ) -> SpanScore | None:
+        """The score from code `begin` to a breath; None if the last piece of the group adds too
+        little."""
+        row = row_of[group]
+        window = self._stop_window(begin, end_breath)
+        # The span ends where STOP is likeliest.
+        end = window.start + int(likelihoods.stop[row, window.start : window.stop].argmax())
+        shorter_row = row_of.get(group[:-1]) if len(group) > 1 else None
+        if shorter_row is not None:
+            added = likelihoods.codes[row, :end].sum() - likelihoods.codes[shorter_row, :end].sum()
+            if added < _MIN_ADDED_NATS:
+                return None
+        evidence = likelihoods.codes[row, :end] - likelihoods.with_other_words[:end]
+        nats = float(evidence.sum() + likelihoods.stop[row, end]) - self._duration_cost(end, group)
+        return SpanScore(end_breath, nats, end, _weakest_mean(evidence))
+
+    def _screen(self, begin: int, groups: Sequence[range]) -> list[range]:
         """The groups whose first piece fits the first codes best. Each is compared up to the code
         where it fits best, because a short piece ends before the last of these codes."""
-        likelihoods, _, null = self._ask(begin, _FIRST_CODES, [groups[place] for place in candidates])
-        fits = np.cumsum(likelihoods - null, axis=1).max(axis=1)
-        best: dict[int, float] = {}
-        for place, nats in zip(candidates, fits):
-            piece = groups[place].start
-            best[piece] = max(best.get(piece, float(nats)), float(nats))
-        pieces = sorted(best, key=lambda piece: (-best[piece], piece))[:_KEPT]
-        return [place for place in candidates if groups[place].start in pieces]
+        likelihoods = self._likelihoods(begin, _SCREENING_CODES, groups)
+        fits = np.cumsum(likelihoods.codes - likelihoods.with_other_words, axis=1).max(axis=1)
+        best_nats: dict[int, float] = {}
+        for group, nats in zip(groups, fits):
+            best_nats[group.start] = max(best_nats.get(group.start, float(nats)), float(nats))
+        pieces = sorted(best_nats, key=lambda piece: (-best_nats[piece], piece))[:_MAX_SCREENED_PIECES]
+        return [group for group in groups if group.start in pieces]
 
-    def _ask(
-        self, begin: int, count: int, groups: Sequence[range]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The log-likelihoods in nats: of each code given each group, `[groups, count]`; of STOP
-        before each code and after the last, `[groups, count + 1]`; of each code given other words,
-        `[count]`."""
-        codes = self._codes[begin : begin + count]
+    def _likelihoods(self, begin: int, num_codes: int, groups: Sequence[range]) -> _Likelihoods:
+        """The log-likelihoods of at most `num_codes` codes, from code `begin` on."""
+        codes = self._codes[begin : begin + num_codes]
         texts = [self._tokens(group) for group in groups]
-        others = self._other_words(groups, max(map(len, texts)))
-        likelihoods, stop = _code_log_likelihoods(self._base.gpt, self._latents, [*texts, others], codes)
-        with_text, stopped = likelihoods.cpu().numpy(), stop.cpu().numpy()
-        return with_text[:-1], stopped[:-1], with_text[-1]
+        other_words = self._other_words(groups, max(map(len, texts)))
+        likelihoods, stop = _code_log_likelihoods(self._base.gpt, self._latents, [*texts, other_words], codes)
+        of_codes, of_stop = likelihoods.cpu().numpy(), stop.cpu().numpy()
+        return _Likelihoods(of_codes[:-1], of_stop[:-1], of_codes[-1])
 
     def _other_words(self, groups: Sequence[range], length: int) -> list[int]:
         """About `length` tokens of other words: from far away in the text, in reverse order."""
         far = groups[0].start + len(self._texts) // 2
         words, tokens = list[str](), list[int]()
-        for place in range(len(self._texts)):
-            words += self._texts[(far + place) % len(self._texts)].split()[::-1]
+        for offset in range(len(self._texts)):
+            words += self._texts[(far + offset) % len(self._texts)].split()[::-1]
             tokens = self._encode(" ".join(words))
             if len(tokens) >= length:
                 break
         return tokens[: max(length, 1)]
 
-    def _ends(self, first: int, group: range) -> list[int]:
-        expected = self._expected_score(group)
-        start, ends = self._breaths[first].start, list[int]()
-        for last in range(first + 1, len(self._breaths) + 1):
-            seconds = self._breaths[last - 1].end - start
-            if seconds > min(_LONGEST_SHARE * expected + 0.5, LONGEST_SECONDS):
+    def _plausible_ends(self, first_breath: int, group: range) -> list[int]:
+        """The breaths before which a span of this group may end."""
+        expected = self._expected_seconds(group)
+        start, ends = self._breaths[first_breath].start, list[int]()
+        for end in range(first_breath + 1, len(self._breaths) + 1):
+            seconds = self._breaths[end - 1].end - start
+            if seconds > min(_MAX_DURATION_SHARE * expected + 0.5, MAX_CLIP_SECONDS):
                 break
-            if last - 1 > first:
-                gap = self._breaths[last - 1].start - self._breaths[last - 2].end
-                if gap > _LONGEST_GAP_SECONDS:
+            if end - 1 > first_breath:
+                gap = self._breaths[end - 1].start - self._breaths[end - 2].end
+                if gap > _MAX_GAP_SECONDS:
                     break
-            if seconds >= _SHORTEST_SHARE * expected:
-                ends.append(last)
+            if seconds >= _MIN_DURATION_SHARE * expected:
+                ends.append(end)
         return ends
 
-    def _stops(self, begin: int, last: int) -> range:
-        """The codes before which STOP may come after breath `last` - 1, counted from `begin`."""
-        end = int(np.ceil(self._breaths[last - 1].end * CODES_A_SECOND)) - begin
-        following = len(self._codes) - begin
-        if last < len(self._breaths):
-            following = int(self._breaths[last].start * CODES_A_SECOND) - begin
+    def _stop_window(self, begin: int, end_breath: int) -> range:
+        """The codes before which STOP may come, counted from `begin`, if a span ends before a
+        breath."""
+        end = int(np.ceil(self._breaths[end_breath - 1].end * CODES_PER_SECOND)) - begin
+        next_start = len(self._codes) - begin
+        if end_breath < len(self._breaths):
+            next_start = int(self._breaths[end_breath].start * CODES_PER_SECOND) - begin
         end = min(end, len(self._codes) - begin)
-        return range(end, max(min(end + _STOP_REACH, following), end) + 1)
+        return range(end, max(min(end + _STOP_WINDOW_CODES, next_start), end) + 1)
 
-    def _expected_score(self, pieces: range) -> float:
-        return sum(len(self._texts[piece]) for piece in pieces) * self._pace
+    def _expected_seconds(self, group: range) -> float:
+        return sum(len(self._texts[piece]) for piece in group) * self._seconds_per_character
 
-    def _oddness(self, codes: int, pieces: range) -> float:
+    def _duration_cost(self, num_codes: int, group: range) -> float:
         """The cost of an unusual duration in nats, from a normal distribution of its logarithm."""
-        odd = np.log(codes / CODES_A_SECOND / self._expected_score(pieces)) / _PACE_DEVIATION
-        return float(odd**2 / 2)
+        log_ratio = np.log(num_codes / CODES_PER_SECOND / self._expected_seconds(group))
+        return float((log_ratio / _LOG_PACE_DEVIATION) ** 2 / 2)
 
-    def _tokens(self, pieces: range) -> list[int]:
-        if pieces not in self._ids:
-            self._ids[pieces] = self._encode(" ".join(self._texts[piece] for piece in pieces))
-        return self._ids[pieces]
+    def _tokens(self, group: range) -> list[int]:
+        if group not in self._tokens_of_group:
+            text = " ".join(self._texts[piece] for piece in group)
+            self._tokens_of_group[group] = self._encode(text)
+        return self._tokens_of_group[group]
 
     def _encode(self, text: str) -> list[int]:
         try:
@@ -305,23 +335,62 @@ class BaseScorer:
             raise CuttingError(f"The text cannot be read by the base model: {error}") from error
 
 
-def _weakest(evidence: np.ndarray) -> float:
-    """The lowest mean over `_WINDOW_CODES` codes, or the mean of all if there are fewer."""
-    if len(evidence) <= _WINDOW_CODES:
+def _weakest_mean(evidence: np.ndarray) -> float:
+    """The lowest mean over `_WEAKEST_CODES` codes, or the mean of all if there are fewer."""
+    if len(evidence) <= _WEAKEST_CODES:
         return float(evidence.mean()) if len(evidence) else 0.0
     sums = np.cumsum(np.concatenate(([0.0], evidence)))
-    return float((sums[_WINDOW_CODES:] - sums[:-_WINDOW_CODES]).min() / _WINDOW_CODES)
+    return float((sums[_WEAKEST_CODES:] - sums[:-_WEAKEST_CODES]).min() / _WEAKEST_CODES)
 
 
 # The likeliest reading. Pure
 
 
 class _Reading(NamedTuple):
-    """A reading of the recording up to some breath. since: breaths skipped since the last match."""
+    """A reading of the recording up to some breath.
+
+    Attributes:
+        nats: The sum of its scores and costs.
+        skipped_breaths: The breaths skipped since the last match.
+        history: The reading before the last match, and this match; None before the first match.
+    """
 
     nats: float
-    since: int
-    matches: tuple["_Reading", SpanMatch] | None
+    skipped_breaths: int
+    history: tuple["_Reading", SpanMatch] | None
+
+
+class _Readings:
+    """The best readings up to each breath, by the piece that comes next."""
+
+    def __init__(self, breaths: Sequence[Breath]) -> None:
+        self._breaths = breaths
+        self._by_next_piece: list[dict[int, _Reading]] = [{} for _ in range(len(breaths) + 1)]
+        self._best_nats = [float("-inf")] * (len(breaths) + 1)
+
+    def add(self, breath: int, next_piece: int, reading: _Reading) -> None:
+        """Adds a reading up to before a breath, unless a better one is known."""
+        best = self._by_next_piece[breath].get(next_piece)
+        if best is None or best.nats < reading.nats:
+            self._by_next_piece[breath][next_piece] = reading
+            self._best_nats[breath] = max(self._best_nats[breath], reading.nats)
+
+    def take(self, breath: int) -> dict[int, _Reading]:
+        """Removes and returns the readings that can still become the best: not far worse than
+        another at this breath, nor worse than one at a later breath by more than the sound in
+        between can add."""
+        readings, self._by_next_piece[breath] = self._by_next_piece[breath], {}
+        if not readings:
+            return {}
+        min_nats = max(reading.nats for reading in readings.values()) - _BEAM_NATS
+        for later in range(breath + 1, min(breath + _COMPARED_BREATHS, len(self._breaths))):
+            gain = _MAX_NATS_PER_SECOND * (self._breaths[later].start - self._breaths[breath].start)
+            min_nats = max(min_nats, self._best_nats[later] - gain)
+        return {piece: reading for piece, reading in readings.items() if reading.nats >= min_nats}
+
+    def best(self) -> _Reading:
+        """The best reading of the whole recording."""
+        return max(self._by_next_piece[-1].values(), key=lambda reading: reading.nats)
 
 
 def best_matches(
@@ -337,81 +406,49 @@ def best_matches(
             once, in order, for each breath at which a piece may begin.
         may_join: Whether some pieces together may be one span.
     """
-    waiting: list[dict[int, _Reading]] = [{} for _ in range(len(breaths) + 1)]
-    waiting[0][0] = _Reading(0.0, 0, None)
-    best_after = [float("-inf")] * (len(breaths) + 1)
-    for first, breath in enumerate(breaths):
-        alive = dict(_alive(waiting[first], breath, breaths, first, best_after))
-        waiting[first] = {}
-        for piece, reading in alive.items():
-            passed = reading._replace(nats=reading.nats - _PASS_BREATH, since=reading.since + 1)
-            _offer(waiting, best_after, first + 1, piece, passed)
-        starts = _starts(alive, num_pieces)
+    readings = _Readings(breaths)
+    readings.add(0, 0, _Reading(0.0, 0, None))
+    for breath in range(len(breaths)):
+        live = readings.take(breath)
+        for piece, reading in live.items():
+            nats, skipped_breaths = reading.nats - _SKIPPED_BREATH_NATS, reading.skipped_breaths + 1
+            readings.add(breath + 1, piece, _Reading(nats, skipped_breaths, reading.history))
+        starts = _possible_starts(live, num_pieces)
         groups = [
             range(piece, piece + count)
             for piece in starts
-            for count in range(1, _MAX_JOINED + 1)
+            for count in range(1, _MAX_JOINED_PIECES + 1)
             if piece + count <= num_pieces and may_join(range(piece, piece + count))
         ]
-        for group, scores in zip(groups, score(first, groups) if groups else []):
+        for group, spans in zip(groups, score(breath, groups) if groups else []):
             before = starts[group.start]
-            for span in scores:
+            for span in spans:
                 if span.nats > 0:
-                    match = SpanMatch(first, span.last, group.start, group.stop, span)
-                    nats = before.nats + span.nats - _JOIN * (len(group) - 1)
-                    reading = _Reading(nats, 0, (before, match))
-                    _offer(waiting, best_after, span.last, group.stop, reading)
-    return list(_trace(max(waiting[-1].values(), key=lambda reading: reading.nats)))
+                    match = SpanMatch(range(breath, span.end_breath), group, span)
+                    nats = before.nats + span.nats - _JOIN_NATS * (len(group) - 1)
+                    readings.add(span.end_breath, group.stop, _Reading(nats, 0, (before, match)))
+    return _matches_of(readings.best())
 
 
-def _alive(
-    readings: dict[int, _Reading],
-    breath: Breath,
-    breaths: Sequence[Breath],
-    first: int,
-    best_after: Sequence[float],
-) -> Iterator[tuple[int, _Reading]]:
-    """The readings that can still become the best: not far worse than another at this breath, nor
-    worse than one at a later breath by more than the sound in between can add."""
-    if not readings:
-        return
-    least = max(reading.nats for reading in readings.values()) - _BEAM
-    for later in range(first + 1, min(first + 40, len(breaths))):
-        gain = _MAX_NATS_A_SECOND * (breaths[later].start - breath.start)
-        least = max(least, best_after[later] - gain)
-    for piece, reading in readings.items():
-        if reading.nats >= least:
-            yield piece, reading
-
-
-def _starts(alive: dict[int, _Reading], num_pieces: int) -> dict[int, _Reading]:
+def _possible_starts(live: Mapping[int, _Reading], num_pieces: int) -> dict[int, _Reading]:
     """The pieces that may come next, each with the best reading that leads to it."""
     starts = dict[int, _Reading]()
-    if not alive:
+    if not live:
         return starts
-    least = max(reading.nats for reading in alive.values()) - _BEAM
-    for piece, reading in alive.items():
-        ahead = min(_AHEAD + reading.since, _MAX_AHEAD)
-        for later in range(piece, min(piece + ahead, num_pieces)):
-            nats = reading.nats - _PASS_PIECE * (later - piece)
-            if nats >= least and (later not in starts or starts[later].nats < nats):
-                starts[later] = reading._replace(nats=nats)
+    min_nats = max(reading.nats for reading in live.values()) - _BEAM_NATS
+    for next_piece, reading in live.items():
+        count = min(_MIN_NEXT_PIECES + reading.skipped_breaths, _MAX_NEXT_PIECES)
+        for piece in range(next_piece, min(next_piece + count, num_pieces)):
+            nats = reading.nats - _SKIPPED_PIECE_NATS * (piece - next_piece)
+            if nats >= min_nats and (piece not in starts or starts[piece].nats < nats):
+                starts[piece] = reading._replace(nats=nats)
     return starts
 
 
-def _offer(
-    waiting: list[dict[int, _Reading]], best_after: list[float], place: int, piece: int, reading: _Reading
-) -> None:
-    best = waiting[place].get(piece)
-    if best is None or best.nats < reading.nats:
-        waiting[place][piece] = reading
-        best_after[place] = max(best_after[place], reading.nats)
-
-
-def _trace(reading: _Reading) -> list[SpanMatch]:
+def _matches_of(reading: _Reading) -> list[SpanMatch]:
     matches = list[SpanMatch]()
-    while reading.matches is not None:
-        reading, match = reading.matches
+    while reading.history is not None:
+        reading, match = reading.history
         matches.append(match)
     return matches[::-1]
 

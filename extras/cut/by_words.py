@@ -10,19 +10,20 @@ import numpy as np
 import torch
 
 from extras.common.steps import Steps
-from extras.cut.cutter import CutJob, CutRecording, CutResult, clipping, cut_one
+from extras.cut.cutter import CutJob, CutRecording, CutResult, clipping_warning, cut_recording
 from extras.cut.journal import RecognitionJournal
 from extras.cut.manuscript import Manuscript
-from extras.cut.profile import SoundProfile, SpokenChunk, find_detector, listen
+from extras.cut.profile import SoundProfile, SpokenChunk, listen
 from extras.cut.recogniser import HeardWord, aligned_words, heard_words, text_recogniser
-from extras.cut.recordings import LISTENING_RATE, CuttingError, SourceRecording, check_unchanged, stretches
+from extras.cut.recordings import LISTENING_RATE, CuttingError, SourceRecording, check_unchanged, read_spans
+from extras.cut.speech_detection import find_detector
 from extras.cut.word_alignment import (
     EXPECTED_AFTER,
     EXPECTED_BEFORE,
     MIN_CERTAINTY,
     DoubtfulSentence,
     TextFollower,
-    doubts,
+    doubtful_sentences,
     place_units,
     trusted_matches,
 )
@@ -31,11 +32,12 @@ from train.progress import with_progress
 from xtts.audio import resample
 
 # The expected words move on in steps, because a language model takes 0.1 s to build.
-_EXPECTATION_STEP = 600
-_MIN_SHARE = 0.2
-_MIN_WORDS = 5
+_EXPECTED_STEP_WORDS = 600
+# If a smaller share of the words matches, it is the text of another recording.
+_MIN_MATCHED_SHARE = 0.2
+_MIN_RECOGNISED_WORDS = 5
 # Shorter sentences are recognised by chance in any recording.
-_MIN_WORDS_OF_SENTENCE = 4
+_MIN_SENTENCE_WORDS = 4
 
 # Waits for the words that are being recognised.
 _WaitForWords = Callable[[], list[HeardWord]]
@@ -46,12 +48,12 @@ class _StartedChunk(NamedTuple):
 
     Attributes:
         key: Its key in the journal.
-        expected: The words of the text that the language model expects: first, and after the last.
+        expected: The words of the text that the language model expects, by their numbers.
     """
 
     key: str
     chunk: SpokenChunk
-    expected: tuple[int, int]
+    expected: range
     wait: _WaitForWords
 
 
@@ -74,7 +76,7 @@ class TextListener:
         self._started_chunks = deque[_StartedChunk]()
         self.follower = TextFollower(text.words)
         self.heard = list[HeardWord]()
-        self._expected = (0, min(EXPECTED_AFTER, len(text.words)))
+        self._expected = range(min(EXPECTED_AFTER, len(text.words)))
 
     def hear(self, recording: SourceRecording, chunk: SpokenChunk) -> None:
         """Starts to recognise a chunk, unless the journal has its result."""
@@ -112,9 +114,10 @@ class TextListener:
         return None if rows is None else [HeardWord(*row) for row in rows]
 
     def _start(self, key: str, chunk: SpokenChunk) -> _WaitForWords:
+        """Starts to recognise a chunk with the words that are expected now."""
         if (journaled := self._journaled_words(key)) is not None:
             return lambda: journaled
-        expected = list(self._text.words[slice(*self._expected)])
+        expected = list(self._text.words[self._expected.start : self._expected.stop])
         return self._steps.begin(heard_words, expected, chunk.samples, chunk.start)
 
     def _finish_oldest(self) -> None:
@@ -127,14 +130,14 @@ class TextListener:
             self._journal.put(started.key, words)
         self.heard += words
         self.follower.add(words)
-        self._expected = self._expected_span()
+        self._expected = self._words_expected_next()
 
-    def _expected_span(self) -> tuple[int, int]:
-        if self.follower.lost:
-            return 0, len(self._text.words)
-        place = self.follower.position // _EXPECTATION_STEP * _EXPECTATION_STEP
-        end = min(place + EXPECTED_AFTER + _EXPECTATION_STEP, len(self._text.words))
-        return max(min(place, end - EXPECTED_AFTER) - EXPECTED_BEFORE, 0), end
+    def _words_expected_next(self) -> range:
+        if self.follower.is_lost:
+            return range(len(self._text.words))
+        position = self.follower.position // _EXPECTED_STEP_WORDS * _EXPECTED_STEP_WORDS
+        end = min(position + EXPECTED_AFTER + _EXPECTED_STEP_WORDS, len(self._text.words))
+        return range(max(min(position, end - EXPECTED_AFTER) - EXPECTED_BEFORE, 0), end)
 
 
 def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
@@ -142,6 +145,7 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
     text."""
     with job.listening() as progress:
         listener = TextListener(text, job.journal, job.steps)
+        # The words of a recording are those from its bound to the next.
         profiles, bounds = list[SoundProfile](), [0]
         for recording in job.recordings:
             hear = functools.partial(listener.hear, recording)
@@ -150,23 +154,23 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
             check_unchanged(recording)
             bounds.append(len(listener.heard))
         listener.follower.finish()
-        places = trusted_matches(listener.follower.matches, listener.heard, text)
-        cause = clipping(profiles) or wrong_order(listener.heard, text)
+        index_of_word = trusted_matches(listener.follower.matches, listener.heard, text)
+        cause = clipping_warning(profiles) or wrong_order_advice(listener.heard, text)
         counts = (len(listener.heard), len(text.words))
-        _refuse_other_text(len(places), *counts, job.recordings, cause)
-        done, sure, num_placed = list[CutRecording](), set[int](), 0
+        _refuse_other_text(len(index_of_word), *counts, job.recordings, cause)
+        cuts, certain_words, num_placed = list[CutRecording](), set[int](), 0
         for number, (recording, profile) in enumerate(zip(job.recordings, profiles)):
             first, last = bounds[number], bounds[number + 1]
-            placed = {
-                word: recognised - first for word, recognised in places.items() if first <= recognised < last
+            own_index_of_word = {
+                word: index - first for word, index in index_of_word.items() if first <= index < last
             }
             recognised = listener.heard[first:last]
-            doubtful = doubts(text, placed, recognised, recording.seconds)
+            doubtful = doubtful_sentences(text, own_index_of_word, recognised, recording.seconds)
             checked = _check(recording, doubtful, listener, job.steps.ahead)
-            units = place_units(text, placed, recognised, checked)
+            units = place_units(text, own_index_of_word, recognised, checked)
             num_placed += sum(len(unit.text.split()) for unit in units)
-            done.append(cut_one(recording, profile, units))
-            sure |= placed.keys() | {
+            cuts.append(cut_recording(recording, profile, units))
+            certain_words |= own_index_of_word.keys() | {
                 word for word, aligned in checked.items() if (aligned.certainty or 0.0) >= MIN_CERTAINTY
             }
     # A language model of a short text recognises its phrases in any sound; the check rejects them.
@@ -174,42 +178,43 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
     unheard = [
         number
         for number, words in enumerate(text.words_of_sentence)
-        if 2 * sum(word in sure for word in words) < len(words)
+        if 2 * sum(word in certain_words for word in words) < len(words)
     ]
-    moved = frozenset(unheard) & set(heard_whole(listener.heard, text))
-    return CutResult(done, unheard, moved)
+    moved = frozenset(unheard) & set(sentences_heard_once(listener.heard, text))
+    return CutResult(cuts, unheard, moved)
 
 
 def _check(
     recording: SourceRecording, doubtful: Sequence[DoubtfulSentence], listener: TextListener, ahead: int
 ) -> dict[int, HeardWord]:
-    """The words of doubtful sentences, by number, as a second alignment places them."""
-    sure = dict[int, HeardWord]()
+    """Aligns doubtful sentences separately; returns their words by number."""
+    checked = dict[int, HeardWord]()
     rate = recording.rate
     doubtful = sorted(doubtful, key=lambda sentence: sentence.end)
     spans = [
         (int(sentence.start * rate), min(int(sentence.end * rate), recording.frames)) for sentence in doubtful
     ]
 
-    begun = (
-        (doubtful[place], listener.check(recording, doubtful[place], samples))
-        for place, samples in stretches(recording, spans)
+    started = (
+        (doubtful[index], listener.check(recording, doubtful[index], samples))
+        for index, samples in read_spans(recording, spans)
     )
-    checked = lookahead(begun, ahead)
-    for sentence, aligned in with_progress(checked, len(doubtful), "Checking", "sentences"):
-        sure |= dict(zip(range(sentence.first, sentence.last + 1), aligned()))
-    return sure
+    waits = with_progress(lookahead(started, ahead), len(doubtful), "Checking", "sentences")
+    for sentence, wait_for_words in waits:
+        checked |= dict(zip(range(sentence.first, sentence.last + 1), wait_for_words()))
+    return checked
 
 
 def _refuse_other_text(
     matched: int, recognised: int, written: int, recordings: Sequence[SourceRecording], cause: str
 ) -> None:
-    """cause: another explanation than a wrong text; "" if there is none."""
-    if recognised < _MIN_WORDS and written >= _MIN_WORDS:
+    """Raises CuttingError if too few words matched. cause: an explanation other than a wrong text;
+    "" if there is none."""
+    if recognised < _MIN_RECOGNISED_WORDS and written >= _MIN_RECOGNISED_WORDS:
         raise CuttingError(
             f"{recordings[0].path} holds almost no English speech ({recognised} words recognised).{cause}"
         )
-    if matched < _MIN_SHARE * min(recognised, written):
+    if matched < _MIN_MATCHED_SHARE * min(recognised, written):
         cause = cause or " Is it the text of another recording, or in another language?"
         raise CuttingError(
             f"The text does not fit {recordings[0].path}: {matched} of its {written:,} words were "
@@ -217,37 +222,37 @@ def _refuse_other_text(
         )
 
 
-def heard_whole(recognised: Sequence[HeardWord], text: Manuscript) -> list[int]:
+def sentences_heard_once(recognised: Sequence[HeardWord], text: Manuscript) -> list[int]:
     """The sentences that are recognised completely and exactly once, in the order of the recording,
     which may differ from the text's."""
-    texts = [word.text for word in recognised]
-    places: dict[tuple[str, ...], list[int]] = {}
+    recognised_words = [word.text for word in recognised]
+    starts_of: dict[tuple[str, ...], list[int]] = {}
     for words in text.words_of_sentence:
-        if len(words) >= _MIN_WORDS_OF_SENTENCE:
-            places.setdefault(tuple(text.words[word] for word in words), [])
-    for length in {len(words) for words in places}:
-        for place in range(len(texts) - length + 1):
-            if (sentences := places.get(tuple(texts[place : place + length]))) is not None:
-                sentences.append(place)
-    at = {}
+        if len(words) >= _MIN_SENTENCE_WORDS:
+            starts_of.setdefault(tuple(text.words[word] for word in words), [])
+    for length in {len(words) for words in starts_of}:
+        for start in range(len(recognised_words) - length + 1):
+            if (starts := starts_of.get(tuple(recognised_words[start : start + length]))) is not None:
+                starts.append(start)
+    start_of_sentence = {}
     for number, words in enumerate(text.words_of_sentence):
-        sentences = places.get(tuple(text.words[word] for word in words), [])
-        if len(sentences) == 1:
-            at[number] = sentences[0]
-    return sorted(at, key=lambda number: at[number])
+        starts = starts_of.get(tuple(text.words[word] for word in words), [])
+        if len(starts) == 1:
+            start_of_sentence[number] = starts[0]
+    return sorted(start_of_sentence, key=lambda number: start_of_sentence[number])
 
 
-def wrong_order(recognised: Sequence[HeardWord], text: Manuscript) -> str:
+def wrong_order_advice(recognised: Sequence[HeardWord], text: Manuscript) -> str:
     """The advice for a text that is mostly recognised, but in another order than written; else
     ""."""
-    order = heard_whole(recognised, text)
+    order = sentences_heard_once(recognised, text)
     if 2 * len(order) < len(text.sentences):
         return ""
-    for early, later in itertools.pairwise(order):
-        if later < early:
+    for sentence, next_sentence in itertools.pairwise(order):
+        if next_sentence < sentence:
             return (
                 " Its sentences are spoken in another order than they are written: sentence "
-                f"{early + 1} before sentence {later + 1}. Put the text in the order of the "
+                f"{sentence + 1} before sentence {next_sentence + 1}. Put the text in the order of the "
                 "recording."
             )
     return ""

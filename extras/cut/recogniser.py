@@ -27,17 +27,18 @@ if TYPE_CHECKING:
 
 _FRAME_SECONDS = 0.01
 # The scores of the free phone loop are divided by 2^10; those of an alignment are not.
-_FREE_SCALE = 1024.0
+_FREE_SCORE_SCALE = 1024.0
 # A shorter word has too few frames to be judged by their mean.
-_MIN_FRAMES = 20
-_FILLERS = "<[("
+_MIN_JUDGED_FRAMES = 20
+# Silence, noise and the start of a sentence have names such as <sil> and [NOISE].
+_FILLER_BRACKETS = "<[("
 _ARPABET = {letter: "AH" if phone == "AX" else phone for phone, letter in PHONES.items()}
-_LOUDNESS = 0.7
+_PEAK = 0.7
 
 
 class HeardWord(NamedTuple):
-    """A word with its start and end in seconds. certainty: nats per frame against the free phone
-    loop; nearer to 0 is more certain, None if it was not computed."""
+    """A recognised word, with its times in seconds. certainty: nats per frame against the free
+    phone loop; nearer to 0 is more certain, None if it was not computed."""
 
     text: str
     start: float
@@ -59,23 +60,21 @@ class TextRecogniser:
                 f"`{commands.install('pocketsphinx')}`, or give a text with times (srt, vtt, lab, "
                 "TextGrid)."
             ) from None
-        self._expected: Decoder  # made by `_expect`
-        self._words: tuple[str, ...] | None = None
+        self._decoder: Decoder  # made by `_expect`
+        self._expected_words: tuple[str, ...] | None = None
 
     def hear(self, expected: Sequence[str], samples: np.ndarray, start: float) -> list[HeardWord]:
         """Recognises [samples] at 16 kHz, which begin at `start` seconds, with a language model of
         the expected words."""
-        if self._words != tuple(expected):
+        if self._expected_words != tuple(expected):
             self._expect(expected)
-        _listen(self._expected, samples)
         return [
             HeardWord(
-                _spell(segment.word),
+                _spelling_of(segment.word),
                 start + segment.start_frame * _FRAME_SECONDS,
                 start + (segment.end_frame + 1) * _FRAME_SECONDS,
             )
-            for segment in self._expected.seg() or ()
-            if segment.word[0] not in _FILLERS
+            for segment in _word_segments(self._decoder, samples)
         ]
 
     def align(self, samples: np.ndarray, words: Sequence[str], start: float) -> list[HeardWord]:
@@ -86,18 +85,16 @@ class TextRecogniser:
                 self._dictionary.add_word(word, _pronounce(word))
         try:
             self._dictionary.set_align_text(" ".join(words))
-            _listen(self._dictionary, samples)
-            segments = [
-                segment for segment in self._dictionary.seg() or () if segment.word[0] not in _FILLERS
-            ]
+            segments = _word_segments(self._dictionary, samples)
         except RuntimeError:
             return []
-        if [_spell(segment.word) for segment in segments] != list(words):
+        if [_spelling_of(segment.word) for segment in segments] != list(words):
             return []
-        free = self._free_scores(samples)
-        return [_certain(segment, free, start) for segment in segments]
+        free_scores = self._free_scores(samples)
+        return [_word_with_certainty(segment, free_scores, start) for segment in segments]
 
     def _expect(self, words: Sequence[str]) -> None:
+        """Makes the decoder for a language model of these words."""
         with tempfile.TemporaryDirectory() as folder:
             model, dictionary = Path(folder) / "words.lm", Path(folder) / "words.dict"
             self._write_dictionary(sorted(set(words)), dictionary)
@@ -107,7 +104,7 @@ class TextRecogniser:
             with model.open("w", encoding="utf-8") as file:
                 trigrams.write(file)
             # One pass: the second and third double the time and find the same words.
-            self._expected = self._sphinx.Decoder(
+            self._decoder = self._sphinx.Decoder(
                 samprate=LISTENING_RATE,
                 loglevel="FATAL",
                 lm=str(model),
@@ -115,15 +112,16 @@ class TextRecogniser:
                 fwdflat=False,
                 bestpath=False,
             )
-        self._words = tuple(words)
+        self._expected_words = tuple(words)
 
     def _free_scores(self, samples: np.ndarray) -> np.ndarray:
         """The log-likelihood of each 10 ms frame, in nats, by the best-fitting phones."""
-        _listen(self._phones, samples)
+        _decode(self._phone_loop, samples)
         scores = np.zeros(len(samples) // 160 + 8)
-        for segment in self._phones.seg() or ():
+        for segment in self._phone_loop.seg() or ():
             frames = slice(segment.start_frame, segment.end_frame + 1)
-            scores[frames] = _FREE_SCALE * _nats(segment) / (segment.end_frame + 1 - segment.start_frame)
+            num_frames = segment.end_frame + 1 - segment.start_frame
+            scores[frames] = _FREE_SCORE_SCALE * _log_score(segment) / num_frames
         return scores
 
     def _write_dictionary(self, words: Sequence[str], path: Path) -> None:
@@ -132,8 +130,8 @@ class TextRecogniser:
             pronunciation = self._dictionary.lookup_word(word)
             lines.append(f"{word} {pronunciation or _pronounce(word)}")
             number = 2
-            while pronunciation and (other := self._dictionary.lookup_word(f"{word}({number})")):
-                lines.append(f"{word}({number}) {other}")
+            while pronunciation and (variant := self._dictionary.lookup_word(f"{word}({number})")):
+                lines.append(f"{word}({number}) {variant}")
                 number += 1
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -142,7 +140,7 @@ class TextRecogniser:
         return self._sphinx.Decoder(samprate=LISTENING_RATE, loglevel="FATAL", lm=None)
 
     @cached_property
-    def _phones(self) -> "Decoder":
+    def _phone_loop(self) -> "Decoder":
         phones = self._sphinx.get_model_path("en-us/en-us-phone.lm.bin")
         return self._sphinx.Decoder(
             samprate=LISTENING_RATE,
@@ -171,29 +169,43 @@ def text_recogniser() -> TextRecogniser:
     return TextRecogniser()
 
 
-def _listen(decoder: "Decoder", samples: np.ndarray) -> None:
+def _decode(decoder: "Decoder", samples: np.ndarray) -> None:
     # Resets the noise estimate, so that a resumed run recognises the same words as an
     # uninterrupted one.
     decoder.reinit_feat()
-    loud = samples / max(float(np.abs(samples).max(initial=0.0)), 1e-4) * _LOUDNESS
+    scaled = samples / max(float(np.abs(samples).max(initial=0.0)), 1e-4) * _PEAK
     decoder.start_utt()
-    decoder.process_raw((loud * 32767).astype("<i2").tobytes(), full_utt=True)
+    decoder.process_raw((scaled * 32767).astype("<i2").tobytes(), full_utt=True)
     decoder.end_utt()
 
 
-def _certain(segment: "Segment", free: np.ndarray, start: float) -> HeardWord:
+def _word_segments(decoder: "Decoder", samples: np.ndarray) -> "list[Segment]":
+    """The decoded words of [samples] at 16 kHz."""
+    _decode(decoder, samples)
+    return [segment for segment in decoder.seg() or () if segment.word[0] not in _FILLER_BRACKETS]
+
+
+def _word_with_certainty(segment: "Segment", free_scores: np.ndarray, start: float) -> HeardWord:
+    """A word of samples that begin at `start` seconds."""
     frames = slice(segment.start_frame, segment.end_frame + 1)
-    length = segment.end_frame + 1 - segment.start_frame
-    certainty = (_nats(segment) - float(free[frames].sum())) / max(length, _MIN_FRAMES)
-    begins = start + segment.start_frame * _FRAME_SECONDS
-    return HeardWord(_spell(segment.word), begins, begins + length * _FRAME_SECONDS, certainty)
+    num_frames = segment.end_frame + 1 - segment.start_frame
+    gain = _log_score(segment) - float(free_scores[frames].sum())
+    word_start = start + segment.start_frame * _FRAME_SECONDS
+    return HeardWord(
+        _spelling_of(segment.word),
+        word_start,
+        word_start + num_frames * _FRAME_SECONDS,
+        gain / max(num_frames, _MIN_JUDGED_FRAMES),
+    )
 
 
-def _nats(segment: "Segment") -> float:
+def _log_score(segment: "Segment") -> float:
+    """The acoustic score in nats."""
     return math.log(max(segment.ascore, 1e-300))
 
 
-def _spell(word: str) -> str:
+def _spelling_of(word: str) -> str:
+    """A word of the dictionary without the number of its pronunciation."""
     return re.sub(r"\(\d+\)$", "", word)
 
 

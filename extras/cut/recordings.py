@@ -23,10 +23,11 @@ LISTENING_RATE = 16_000
 BLOCK_SECONDS = 32
 # The context on both sides of a block, so that resampling leaves no seam.
 _CONTEXT_SECONDS = 1
-_MIN_PRESENT = 0.95
+# The share of the declared bytes that a file must have.
+_MIN_BYTES_SHARE = 0.95
 # The share of the channels' power that must remain after mixing to mono; ordinary stereo keeps
 # half.
-_MIN_TOGETHER = 0.01
+_MIN_MONO_POWER_SHARE = 0.01
 
 
 class CuttingError(SotaqueError):
@@ -38,8 +39,9 @@ class SourceRecording:
     """A recording that libsndfile can read.
 
     Attributes:
-        name: Its name in clips and tables.
+        name: The name in clips and tables.
         rate: The sample rate in Hz.
+        frames: The number of frames that the header declares.
         stamp: The size and time of the file when it was opened.
     """
 
@@ -51,7 +53,7 @@ class SourceRecording:
 
     @property
     def seconds(self) -> float:
-        """Its length in seconds."""
+        """The length in seconds."""
         return self.frames / self.rate
 
 
@@ -64,22 +66,22 @@ def open_recording(path: Path, name: str, work: Path) -> SourceRecording:
         raise CuttingError(f"{path} does not exist, or is not a file.")
     if path.stat().st_size == 0:
         raise CuttingError(f"{path} is empty (0 bytes). Copy it again.")
-    original = stamp_of(path)
+    stamp = stamp_of(path)
     try:
         header = facts(path, by_av=False)
     except AudioError as error:
         if not sound_file.needs_av(path):
             raise CuttingError(str(error)) from error
-        path = _by_av(path, work / f"{name}.wav")
+        path = _decode_by_av(path, work / f"{name}.wav")
         header = facts(path)
-        original = stamp_of(path)
+        stamp = stamp_of(path)
     declared, size = declared_bytes(path), path.stat().st_size
-    if declared is not None and size < _MIN_PRESENT * declared:
+    if declared is not None and size < _MIN_BYTES_SHARE * declared:
         raise CuttingError(
             f"{path} has {size:,} of the {declared:,} bytes that its header declares. Is it "
             "still being written, or is it incomplete? Cut it when it is complete."
         )
-    return SourceRecording(name, path, header.rate, header.frames, original)
+    return SourceRecording(name, path, header.rate, header.frames, stamp)
 
 
 def check_unchanged(recording: SourceRecording) -> None:
@@ -99,36 +101,36 @@ def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
     channels cancel each other.
     """
     size = BLOCK_SECONDS * recording.rate
-    seen, apart, together = 0, 0.0, 0.0
+    num_read, power_of_channels, power_of_mono = 0, 0.0, 0.0
     try:
         with sound_file.open_sound(recording.path) as sound:
             for block in sound.blocks(size=size):
-                seen += len(block)
+                num_read += len(block)
                 if not np.isfinite(block).all():
                     raise CuttingError(
                         f"{recording.path} contains non-finite values (NaN or infinite) before "
-                        f"{seen / recording.rate:.0f} s."
+                        f"{num_read / recording.rate:.0f} s."
                     )
                 # A header may declare too few frames; the account follows the header.
-                over = max(seen - recording.frames, 0)
-                frames = block[: len(block) - over]
+                num_undeclared = max(num_read - recording.frames, 0)
+                frames = block[: len(block) - num_undeclared]
                 if len(frames):
                     mono = frames.mean(axis=1, dtype=np.float32)
-                    apart += float(np.square(frames, dtype=np.float64).mean(axis=1).sum())
-                    together += float(np.square(mono, dtype=np.float64).sum())
+                    power_of_channels += float(np.square(frames, dtype=np.float64).mean(axis=1).sum())
+                    power_of_mono += float(np.square(mono, dtype=np.float64).sum())
                     yield mono
-                if over:
+                if num_undeclared:
                     break
     except sound_file.UNDECODABLE as error:
         raise CuttingError(
-            f"{recording.path} cannot be decoded after {seen / recording.rate:.0f} s ({error})."
+            f"{recording.path} cannot be decoded after {num_read / recording.rate:.0f} s ({error})."
         ) from error
-    if seen < recording.frames:
+    if num_read < recording.frames:
         raise CuttingError(
-            f"{recording.path} ends after {seen / recording.rate:.2f} s of the "
+            f"{recording.path} ends after {num_read / recording.rate:.2f} s of the "
             f"{recording.seconds:.2f} s that its header declares. Copy it again."
         )
-    if together < _MIN_TOGETHER * apart:
+    if power_of_mono < _MIN_MONO_POWER_SHARE * power_of_channels:
         raise CuttingError(
             f"The channels of {recording.path} cancel each other: they have opposite phase, "
             "and their mix is nearly silent. Use one of them: "
@@ -141,31 +143,31 @@ def resampled_blocks(recording: SourceRecording, rate: int) -> Iterator[np.ndarr
     context = _CONTEXT_SECONDS * recording.rate
     before = nothing = np.zeros(0, np.float32)
     for block, following in itertools.pairwise(itertools.chain(blocks(recording), [nothing])):
-        whole = torch.from_numpy(np.concatenate((before, block, following[:context])))
-        resampled: np.ndarray = resample(whole, recording.rate, rate).numpy()
+        in_context = torch.from_numpy(np.concatenate((before, block, following[:context])))
+        resampled: np.ndarray = resample(in_context, recording.rate, rate).numpy()
         first = len(before) * rate // recording.rate
         yield resampled[first : first + -(-len(block) * rate // recording.rate)]
         before = block[-context:]
 
 
-def stretches(
+def read_spans(
     recording: SourceRecording, spans: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """(Index in `spans`, samples) of each span of frames, by its start; reads the recording
-    once."""
-    waiting = list(enumerate(spans))
-    buffer, start = np.zeros(0, np.float32), 0
+    """(index in `spans`, samples) of each span of frames, which are in the order of their ends.
+    Reads the recording once."""
+    pending = list(enumerate(spans))
+    buffer, buffer_start = np.zeros(0, np.float32), 0
     for block in blocks(recording):
         buffer = np.concatenate((buffer, block))
-        end = start + len(buffer)
-        while waiting and waiting[0][1][1] <= end:
-            place, (first, last) = waiting.pop(0)
-            yield place, buffer[first - start : last - start]
-        keep_from = min([end, *(max(first, start) for _, (first, _last) in waiting)])
-        buffer, start = buffer[keep_from - start :].copy(), keep_from
+        buffer_end = buffer_start + len(buffer)
+        while pending and pending[0][1][1] <= buffer_end:
+            index, (first, last) = pending.pop(0)
+            yield index, buffer[first - buffer_start : last - buffer_start]
+        keep_from = min([buffer_end, *(max(first, buffer_start) for _, (first, _last) in pending)])
+        buffer, buffer_start = buffer[keep_from - buffer_start :].copy(), keep_from
 
 
-def _by_av(path: Path, to: Path) -> Path:
+def _decode_by_av(path: Path, to: Path) -> Path:
     """Decodes the first audio track of a video or m4a file to 16-bit mono at its sample rate."""
     import soundfile
 
@@ -190,13 +192,13 @@ def _by_av(path: Path, to: Path) -> Path:
                 raise CuttingError(f"{path} has no audio track.")
             track = container.streams.audio[0]
             rate = track.rate
-            to_mono = av.AudioResampler(format="s16", layout="mono", rate=rate)
+            resampler = av.AudioResampler(format="s16", layout="mono", rate=rate)
             with soundfile.SoundFile(str(to), "w", rate, 1, "PCM_16", format="WAV") as file:
                 for frame in container.decode(track):
-                    for plain in to_mono.resample(frame):
-                        file.write(plain.to_ndarray()[0])
-                for plain in to_mono.resample(None):
-                    file.write(plain.to_ndarray()[0])
+                    for mono in resampler.resample(frame):
+                        file.write(mono.to_ndarray()[0])
+                for mono in resampler.resample(None):
+                    file.write(mono.to_ndarray()[0])
     except (av.FFmpegError, OSError, RuntimeError) as error:
         to.unlink(missing_ok=True)
         raise CuttingError(f"{path} cannot be decoded ({error}).") from error

@@ -11,6 +11,7 @@ import bisect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,32 +19,40 @@ from extras.cut.manuscript import Manuscript
 from extras.cut.planning import PlacedUnit
 from extras.cut.recogniser import HeardWord
 
-_MATCH, _OTHER = 1.0, -1.0
-_UNWRITTEN, _UNSPOKEN, _AHEAD = -0.4, -0.1, -0.01
-_SECTION_WORDS, _SETTLED_WORDS = 300, 200
-_BEHIND_WORDS, _BEYOND_WORDS = 20, 500
+# Scores of the alignment of words: of equal and of different words, of a recognised word that is not
+# written, of a written word that is not spoken, and of one before the first or after the last match.
+_MATCH_SCORE, _MISMATCH_SCORE = 1.0, -1.0
+_UNWRITTEN_SCORE, _UNSPOKEN_SCORE, _OUTER_SCORE = -0.4, -0.1, -0.01
+# Recognised words that are aligned together; the matches of the first of them are final.
+_SECTION_WORDS, _FINAL_WORDS = 300, 200
+# The text that a section is aligned with, before and after the position.
+_WORDS_BEHIND, _WORDS_AHEAD = 20, 500
 # If a smaller share of a section matches, the position is lost and the whole text is searched.
-_LOST_SHARE, _FOUND_SHARE = 0.3, 0.5
+_LOST_SHARE, _REGAINED_SHARE = 0.3, 0.5
 # The expected words before and after the position, which may be wrong by a few words.
 EXPECTED_BEFORE, EXPECTED_AFTER = 300, 1500
 
 # Limits of the certainty, in nats per frame below a free phone loop; chosen on
 # benchmarks/choosing.txt (docs/develop/log.md).
 MIN_CERTAINTY = -1.4
-# The limit for a sentence's only doubtful word, if at least this many others are certain.
-_MIN_ALONE, _MIN_SURE = -2.0, 4
-_MIN_HEARD_SHARE = 0.5
+# The limit for the only doubtful word of a sentence, if at least this many others are certain.
+_MIN_LONE_CERTAINTY, _MIN_CERTAIN_WORDS = -2.0, 4
+_MIN_RECOGNISED_SHARE = 0.5
 # An unwritten word this near to a sentence and this short may be a fragment of its words.
-_ABUTTING_SECONDS, _FRAGMENT_SECONDS = 0.05, 0.3
+_MAX_FRAGMENT_GAP_SECONDS, _MAX_FRAGMENT_SECONDS = 0.05, 0.3
 # A single match may be chance, because short words match everywhere.
-_MIN_IN_A_ROW = 3
+_MIN_MATCHES_IN_A_RUN = 3
 # A longer silence between two words ends the breath.
-LONGEST_GAP_SECONDS = 0.8
-_LONGEST_DOUBT_SECONDS = 30.0
+MAX_GAP_SECONDS = 0.8
+_MIN_DOUBTFUL_SECONDS, _MAX_DOUBTFUL_SECONDS = 0.2, 30.0
 
 
-# The number of a word of the manuscript, and its index among the recognised words.
-WordMatch = tuple[int, int]
+class WordMatch(NamedTuple):
+    """A word of the manuscript by its number, and the recognised word that it equals by its
+    index."""
+
+    word: int
+    index: int
 
 
 class TextFollower:
@@ -51,74 +60,78 @@ class TextFollower:
     section."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._numbers: dict[str, int] = {}
-        self._text = np.array([self._number(word) for word in words], np.int32)
+        self._ids: dict[str, int] = {}
+        self._text = np.array([self._id_of(word) for word in words], np.int32)
         self._pending = list[int]()
-        self._heard = 0
+        self._num_final = 0
         self.position = 0
-        self.lost = False
+        self.is_lost = False
         self.matches = list[WordMatch]()
 
     def add(self, recognised: Sequence[HeardWord]) -> None:
         """Adds recognised words."""
-        self._pending += [self._number(word.text) for word in recognised]
+        self._pending += [self._id_of(word.text) for word in recognised]
         while len(self._pending) >= _SECTION_WORDS:
-            self._settle(_SETTLED_WORDS)
+            self._align_pending(_FINAL_WORDS)
 
     def finish(self) -> None:
-        """Ends the words and aligns the rest."""
+        """Ends the words and aligns the pending ones."""
         while self._pending:
-            self._settle(len(self._pending))
+            self._align_pending(len(self._pending))
 
-    def _number(self, word: str) -> int:
-        return self._numbers.setdefault(word, len(self._numbers))
+    def _id_of(self, word: str) -> int:
+        return self._ids.setdefault(word, len(self._ids))
 
-    def _settle(self, count: int) -> None:
+    def _align_pending(self, num_final: int) -> None:
+        """Aligns the pending words, and keeps the matches of the first `num_final` of them."""
         recognised = np.array(self._pending, np.int32)
-        first = max(self.position - _BEHIND_WORDS, 0)
-        last = self.position + 2 * len(recognised) + _BEYOND_WORDS
-        pairs = [(number, first + place) for number, place in match_words(recognised, self._text[first:last])]
-        if len(pairs) < _LOST_SHARE * len(recognised):
-            everywhere = match_words(recognised, self._text)
-            if len(everywhere) >= _FOUND_SHARE * len(recognised):
-                pairs = everywhere
-        self.lost = len(pairs) < _LOST_SHARE * len(recognised)
-        settled = [] if self.lost else [pair for pair in pairs if pair[0] < count]
-        self.matches += [(place, self._heard + number) for number, place in settled]
-        if settled:
-            self.position = max(self.position, settled[-1][1] + 1)
-        self._pending = self._pending[count:]
-        self._heard += count
+        first = max(self.position - _WORDS_BEHIND, 0)
+        last = self.position + 2 * len(recognised) + _WORDS_AHEAD
+        matches = [
+            WordMatch(first + word, index) for word, index in match_words(recognised, self._text[first:last])
+        ]
+        if len(matches) < _LOST_SHARE * len(recognised):
+            matches_anywhere = match_words(recognised, self._text)
+            if len(matches_anywhere) >= _REGAINED_SHARE * len(recognised):
+                matches = matches_anywhere
+        self.is_lost = len(matches) < _LOST_SHARE * len(recognised)
+        final = [] if self.is_lost else [match for match in matches if match.index < num_final]
+        self.matches += [WordMatch(match.word, self._num_final + match.index) for match in final]
+        if final:
+            self.position = max(self.position, final[-1].word + 1)
+        self._pending = self._pending[num_final:]
+        self._num_final += num_final
 
 
-def match_words(recognised: np.ndarray, text: np.ndarray) -> list[tuple[int, int]]:
-    """The indices (recognised, written) of equal words in the best alignment, by Needleman and
-    Wunsch (1970), row by row. Text before and after costs nearly nothing."""
+def match_words(recognised: np.ndarray, text: np.ndarray) -> list[WordMatch]:
+    """The equal words in the best alignment, by Needleman and Wunsch (1970), row by row. Text
+    before and after costs nearly nothing."""
     width = len(text)
-    steps = np.arange(width + 1) * -_UNSPOKEN
-    row = np.arange(width + 1) * _AHEAD
-    came = np.zeros((len(recognised), width + 1), np.int8)  # 0 unwritten, 1 diagonal, 2 unspoken
-    for place, word in enumerate(recognised):
-        down = row + _UNWRITTEN
-        across = np.full(width + 1, -np.inf)
-        across[1:] = row[:-1] + np.where(text == word, _MATCH, 2 * _UNWRITTEN + _OTHER)
-        best = np.maximum(down, across)
+    unspoken_costs = np.arange(width + 1) * -_UNSPOKEN_SCORE
+    scores = np.arange(width + 1) * _OUTER_SCORE
+    steps = np.zeros((len(recognised), width + 1), np.int8)  # 0 unwritten, 1 diagonal, 2 unspoken
+    for index, word in enumerate(recognised):
+        unwritten = scores + _UNWRITTEN_SCORE
+        diagonal = np.full(width + 1, -np.inf)
+        mismatch_score = 2 * _UNWRITTEN_SCORE + _MISMATCH_SCORE
+        diagonal[1:] = scores[:-1] + np.where(text == word, _MATCH_SCORE, mismatch_score)
+        best = np.maximum(unwritten, diagonal)
         # Skips any number of text words: a running maximum, because each costs the same.
-        row = np.maximum.accumulate(best + steps) - steps
-        came[place] = np.where(row > best + 1e-9, 2, np.where(across >= down, 1, 0))
-    pairs, column = list[tuple[int, int]](), int(row.argmax())
-    line = len(recognised) - 1
-    while line >= 0:
-        step = came[line, column]
+        scores = np.maximum.accumulate(best + unspoken_costs) - unspoken_costs
+        steps[index] = np.where(scores > best + 1e-9, 2, np.where(diagonal >= unwritten, 1, 0))
+    matches, column = list[WordMatch](), int(scores.argmax())
+    index = len(recognised) - 1
+    while index >= 0:
+        step = steps[index, column]
         if step == 2:
             column -= 1
             continue
         if step == 1:
             column -= 1
-            if recognised[line] == text[column]:
-                pairs.append((line, column))
-        line -= 1
-    return pairs[::-1]
+            if recognised[index] == text[column]:
+                matches.append(WordMatch(column, index))
+        index -= 1
+    return matches[::-1]
 
 
 @dataclass(frozen=True)
@@ -134,106 +147,139 @@ class DoubtfulSentence:
 def trusted_matches(
     matches: Sequence[WordMatch], recognised: Sequence[HeardWord], text: Manuscript
 ) -> dict[int, int]:
-    """The trusted matches, which are in a row or form whole sentences: number of the word -> index
-    of the recognised word."""
-    trusted_places = dict[int, int]()
-    for row in _rows(_beside_neighbours(matches, recognised, text)):
-        sentences = Counter(text.sentence_of(word) for word, _ in row)
-        for word, place in row:
-            number = text.sentence_of(word)
-            whole = sentences[number] == len(text.words_of_sentence[number])
-            if len(row) >= _MIN_IN_A_ROW or whole:
-                trusted_places[word] = place
-    return trusted_places
+    """The matches that are in a run or form whole sentences: number of the word -> index of the
+    recognised word."""
+    index_of_word = dict[int, int]()
+    for run in _runs(_beside_neighbours(matches, recognised, text)):
+        matched_words = Counter(text.sentence_of(word) for word, _ in run)
+        for word, index in run:
+            sentence = text.sentence_of(word)
+            is_complete = matched_words[sentence] == len(text.words_of_sentence[sentence])
+            if len(run) >= _MIN_MATCHES_IN_A_RUN or is_complete:
+                index_of_word[word] = index
+    return index_of_word
+
+
+def _runs(matches: Sequence[WordMatch]) -> Iterator[list[WordMatch]]:
+    """Groups matches that follow each other in the text and among the recognised words; one word
+    may differ between two of them."""
+    run = list[WordMatch]()
+    for match in matches:
+        if run and (match.word - run[-1].word > 2 or match.index - run[-1].index > 2):
+            yield run
+            run = []
+        run.append(match)
+    if run:
+        yield run
 
 
 def _beside_neighbours(
     matches: Sequence[WordMatch], recognised: Sequence[HeardWord], text: Manuscript
 ) -> list[WordMatch]:
     """Moves a word that was recognised twice next to the following word of its sentence, or else to
-    the one before. The alignment, which counts words, cannot tell the two apart."""
+    the previous one. The alignment, which counts words, cannot tell the two apart."""
     moved = list(matches)
-    for step, places in ((1, range(len(moved) - 2, -1, -1)), (-1, range(1, len(moved)))):
-        for place in places:
-            (word, spot), (other, neighbour) = moved[place], moved[place + step]
+    for step, order in ((1, range(len(moved) - 2, -1, -1)), (-1, range(1, len(moved)))):
+        for position in order:
+            match, neighbour = moved[position], moved[position + step]
             if (
-                other == word + step
-                and text.sentence_of(word) == text.sentence_of(other)
-                and recognised[neighbour - step].text == recognised[spot].text
+                neighbour.word == match.word + step
+                and text.sentence_of(match.word) == text.sentence_of(neighbour.word)
+                and recognised[neighbour.index - step].text == recognised[match.index].text
             ):
-                moved[place] = (word, neighbour - step)
+                moved[position] = WordMatch(match.word, neighbour.index - step)
     return moved
 
 
-def doubts(
-    text: Manuscript, places: Mapping[int, int], recognised: Sequence[HeardWord], seconds: float
+def doubtful_sentences(
+    text: Manuscript, index_of_word: Mapping[int, int], recognised: Sequence[HeardWord], seconds: float
 ) -> list[DoubtfulSentence]:
     """The sentences that were recognised in part, with other words among theirs, or with a fragment
     of a word at the start or end."""
     doubtful = list[DoubtfulSentence]()
-    used = set(places.values())
-    for number in sorted({text.sentence_of(word) for word in places}):
+    used_indices = set(index_of_word.values())
+    for number in sorted({text.sentence_of(word) for word in index_of_word}):
         words = text.words_of_sentence[number]
-        placed = [word for word in words if word in places]
-        inside = places[placed[-1]] - places[placed[0]] + 1
-        if len(placed) == len(words) == inside:
-            if sentence := _with_fragments(words, places, recognised, used):
-                doubtful.append(sentence)
+        matched = [word for word in words if word in index_of_word]
+        num_between = index_of_word[matched[-1]] - index_of_word[matched[0]] + 1
+        if len(matched) == len(words) == num_between:
+            sentence = _sentence_with_fragments(words, index_of_word, recognised, used_indices)
+        elif len(matched) < _MIN_RECOGNISED_SHARE * len(words):
             continue
-        if len(placed) < _MIN_HEARD_SHARE * len(words):
-            continue
-        earlier, later = places.get(words[0] - 1), places.get(words[-1] + 1)
-        first, last = recognised[places[placed[0]]], recognised[places[placed[-1]]]
-        # Half a second for each missing word, but not past the neighbouring words.
-        start = max(first.start - 0.3 - 0.5 * (placed[0] - words[0]), 0.0)
-        end = min(last.end + 0.3 + 0.5 * (words[-1] - placed[-1]), seconds)
-        if earlier is not None:
-            start = max(start, recognised[earlier].end - 0.02)
-        if later is not None:
-            end = min(end, recognised[later].start + 0.02)
-        if 0.2 < end - start < _LONGEST_DOUBT_SECONDS:
-            doubtful.append(DoubtfulSentence(words[0], words[-1], start, end))
+        else:
+            sentence = _partial_sentence(words, matched, index_of_word, recognised, seconds)
+        if sentence is not None:
+            doubtful.append(sentence)
     return doubtful
 
 
-def _with_fragments(
-    words: range, places: Mapping[int, int], recognised: Sequence[HeardWord], used: Set[int]
+def _partial_sentence(
+    words: range,
+    matched: Sequence[int],
+    index_of_word: Mapping[int, int],
+    recognised: Sequence[HeardWord],
+    seconds: float,
+) -> DoubtfulSentence | None:
+    """A sentence of which some words were recognised; None if it is too short or too long.
+
+    Args:
+        words, matched: The numbers of its words, and of those that were recognised.
+        seconds: The length of the recording.
+    """
+    first, last = recognised[index_of_word[matched[0]]], recognised[index_of_word[matched[-1]]]
+    # Half a second for each missing word, but not past the neighbouring words.
+    start = max(first.start - 0.3 - 0.5 * (matched[0] - words[0]), 0.0)
+    end = min(last.end + 0.3 + 0.5 * (words[-1] - matched[-1]), seconds)
+    if (index_before := index_of_word.get(words[0] - 1)) is not None:
+        start = max(start, recognised[index_before].end - 0.02)
+    if (index_after := index_of_word.get(words[-1] + 1)) is not None:
+        end = min(end, recognised[index_after].start + 0.02)
+    if not _MIN_DOUBTFUL_SECONDS < end - start < _MAX_DOUBTFUL_SECONDS:
+        return None
+    return DoubtfulSentence(words[0], words[-1], start, end)
+
+
+def _sentence_with_fragments(
+    words: range, index_of_word: Mapping[int, int], recognised: Sequence[HeardWord], used_indices: Set[int]
 ) -> DoubtfulSentence | None:
     """A sentence that was recognised completely, but touches a fragment that may belong to its
-    first or last word; None without one."""
-    first, last = places[words[0]], places[words[-1]]
-    before, after = _fragment(recognised, first, -1, used), _fragment(recognised, last, 1, used)
+    first or last word; None without a fragment."""
+    first, last = index_of_word[words[0]], index_of_word[words[-1]]
+    before = _fragment_beside(recognised, first, -1, used_indices)
+    after = _fragment_beside(recognised, last, 1, used_indices)
     if before is None and after is None:
         return None
     start = before.start if before else recognised[first].start
     end = after.end if after else recognised[last].end
     doubtful = DoubtfulSentence(words[0], words[-1], max(start - 0.1, 0.0), end + 0.1)
-    return doubtful if doubtful.end - doubtful.start < _LONGEST_DOUBT_SECONDS else None
+    return doubtful if doubtful.end - doubtful.start < _MAX_DOUBTFUL_SECONDS else None
 
 
-def _fragment(recognised: Sequence[HeardWord], edge: int, step: int, used: Set[int]) -> HeardWord | None:
-    """The unwritten word next to the one at `edge`, if it is short and touches no other word."""
-    if not 0 <= edge + step < len(recognised) or edge + step in used:
+def _fragment_beside(
+    recognised: Sequence[HeardWord], index: int, step: int, used_indices: Set[int]
+) -> HeardWord | None:
+    """The unwritten word before (step -1) or after (1) a word, if it is short and touches no other
+    word."""
+    if not 0 <= index + step < len(recognised) or index + step in used_indices:
         return None
-    fragment, further = recognised[edge + step], edge + 2 * step
-    if (
-        fragment.end - fragment.start > _FRAGMENT_SECONDS
-        or _gap(recognised[edge], fragment) > _ABUTTING_SECONDS
-    ):
+    fragment, next_index = recognised[index + step], index + 2 * step
+    is_long = fragment.end - fragment.start > _MAX_FRAGMENT_SECONDS
+    if is_long or _gap(recognised[index], fragment) > _MAX_FRAGMENT_GAP_SECONDS:
         return None
-    if 0 <= further < len(recognised) and _gap(fragment, recognised[further]) <= 2 * _ABUTTING_SECONDS:
+    has_next = 0 <= next_index < len(recognised)
+    if has_next and _gap(fragment, recognised[next_index]) <= 2 * _MAX_FRAGMENT_GAP_SECONDS:
         return None
     return fragment
 
 
-def _gap(word: HeardWord, other: HeardWord) -> float:
+def _gap(first: HeardWord, second: HeardWord) -> float:
     """The seconds between two words, in either order."""
-    return max(word.start, other.start) - min(word.end, other.end)
+    return max(first.start, second.start) - min(first.end, second.end)
 
 
 def place_units(
     text: Manuscript,
-    places: Mapping[int, int],
+    index_of_word: Mapping[int, int],
     recognised: Sequence[HeardWord],
     checked: Mapping[int, HeardWord],
 ) -> list[PlacedUnit]:
@@ -243,116 +289,102 @@ def place_units(
         checked: The words of doubtful sentences by number, with their certainty; they replace
             what was recognised there.
     """
-    sentences = {text.sentence_of(word) for word in checked}
-    times: dict[int, HeardWord] = {}
-    for word, place in places.items():
-        if text.sentence_of(word) not in sentences:
-            times[word] = recognised[place]
-    certain = _sure_words(checked, text, places, recognised)
-    times |= {word: checked[word] for word in certain}
-    matched_places = {places[word] for word in times if word in places}
-    strangers = _strangers(recognised, matched_places, checked, text, sentences, certain)
-    sure = [
+    checked_sentences = {text.sentence_of(word) for word in checked}
+    certain = _certain_words(checked, text, index_of_word, recognised)
+    placed = {
+        word: recognised[index]
+        for word, index in index_of_word.items()
+        if text.sentence_of(word) not in checked_sentences
+    }
+    placed |= {word: checked[word] for word in certain}
+    used_indices = {index_of_word[word] for word in placed if word in index_of_word}
+    spans = [_span_of(checked, text.words_of_sentence[number]) for number in checked_sentences]
+    uncertain = _unplaced_words(recognised, used_indices, sorted(spans))
+    uncertain += [aligned for word, aligned in checked.items() if word not in certain]
+    units = [
         number
         for number, unit in enumerate(text.units)
-        if all(word in times for word in range(unit.first_word, unit.last_word + 1))
+        if all(word in placed for word in range(unit.first_word, unit.last_word + 1))
     ]
-    sure.sort(key=lambda number: times[text.units[number].first_word].start)
-    return list(_place(text, sure, times, strangers))
+    units.sort(key=lambda number: placed[text.units[number].first_word].start)
+    return list(_placed_units(text, units, placed, uncertain))
 
 
-def _place(
-    text: Manuscript, sure: Sequence[int], times: Mapping[int, HeardWord], strangers: Sequence[HeardWord]
+def _placed_units(
+    text: Manuscript, numbers: Sequence[int], placed: Mapping[int, HeardWord], uncertain: Sequence[HeardWord]
 ) -> Iterator[PlacedUnit]:
-    ends = [times[text.units[number].last_word].end for number in sure]
-    starts = [times[text.units[number].first_word].start for number in sure]
-    # One value before each unit, and one after the last.
-    between: list[list[HeardWord]] = [[] for _ in range(len(sure) + 1)]
-    for stranger in strangers:
-        between[bisect.bisect_right(starts, stranger.start)].append(stranger)
-    for place, number in enumerate(sure):
-        unit = text.units[number]
-        others_before, others_after = between[place], between[place + 1]
-        before = max((stranger.end for stranger in others_before), default=ends[place - 1] if place else 0.0)
-        next_start = starts[place + 1] if place + 1 < len(sure) else float("inf")
-        after = min((stranger.start for stranger in others_after), default=next_start)
-        follows = place + 1 < len(sure) and sure[place + 1] == number + 1 and not others_after
-        gap = starts[place + 1] - ends[place] if follows else 0.0
+    """The units of these numbers, in the order of time, with the speech around each."""
+    starts = [placed[text.units[number].first_word].start for number in numbers]
+    ends = [placed[text.units[number].last_word].end for number in numbers]
+    # The uncertain words before each unit, and after the last.
+    between: list[list[HeardWord]] = [[] for _ in range(len(numbers) + 1)]
+    for word in sorted(uncertain, key=lambda word: word.start):
+        between[bisect.bisect_right(starts, word.start)].append(word)
+    for index, number in enumerate(numbers):
+        unit, is_last = text.units[number], index + 1 == len(numbers)
+        previous_end = ends[index - 1] if index else 0.0
+        next_start = float("inf") if is_last else starts[index + 1]
+        before = max((word.end for word in between[index]), default=previous_end)
+        after = min((word.start for word in between[index + 1]), default=next_start)
+        is_followed = not is_last and numbers[index + 1] == number + 1 and not between[index + 1]
         yield PlacedUnit(
             unit.text,
-            starts[place],
-            ends[place],
+            starts[index],
+            ends[index],
             unit.ends,
-            follows and gap <= LONGEST_GAP_SECONDS,
-            min(before, starts[place]),
-            max(after, ends[place]),
-            begins=unit.first_word == text.words_of_sentence[unit.sentence][0],
+            is_joined=is_followed and next_start - ends[index] <= MAX_GAP_SECONDS,
+            speech_before=min(before, starts[index]),
+            speech_after=max(after, ends[index]),
+            begins_sentence=unit.first_word == text.words_of_sentence[unit.sentence][0],
         )
 
 
-def _sure_words(
+def _certain_words(
     checked: Mapping[int, HeardWord],
     text: Manuscript,
-    places: Mapping[int, int],
+    index_of_word: Mapping[int, int],
     recognised: Sequence[HeardWord],
 ) -> set[int]:
     """The checked words that are certainly spoken where they were aligned. The limit is lower for a
     single doubtful word among certain ones, because nothing else can be there."""
-    sure = {word for word, aligned in checked.items() if _is_sure(word, aligned, places, recognised)}
+    certain = {word for word in checked if _is_certain(word, checked[word], index_of_word, recognised)}
     for number in {text.sentence_of(word) for word in checked}:
         words = text.words_of_sentence[number]
-        doubtful = [checked[word] for word in words if word in checked and word not in sure]
-        if len(doubtful) != 1 or len(words) <= _MIN_SURE:
+        doubtful = [checked[word] for word in words if word in checked and word not in certain]
+        if len(doubtful) != 1 or len(words) <= _MIN_CERTAIN_WORDS:
             continue
-        if (doubtful[0].certainty or 0.0) >= _MIN_ALONE:
-            sure |= set(words) & checked.keys()
-    return sure
+        if (doubtful[0].certainty or 0.0) >= _MIN_LONE_CERTAINTY:
+            certain |= set(words) & checked.keys()
+    return certain
 
 
-def _is_sure(
-    word: int, aligned: HeardWord, places: Mapping[int, int], recognised: Sequence[HeardWord]
+def _is_certain(
+    word: int, aligned: HeardWord, index_of_word: Mapping[int, int], recognised: Sequence[HeardWord]
 ) -> bool:
     """Whether a checked word is certain. A word that was recognised as written needs no second
     proof if it is aligned with the same sound; elsewhere, another person may have said it."""
     if (aligned.certainty or 0.0) >= MIN_CERTAINTY:
         return True
-    heard = recognised[places[word]] if word in places else None
+    heard = recognised[index_of_word[word]] if word in index_of_word else None
     return heard is not None and aligned.start < heard.end and heard.start < aligned.end
 
 
-def _strangers(
-    recognised: Sequence[HeardWord],
-    used: set[int],
-    checked: Mapping[int, HeardWord],
-    text: Manuscript,
-    sentences: set[int],
-    certain: Set[int],
+def _span_of(checked: Mapping[int, HeardWord], words: range) -> tuple[float, float]:
+    """The start and end of a checked sentence, in seconds."""
+    aligned = [checked[word] for word in words if word in checked]
+    return aligned[0].start, aligned[-1].end
+
+
+def _unplaced_words(
+    recognised: Sequence[HeardWord], used_indices: Set[int], checked_spans: Sequence[tuple[float, float]]
 ) -> list[HeardWord]:
-    """The recognised words that are not placed, and the checked words that are not certain."""
-    spans = []
-    for number in sentences:
-        words = [checked[word] for word in text.words_of_sentence[number] if word in checked]
-        spans.append((words[0].start, words[-1].end))
-    spans.sort()
-    unsure = [aligned for word, aligned in checked.items() if word not in certain]
-    place = 0
-    for number, heard in enumerate(recognised):
-        while place < len(spans) and spans[place][1] <= heard.start:
-            place += 1
-        inside = place < len(spans) and spans[place][0] < (heard.start + heard.end) / 2
-        if number not in used and not inside:
-            unsure.append(heard)
-    return sorted(unsure, key=lambda word: word.start)
-
-
-def _rows(matches: Sequence[WordMatch]) -> Iterator[list[WordMatch]]:
-    """Groups matches that follow each other in the text and among the recognised words; one word
-    may differ between two of them."""
-    row = list[WordMatch]()
-    for word, place in matches:
-        if row and (word - row[-1][0] > 2 or place - row[-1][1] > 2):
-            yield row
-            row = []
-        row.append((word, place))
-    if row:
-        yield row
+    """The recognised words that are not placed, outside of the checked sentences."""
+    unplaced = list[HeardWord]()
+    span = 0
+    for index, word in enumerate(recognised):
+        while span < len(checked_spans) and checked_spans[span][1] <= word.start:
+            span += 1
+        is_checked = span < len(checked_spans) and checked_spans[span][0] < (word.start + word.end) / 2
+        if index not in used_indices and not is_checked:
+            unplaced.append(word)
+    return unplaced

@@ -19,7 +19,7 @@ from extras.common.csv_table import csv_bytes
 from extras.cut.cutter import CutResult
 from extras.cut.manuscript import Manuscript
 from extras.cut.planning import IN_A_CLIP, SILENCE
-from extras.cut.recordings import CuttingError, stretches
+from extras.cut.recordings import CuttingError, read_spans
 from machine.storage.files import (
     make_folder,
     read_json,
@@ -30,16 +30,16 @@ from machine.storage.files import (
 )
 from xtts import encoding
 
-FINISHED, WORK = "cut.json", ".cutting"
+FINISHED_FILE, WORK_FOLDER = "cut.json", ".cutting"
 _SCHEMA = 1
 _TEMPLATE = Path(__file__).with_name("report.html")
-_POINTS = 120
-_MAX_ROWS = 500
-# A clip that is twice as fast or slow as the median clip is marked.
-_ODD_RATE = math.log(1.5)
+_MAX_WAVEFORM_POINTS = 120
+_MAX_LEFT_OUT_ROWS = 500
+# The pace of a clip may differ from the median by a factor of 1.5; otherwise the clip is marked.
+_MAX_LOG_PACE_RATIO = math.log(1.5)
 
 
-class LeftRow(TypedDict):
+class LeftOutRow(TypedDict):
     """A part of a recording that is in no clip, as the page shows it."""
 
     recording: str
@@ -51,8 +51,13 @@ class LeftRow(TypedDict):
 
 @dataclass(frozen=True)
 class WrittenClip:
-    """A clip in the folder. start: seconds in its recording; levels: dB for each 10 ms; sha256: of
-    its file."""
+    """A clip in the folder.
+
+    Attributes:
+        start: Seconds in its recording.
+        levels: The level of each 10 ms in dB.
+        sha256: The hash of its file.
+    """
 
     name: str
     recording: str
@@ -68,7 +73,7 @@ def claim(folder: Path, fingerprint: str) -> bool:
 
     Raises CuttingError for a folder with other content.
     """
-    finished, work = folder / FINISHED, folder / WORK
+    finished, work = folder / FINISHED_FILE, folder / WORK_FOLDER
     if finished.is_file():
         if read_json(finished).get("fingerprint") == fingerprint:
             return False
@@ -76,10 +81,10 @@ def claim(folder: Path, fingerprint: str) -> bool:
             f"{folder} contains the cut of other recordings or another text. Name another folder "
             "with --to, or remove this one."
         )
-    others = [path.name for path in folder.iterdir() if path != work] if folder.is_dir() else []
-    if others and not work.is_dir():
+    names = [path.name for path in folder.iterdir() if path != work] if folder.is_dir() else []
+    if names and not work.is_dir():
         raise CuttingError(
-            f"{folder} is not empty ({', '.join(sorted(others)[:3])}). Name a new folder with --to."
+            f"{folder} is not empty ({', '.join(sorted(names)[:3])}). Name a new folder with --to."
         )
     make_folder(work)
     return True
@@ -87,7 +92,7 @@ def claim(folder: Path, fingerprint: str) -> bool:
 
 def abandon(folder: Path) -> None:
     """Removes the files of `claim`, and the folder if it is then empty."""
-    shutil.rmtree(folder / WORK, ignore_errors=True)
+    shutil.rmtree(folder / WORK_FOLDER, ignore_errors=True)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 
@@ -99,10 +104,10 @@ def write(folder: Path, result: CutResult, text: Manuscript | None, fingerprint:
     write_account(folder, result)
     write_report(folder, clips, result, unheard, fingerprint)
     # One `id|text` per line, as `train.dataset.metadata` reads it.
-    rows = "".join(f"{clip.name}|{field(clip.text)}\n" for clip in clips)
+    rows = "".join(f"{clip.name}|{as_field(clip.text)}\n" for clip in clips)
     replace_file(folder / "metadata.csv", lambda file: file.write(rows.encode()))
     write_json(
-        folder / FINISHED,
+        folder / FINISHED_FILE,
         {
             "schema": _SCHEMA,
             "fingerprint": fingerprint,
@@ -119,11 +124,11 @@ def write(folder: Path, result: CutResult, text: Manuscript | None, fingerprint:
             "unheard_sentences": unheard,
         },
     )
-    shutil.rmtree(folder / WORK, ignore_errors=True)
+    shutil.rmtree(folder / WORK_FOLDER, ignore_errors=True)
 
 
-def field(text: str) -> str:
-    """A text in a form that is valid between the bars of metadata.csv."""
+def as_field(text: str) -> str:
+    """A text as a field of metadata.csv: in one line, and without the separator `|`."""
     return " ".join(text.replace("|", ",").split())
 
 
@@ -133,14 +138,14 @@ def _write_clips(folder: Path, result: CutResult) -> list[WrittenClip]:
     make_folder(wavs)
     remove_stale(wavs)
     seconds = sum(clip.last - clip.first for cut in result.recordings for clip in cut.clips) / 100
-    rate = max(cut.recording.rate for cut in result.recordings)
-    require_space(folder, int(seconds * rate * 2), "the clips")
+    max_rate = max(cut.recording.rate for cut in result.recordings)
+    require_space(folder, int(seconds * max_rate * 2), "the clips")
     written = list[WrittenClip]()
     for cut in result.recordings:
         rate = cut.recording.rate
-        for place, samples in stretches(cut.recording, cut.spans()):
-            clip = cut.clips[place]
-            name = f"{cut.recording.name}-{place + 1:04d}"
+        for index, samples in read_spans(cut.recording, cut.spans()):
+            clip = cut.clips[index]
+            name = f"{cut.recording.name}-{index + 1:04d}"
             file = encoding.write_wav(wavs / f"{name}.wav", samples, rate)
             levels = cut.profile.level_db[clip.first : clip.last]
             written.append(
@@ -174,23 +179,11 @@ def write_report(
 ) -> None:
     """Writes `clips.jsonl` and `report.html` next to `wavs/`, which the page plays. fingerprint: of
     the cut; the browser stores corrections under it."""
-    median_rate = statistics.median([_rate(clip) for clip in clips if clip.text] or [0.0])
-    rows = [_page_data(clip, median_rate) for clip in clips]
+    median_pace = statistics.median([_pace_of(clip) for clip in clips if clip.text] or [0.0])
+    rows = [_page_data(clip, median_pace) for clip in clips]
     more = ({"recording": clip.recording, "sha256": clip.sha256} for clip in clips)
     lines = [json.dumps({**row, **extra}, ensure_ascii=False) + "\n" for row, extra in zip(rows, more)]
     replace_file(folder / "clips.jsonl", lambda file: file.write("".join(lines).encode()))
-    left: list[LeftRow] = [
-        {
-            "recording": cut.recording.name,
-            "start": round(row.first / cut.recording.rate, 2),
-            "seconds": round((row.last - row.first) / cut.recording.rate, 2),
-            "reason": row.reason,
-            "text": row.text,
-        }
-        for cut in result.recordings
-        for row in cut.rows
-        if row.reason not in (IN_A_CLIP, SILENCE)
-    ]
     data = json.dumps(
         {
             "key": fingerprint,
@@ -205,7 +198,7 @@ def write_report(
             ],
             "unheard": list(unheard),
             "clips": rows,
-            "left": sorted(left, key=lambda row: -row["seconds"])[:_MAX_ROWS],
+            "left": _left_out_rows(result),
         },
         ensure_ascii=False,
     )
@@ -214,27 +207,44 @@ def write_report(
     replace_file(folder / "report.html", lambda file: file.write(page.encode()))
 
 
-def _page_data(clip: WrittenClip, median_rate: float) -> dict[str, object]:
-    """The data of a clip for the page: the deviation of its rate from the median, with a note
-    if it is large, and the waveform as at most `_POINTS` peaks."""
-    rate, deviation, why = _rate(clip), 0.0, ""
-    if clip.text and median_rate > 0:
-        deviation = abs(math.log(rate / median_rate))
-    if deviation >= _ODD_RATE:
-        pace = "fast" if rate > median_rate else "slow"
-        why = f"{pace}, {rate:.0f} characters a second where others have {median_rate:.0f}"
-    step = max(math.ceil(len(clip.levels) / _POINTS), 1)
+def _left_out_rows(result: CutResult) -> list[LeftOutRow]:
+    """The longest parts that are in no clip."""
+    rows: list[LeftOutRow] = [
+        {
+            "recording": cut.recording.name,
+            "start": round(row.first / cut.recording.rate, 2),
+            "seconds": round((row.last - row.first) / cut.recording.rate, 2),
+            "reason": row.reason,
+            "text": row.text,
+        }
+        for cut in result.recordings
+        for row in cut.rows
+        if row.reason not in (IN_A_CLIP, SILENCE)
+    ]
+    return sorted(rows, key=lambda row: -row["seconds"])[:_MAX_LEFT_OUT_ROWS]
+
+
+def _page_data(clip: WrittenClip, median_pace: float) -> dict[str, object]:
+    """The data of a clip for the page: the deviation of its pace from the median, with a note
+    if it is large, and the waveform as at most `_MAX_WAVEFORM_POINTS` peaks."""
+    pace, deviation, note = _pace_of(clip), 0.0, ""
+    if clip.text and median_pace > 0:
+        deviation = abs(math.log(pace / median_pace))
+    if deviation >= _MAX_LOG_PACE_RATIO:
+        word = "fast" if pace > median_pace else "slow"
+        note = f"{word}, {pace:.0f} characters a second where others have {median_pace:.0f}"
+    step = max(math.ceil(len(clip.levels) / _MAX_WAVEFORM_POINTS), 1)
     return {
         "name": clip.name,
         "start": clip.start,
         "seconds": clip.seconds,
         "text": clip.text,
-        "levels": [max(clip.levels[at : at + step]) for at in range(0, len(clip.levels), step)],
+        "levels": [max(clip.levels[first : first + step]) for first in range(0, len(clip.levels), step)],
         "worst": round(deviation, 3),
-        "why": why,
+        "why": note,
     }
 
 
-def _rate(clip: WrittenClip) -> float:
+def _pace_of(clip: WrittenClip) -> float:
     """Characters per second, without the silence at both ends."""
     return max(len(clip.text), 1) / max(clip.seconds - 0.3, 0.1)

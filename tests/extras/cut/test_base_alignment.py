@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from extras.cut.base_alignment import (
-    CODES_A_SECOND,
+    CODES_PER_SECOND,
     BaseScorer,
     Breath,
     ScoringBase,
@@ -38,10 +38,10 @@ def recorded(folder: Path, numbers: list[int], pause: float = 0.7) -> tuple[Sour
 
 def scorer_of(base: ScoringBase, folder: Path, numbers: list[int]) -> BaseScorer:
     recording, breaths = recorded(folder, numbers)
-    latents = base.voice(recording, breaths)
+    latents = base.speaker_latents(recording, breaths)
     texts = spoken_by(numbers)
     pace = sum(end - start for start, end in breaths) / sum(map(len, texts))
-    codes = base.codes(recording)
+    codes = base.encode(recording)
     return BaseScorer(base, latents, codes, breaths, texts, "en", pace)
 
 
@@ -49,7 +49,7 @@ def test_codes_of_blocks_are_those_of_the_whole(base, tmp_path):
     recording, _ = recorded(tmp_path, [1, 2, 3, 5, 7, 8, 9, 11, 12, 13, 14, 15], pause=1.0)
     assert recording.seconds > 31
     whole = codes_of(read(recording.path, CODE_RATE), base.dvae, base.stats)
-    found = base.codes(recording)
+    found = base.encode(recording)
     assert found.dtype == whole.dtype
     assert abs(len(found) - len(whole)) <= 1
     count = min(len(found), len(whole))
@@ -61,7 +61,7 @@ def test_its_own_sentence_fits_a_breath_and_others_do_not(base, tmp_path):
     for breath in range(3):
         groups = [range(piece, piece + 1) for piece in range(3)]
         nats = [
-            max((span.nats for span in found if span.last == breath + 1), default=-np.inf)
+            max((span.nats for span in found if span.end_breath == breath + 1), default=-np.inf)
             for found in scorer.score(breath, groups)
         ]
         assert int(np.argmax(nats)) == breath
@@ -72,32 +72,32 @@ def test_its_own_sentence_fits_a_breath_and_others_do_not(base, tmp_path):
 def test_a_last_piece_that_nobody_says_is_not_taken_along(base, tmp_path):
     scorer = scorer_of(base, tmp_path, [1, 2, 3])
     alone, joined = scorer.score(0, [range(1), range(2)])
-    assert [span.last for span in alone if span.nats > 0] == [1]
-    assert 1 not in [end.last for end in joined]
+    assert [span.end_breath for span in alone if span.nats > 0] == [1]
+    assert 1 not in [span.end_breath for span in joined]
 
 
 def test_one_pass_tells_what_a_pass_for_each_end_would(base, tmp_path):
     recording, breaths = recorded(tmp_path, [1, 2])
-    latents = base.voice(recording, breaths)
-    codes = torch.from_numpy(base.codes(recording).astype(np.int64))[:60]
+    latents = base.speaker_latents(recording, breaths)
+    codes = torch.from_numpy(base.encode(recording).astype(np.int64))[:60]
     ids = base.tokenizer.encode(demo_texts()[0], "en")
     scorer = BaseScorer(base, latents, codes.numpy(), breaths, [demo_texts()[0]], "en", 0.05)
-    likelihoods, stop, _ = scorer._ask(0, 60, [range(1)])
+    likelihoods = scorer._likelihoods(0, 60, [range(1)])
     for end in (20, 41, 60):
         (expected,) = log_likelihoods(base.gpt, latents, [ids], codes[:end], stopped=True)
-        found = likelihoods[0, :end].sum() + stop[0, end]
+        found = likelihoods.codes[0, :end].sum() + likelihoods.stop[0, end]
         assert found == pytest.approx(float(expected), abs=1e-2)
 
 
 def test_a_recording_without_a_long_breath_has_no_voice(base, tmp_path):
     recording, _ = recorded(tmp_path, [1])
-    assert base.voice(recording, [(0.5, 0.9)]) is None
-    assert len(base.codes(recording)) == pytest.approx(recording.seconds * CODES_A_SECOND, abs=1)
+    assert base.speaker_latents(recording, [(0.5, 0.9)]) is None
+    assert len(base.encode(recording)) == pytest.approx(recording.seconds * CODES_PER_SECOND, abs=1)
 
 
 # The likeliest reading
 
-NATS_A_CODE, CODES = 2.5, 20
+NATS_PER_CODE, CODES = 2.5, 20
 
 
 class KnowingScorer:
@@ -126,7 +126,7 @@ class KnowingScorer:
         right = sum(piece in group for piece in said)
         # STOP is likely only after the whole text, in order, with nothing else.
         whole = sorted({piece for piece in said if piece is not None}) == list(group)
-        nats = NATS_A_CODE * CODES * (2 * right - len(said)) - (0 if whole else 15)
+        nats = NATS_PER_CODE * CODES * (2 * right - len(said)) - (0 if whole else 15)
         return SpanScore(last, nats, CODES * len(said), 0.0)
 
 
@@ -143,8 +143,8 @@ def said(matches: Sequence[SpanMatch], breaths: int) -> list[int | None]:
     """The first piece of the match of each breath."""
     found: list[int | None] = [None] * breaths
     for match in matches:
-        for place in range(match.first, match.last):
-            found[place] = match.first_piece
+        for breath in match.breaths:
+            found[breath] = match.pieces.start
     return found
 
 
@@ -163,8 +163,8 @@ def said(matches: Sequence[SpanMatch], breaths: int) -> list[int | None]:
 def test_each_breath_says_what_it_says(truth, pieces):
     found = matched(truth, pieces)
     assert said(found, len(truth)) == truth
-    assert all(match.last_piece == match.first_piece + 1 for match in found)
-    assert found[0].nats_a_code == pytest.approx(NATS_A_CODE)
+    assert all(len(match.pieces) == 1 for match in found)
+    assert found[0].nats_per_code == pytest.approx(NATS_PER_CODE)
 
 
 def test_sentences_without_a_pause_between_are_one_span():
@@ -175,7 +175,7 @@ def test_sentences_without_a_pause_between_are_one_span():
 
     breaths = [Breath(0.0, 3.0), Breath(3.5, 5.0)]
     one, other = reading(breaths, 3, WithoutPause([0, 2]))
-    assert (one.first_piece, one.last_piece, other.first_piece) == (0, 2, 2)
+    assert (one.pieces, other.pieces) == (range(2), range(2, 3))
     assert other.follows(one)
     assert not one.follows(other)
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from extras.cut.base_alignment import SpanMatch, SpanScore
-from extras.cut.by_base import _unheard, pieces_of, sure_matches
+from extras.cut.by_base import _unheard_sentences, likely_matches, pieces_of
 from extras.cut.cues import Cue
 from extras.cut.manuscript import TextUnit, manuscript_of
 from tests.extras.cut.recordings import cut, hashes, without
@@ -103,15 +103,16 @@ def test_half_a_sentence_is_kept_beside_its_other_half_only():
     pieces = [TextUnit(text, 0, 0, sentence, ends) for text, sentence, ends in written]
 
     def match(first: int, piece: int, nats: float = 50.0, weakest: float = 1.0) -> SpanMatch:
-        return SpanMatch(first, first + 1, piece, piece + 1, SpanScore(first + 1, nats, 20, weakest))
+        score = SpanScore(first + 1, nats, 20, weakest)
+        return SpanMatch(range(first, first + 1), range(piece, piece + 1), score)
 
     both = [match(0, 0), match(1, 1), match(2, 2)]
-    assert sure_matches(both, pieces) == both
-    assert sure_matches([both[0], both[2]], pieces) == [both[2]]
+    assert likely_matches(both, pieces) == both
+    assert likely_matches([both[0], both[2]], pieces) == [both[2]]
     apart = [match(0, 0), match(5, 1), match(6, 2)]
-    assert sure_matches(apart, pieces) == [apart[2]]
+    assert likely_matches(apart, pieces) == [apart[2]]
     unlikely = [match(0, 0), match(1, 1, nats=2.0), match(2, 2, weakest=-3.0)]
-    assert sure_matches(unlikely, pieces) == []
+    assert likely_matches(unlikely, pieces) == []
 
 
 @pytest.mark.parametrize(
@@ -123,4 +124,4 @@ def test_a_sentence_counts_as_unheard_if_less_than_half_of_it_was_placed(placed,
     text = manuscript_of([Cue(f"It rained, again. {' '.join(parts)}")], "en")
     pieces = pieces_of(text, 40)
     assert [len(piece.text) for piece in pieces] == [17, 28, 15, 25]
-    assert _unheard(placed, pieces, text) == unheard
+    assert _unheard_sentences(placed, pieces, text) == unheard

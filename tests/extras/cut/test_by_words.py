@@ -8,7 +8,7 @@ import pytest
 
 from extras.common.steps import Steps
 from extras.cut import by_words
-from extras.cut.by_words import TextListener, heard_whole, wrong_order
+from extras.cut.by_words import TextListener, sentences_heard_once, wrong_order_advice
 from extras.cut.cues import Cue
 from extras.cut.journal import RecognitionJournal
 from extras.cut.manuscript import Manuscript, manuscript_of
@@ -87,10 +87,10 @@ def test_what_is_heard_ahead_with_another_expectation_is_heard_again(tmp_path, m
 def test_another_order_is_a_cause_where_most_is_heard():
     text = text_of(*SENTENCES)
     sentences, two, three, short = SENTENCES
-    assert wrong_order(heard_of(sentences, two, three, short), text) == ""
-    assert "sentence 3 before sentence 1." in wrong_order(heard_of(three, sentences, two), text)
-    assert "sentence 2 before sentence 1." in wrong_order(heard_of(two, sentences), text)
-    assert wrong_order(heard_of("A foreign text."), text) == ""
-    assert heard_whole(heard_of(three, short, sentences), text) == [2, 0]
+    assert wrong_order_advice(heard_of(sentences, two, three, short), text) == ""
+    assert "sentence 3 before sentence 1." in wrong_order_advice(heard_of(three, sentences, two), text)
+    assert "sentence 2 before sentence 1." in wrong_order_advice(heard_of(two, sentences), text)
+    assert wrong_order_advice(heard_of("A foreign text."), text) == ""
+    assert sentences_heard_once(heard_of(three, short, sentences), text) == [2, 0]
     # A sentence recognised twice says nothing about its place.
-    assert heard_whole(heard_of(two, sentences, two), text) == [0]
+    assert sentences_heard_once(heard_of(two, sentences, two), text) == [0]

@@ -8,7 +8,7 @@ import pytest
 import soundfile
 
 from extras.cut import cutter
-from extras.cut.cutter import clipping, transcript
+from extras.cut.cutter import clipping_warning, transcript_of
 from extras.cut.profile import SoundProfile
 from tests.extras.cut.recordings import account_of, cut
 from tests.tapes import join_demo
@@ -99,7 +99,7 @@ def test_what_was_heard_before_a_stop_is_not_heard_again(tmp_path, monkeypatch):
     ],
 )
 def test_what_cannot_be_said_is_no_transcript(heard, seconds, text):
-    assert transcript(heard, seconds) == text
+    assert transcript_of(heard, seconds) == text
 
 
 def test_a_text_needs_no_recogniser_and_a_folder_must_hold_one(tmp_path, capsys):
@@ -120,8 +120,8 @@ def profile(clipped_share: float) -> SoundProfile:
 
 
 def test_clipping_is_a_cause_from_a_twentieth_of_the_speech():
-    assert clipping([profile(0.02)]) == ""
-    assert "50% of the speech is clipped" in clipping([profile(0.5)])
-    assert "25% of" in clipping([profile(0.5), profile(0.0)])
+    assert clipping_warning([profile(0.02)]) == ""
+    assert "50% of the speech is clipped" in clipping_warning([profile(0.5)])
+    assert "25% of" in clipping_warning([profile(0.5), profile(0.0)])
     silent = SoundProfile(np.full(320, -80.0), np.zeros(100), np.ones(320, bool))
-    assert clipping([silent]) == ""
+    assert clipping_warning([silent]) == ""

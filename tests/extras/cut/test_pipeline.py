@@ -18,8 +18,12 @@ import numpy as np
 import pytest
 import soundfile
 
-from extras.cut.pipeline import little_kept, sum_by_reason, train_command, without_pause
+from extras.cut.cutter import CutRecording
+from extras.cut.pipeline import little_used_warning, parts_without_pause, sum_by_reason, train_command
 from extras.cut.planning import IN_A_CLIP, SILENCE, TOO_LONG, UNSURE, Stretch
+from extras.cut.profile import SoundProfile
+from extras.cut.recordings import SourceRecording
+from machine.storage.checksums import FileStamp
 from machine.storage.files import DiskFull
 from tests.extras.cut.recordings import account_of, cut, hashes, without
 from tests.tapes import demo_texts, join_demo, spoken_by
@@ -164,22 +168,28 @@ def test_paragraphs_in_another_order_and_little_kept_are_told(tmp_path, caplog, 
 
 def test_little_is_less_than_half_of_the_speech():
     much = {IN_A_CLIP: 110.0, UNSURE: 100.0, SILENCE: 900.0}
-    assert little_kept([much]) == ""
+    assert little_used_warning([much]) == ""
     little = {IN_A_CLIP: 10.0, UNSURE: 200.0, "clipped": 10.0, SILENCE: 900.0}
-    found = little_kept([little])
+    found = little_used_warning([little])
     assert "10 of 220 s" in found and "(200 s)" in found and "compare the text" in found
-    assert little_kept([little, {IN_A_CLIP: 300.0}]) == ""
+    assert little_used_warning([little, {IN_A_CLIP: 300.0}]) == ""
     assert sum_by_reason([much, little])[IN_A_CLIP] == 120.0
+
+
+def cut_recording(name: str, rows: list[Stretch]) -> CutRecording:
+    recording = SourceRecording(name, Path(name), 8_000, 480_000, FileStamp("", 0, 0))
+    nothing = np.zeros(0)
+    return CutRecording(recording, SoundProfile(nothing, nothing, nothing), [], [], rows)
 
 
 def test_the_longest_parts_without_a_pause_say_where_and_how_long():
     rows = [Stretch(0, 80_000, "", SILENCE), Stretch(80_000, 320_000, "so it goes", TOO_LONG)]
     short = [Stretch(8_000 * i, 8_000 * (i + 12), "", TOO_LONG) for i in range(6)]
-    lines = without_pause([("tape", 8_000, rows), ("other", 8_000, short)], 0.5)
+    lines = parts_without_pause([cut_recording("tape", rows), cut_recording("other", short)], 0.5)
     assert lines[0] == "tape: no pause of 0.5 s from 0:00:10 to 0:00:40 (30.0 s)."
     assert lines[1] == "other: no pause of 0.5 s from 0:00:05 to 0:00:17 (12.0 s)."
     assert len(lines) == 6 and lines[-1] == "2 more without such a pause."
-    assert without_pause([("tape", 8_000, rows[:1])], 0.5) == []
+    assert parts_without_pause([cut_recording("tape", rows[:1])], 0.5) == []
 
 
 def test_many_files_are_told_in_a_few_lines(tmp_path, capsys):

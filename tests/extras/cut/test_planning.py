@@ -12,9 +12,9 @@ from extras.common.csv_table import read_csv
 from extras.cut.planning import (
     CLIPPED,
     IN_A_CLIP,
-    LONGEST_SECONDS,
+    MAX_CLIP_SECONDS,
+    MIN_CLIP_SECONDS,
     NOISE,
-    SHORTEST_SECONDS,
     SILENCE,
     TOO_LONG,
     TOO_SHORT,
@@ -87,7 +87,7 @@ def test_a_long_breath_is_cut_at_its_pauses_and_rather_at_sentences():
     assert [clip.text for clip in clips] == [
         " ".join(f"w{place}" for place in range(first, first + 10)) for first in (0, 10, 20, 30)
     ]
-    assert all(SHORTEST_SECONDS <= seconds(clip) <= LONGEST_SECONDS for clip in clips)
+    assert all(MIN_CLIP_SECONDS <= seconds(clip) <= MAX_CLIP_SECONDS for clip in clips)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_word_on_its_own_is_given_more_quiet_and_a_syllable_is_left_out(length
         *(
             (
                 [(0.5, 1.0), (1.08, 3.0)],
-                PlacedUnit("one", 1.1, 3.0, 2, False, 1.0, 5.0, begins=begins),
+                PlacedUnit("one", 1.1, 3.0, 2, False, 1.0, 5.0, begins_sentence=begins),
                 begins,
             )
             for begins in (True, False)

@@ -11,8 +11,8 @@ from extras.cut.recordings import (
     SourceRecording,
     blocks,
     open_recording,
+    read_spans,
     resampled_blocks,
-    stretches,
 )
 from tests.pipe_audio import FILES, SECONDS, webm
 from xtts.audio import resample
@@ -50,7 +50,7 @@ def test_a_stretch_is_what_is_there_also_across_blocks(recording):
         (block, 2 * block + 3),
         (2 * block, recording.frames),
     ]
-    found = dict(stretches(recording, spans))
+    found = dict(read_spans(recording, spans))
     wave = read(recording)
     for place, (first, last) in enumerate(spans):
         assert np.array_equal(found[place], wave[first:last])

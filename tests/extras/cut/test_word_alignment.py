@@ -11,7 +11,8 @@ from extras.cut.recogniser import HeardWord
 from extras.cut.word_alignment import (
     DoubtfulSentence,
     TextFollower,
-    doubts,
+    WordMatch,
+    doubtful_sentences,
     match_words,
     place_units,
     trusted_matches,
@@ -35,7 +36,7 @@ def numbers(text: str) -> np.ndarray:
 
 def test_text_that_is_not_spoken_and_speech_that_is_not_written_are_passed_over():
     pairs = match_words(numbers("xxabcyydef"), numbers("abcZZZZZZdefgg"))
-    assert pairs == [(2, 0), (3, 1), (4, 2), (7, 9), (8, 10), (9, 11)]
+    assert pairs == [(0, 2), (1, 3), (2, 4), (9, 7), (10, 8), (11, 9)]
 
 
 def heard(words: list[str]) -> list[HeardWord]:
@@ -74,7 +75,7 @@ def test_a_reader_who_begins_in_the_middle_is_found_and_another_text_is_not():
     found = followed(words, words[4000:5000], 1000)
     assert [word for word, _ in found.matches] == list(range(4000, 5000))
     other = followed(words[:1000], [f"x{place}" for place in range(1000)], 1000)
-    assert other.lost and other.matches == []
+    assert other.is_lost and other.matches == []
 
 
 def placed(starts: list[float], certainty: float) -> list[str]:
@@ -125,7 +126,7 @@ def test_what_is_spread_over_half_a_minute_is_no_sentence(seconds, looked_at):
     ]
     in_part, with_a_fragment = {0: 0, 2: 2}, {0: 0, 1: 1, 2: 2}
     for places in (in_part, with_a_fragment):
-        assert bool(doubts(text, places, heard, 100.0)) is looked_at
+        assert bool(doubtful_sentences(text, places, heard, 100.0)) is looked_at
 
 
 def test_matches_are_trusted_in_a_row_or_as_a_whole_sentence():
@@ -133,7 +134,8 @@ def test_matches_are_trusted_in_a_row_or_as_a_whole_sentence():
     heard = [HeardWord(word, number, number + 1.0) for number, word in enumerate("abcdefghij")]
     whole, two, three = ((0, 0), (1, 1)), ((3, 7), (4, 8)), ((3, 7), (4, 8), (5, 9))
     for pairs, words in ((whole, {0, 1}), (two, set()), (three, {3, 4, 5}), (whole[:1], set())):
-        assert trusted_matches(pairs, heard, text).keys() == words
+        matches = [WordMatch(*pair) for pair in pairs]
+        assert trusted_matches(matches, heard, text).keys() == words
 
 
 def test_a_word_that_is_heard_twice_belongs_beside_its_neighbours():
@@ -141,7 +143,7 @@ def test_a_word_that_is_heard_twice_belongs_beside_its_neighbours():
     text = manuscript_of([Cue("The king sang. The end.")], "en")
     words = "the old the king sang cow the end end".split()
     heard = [HeardWord(word, number, number + 1.0) for number, word in enumerate(words)]
-    matches = [(0, 0), (1, 3), (2, 4), (3, 6), (4, 8)]
+    matches = [WordMatch(*pair) for pair in ((0, 0), (1, 3), (2, 4), (3, 6), (4, 8))]
     assert trusted_matches(matches, heard, text) == {0: 2, 1: 3, 2: 4, 3: 6, 4: 7}
 
 
@@ -160,5 +162,5 @@ def test_a_fragment_at_the_edge_of_a_sentence_is_looked_at_again(before, after, 
     strange = [("a", *before)] if before else []
     heard = [HeardWord(*word) for word in [*strange, *said, *([("a", *after)] if after else [])]]
     places = {word: word + len(strange) for word in range(3)}
-    found = doubts(text, places, heard, 5.0)
+    found = doubtful_sentences(text, places, heard, 5.0)
     assert found == ([DoubtfulSentence(0, 2, *map(pytest.approx, region))] if region else [])

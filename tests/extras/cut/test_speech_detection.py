@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from extras.cut import profile, verb
-from extras.cut.profile import (
-    SHORTEST_PAUSE_SECONDS,
-    SHORTEST_TEXTLESS_PAUSE_SECONDS,
-    VAD_SECONDS,
+from extras.cut import speech_detection, verb
+from extras.cut.profile import MIN_PAUSE_SECONDS
+from extras.cut.speech_detection import (
+    MIN_TEXTLESS_PAUSE_SECONDS,
+    VAD_FRAME_SECONDS,
     LevelDetector,
     find_detector,
     speech_spans,
@@ -45,7 +45,7 @@ def test_where_something_is_missing_the_level_tells_and_why(
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     if has_model:
         (tmp_path / "data").mkdir()
-        (tmp_path / profile._MODEL).write_bytes(b"a model")
+        (tmp_path / speech_detection._MODEL).write_bytes(b"a model")
     detector = find_detector()
     assert isinstance(detector, LevelDetector) and reason in detector.description
 
@@ -69,7 +69,7 @@ def test_speech_is_found_where_it_is(tmp_path, name):
 def test_speech_is_cut_at_the_shortest_pause_that_is_told(frames):
     speech = np.ones(30)
     spans = speech_spans(np.concatenate((speech, np.zeros(frames), speech)))
-    is_cut = frames * VAD_SECONDS >= SHORTEST_TEXTLESS_PAUSE_SECONDS
+    is_cut = frames * VAD_FRAME_SECONDS >= MIN_TEXTLESS_PAUSE_SECONDS
     assert len(spans) == (2 if is_cut else 1)
 
 
@@ -78,11 +78,11 @@ def test_the_help_tells_the_shortest_pauses():
     verb.add_arguments(parser)
     told = " ".join(parser.format_help().split())
     assert (
-        f"The shortest pause for a cut is {SHORTEST_PAUSE_SECONDS} s with a text, and "
-        f"{SHORTEST_TEXTLESS_PAUSE_SECONDS} s without" in told
+        f"The shortest pause for a cut is {MIN_PAUSE_SECONDS} s with a text, and "
+        f"{MIN_TEXTLESS_PAUSE_SECONDS} s without" in told
     )
 
 
 def test_the_page_tells_the_shortest_pause_that_is_cut_without_a_text():
     page = (ROOT / "docs/develop/cutting.md").read_text(encoding="utf-8")
-    assert f"without a text {profile.SHORTEST_TEXTLESS_PAUSE_SECONDS:g} s" in page
+    assert f"without a text {MIN_TEXTLESS_PAUSE_SECONDS:g} s" in page
