@@ -48,11 +48,10 @@ _MIN_DOUBTFUL_SECONDS, _MAX_DOUBTFUL_SECONDS = 0.2, 30.0
 
 
 class WordMatch(NamedTuple):
-    """A word of the manuscript by its number, and the recognised word that it equals by its
-    index."""
+    """A word of the manuscript and the recognised word that it equals, by their numbers."""
 
     word: int
-    index: int
+    heard_index: int
 
 
 class TextFollower:
@@ -95,8 +94,8 @@ class TextFollower:
             if len(matches_anywhere) >= _REGAINED_SHARE * len(recognised):
                 matches = matches_anywhere
         self.is_lost = len(matches) < _LOST_SHARE * len(recognised)
-        final = [] if self.is_lost else [match for match in matches if match.index < num_final]
-        self.matches += [WordMatch(match.word, self._num_final + match.index) for match in final]
+        final = [] if self.is_lost else [match for match in matches if match.heard_index < num_final]
+        self.matches += [WordMatch(match.word, self._num_final + match.heard_index) for match in final]
         if final:
             self.position = max(self.position, final[-1].word + 1)
         self._pending = self._pending[num_final:]
@@ -165,7 +164,7 @@ def _runs(matches: Sequence[WordMatch]) -> Iterator[list[WordMatch]]:
     may differ between two of them."""
     run = list[WordMatch]()
     for match in matches:
-        if run and (match.word - run[-1].word > 2 or match.index - run[-1].index > 2):
+        if run and (match.word - run[-1].word > 2 or match.heard_index - run[-1].heard_index > 2):
             yield run
             run = []
         run.append(match)
@@ -185,9 +184,9 @@ def _beside_neighbours(
             if (
                 neighbour.word == match.word + step
                 and text.sentence_of(match.word) == text.sentence_of(neighbour.word)
-                and recognised[neighbour.index - step].text == recognised[match.index].text
+                and recognised[neighbour.heard_index - step].text == recognised[match.heard_index].text
             ):
-                moved[position] = WordMatch(match.word, neighbour.index - step)
+                moved[position] = WordMatch(match.word, neighbour.heard_index - step)
     return moved
 
 
