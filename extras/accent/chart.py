@@ -9,21 +9,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from extras.accent.hearing import Heard
+from extras.accent.hearing import HeardVowels
 from extras.accent.vowel_model import VOWELS
-from extras.accent.way import Figure
+from extras.accent.way import AccentFigure
 
-# The vowels in which base and person differ most.
-_MOST = 8
-_MIN_HEARD = 2
+_MAX_SHOWN_VOWELS = 8
+_MIN_OCCURRENCES = 2
 # The vowel chart of the International Phonetic Association; diphthongs are in the middle of their course.
-_PLACES = {
+_TONGUE_POSITIONS = {
     "AA": (0.75, 1.0), "AE": (0.25, 0.85), "AH": (0.6, 0.65), "AO": (1.0, 0.65), "AW": (0.6, 0.75),
     "AY": (0.4, 0.75), "EH": (0.2, 0.6), "ER": (0.5, 0.45), "EY": (0.1, 0.35), "IH": (0.15, 0.2),
     "IY": (0.0, 0.0), "OW": (0.9, 0.4), "OY": (0.7, 0.5), "UH": (0.8, 0.2), "UW": (0.9, 0.0),
 }  # fmt: skip
 # Most are those of Wells, Accents of English (1982).
-_WORDS = {
+_EXAMPLE_WORDS = {
     "AA": "lot", "AE": "trap", "AH": "strut", "AO": "thought", "AW": "mouth", "AY": "price", "BATH": "bath",
     "EH": "dress", "ER": "nurse", "ER.": "letter", "EY": "face", "IH": "kit", "IY": "fleece", "OW": "goat",
     "OY": "choice", "UH": "foot", "UW": "goose", "AAR": "start", "AOR": "north", "AWR": "hour", "AYR": "fire",
@@ -31,55 +30,65 @@ _WORDS = {
 }  # fmt: skip
 
 
-def word_of(vowel: str) -> str:
-    """A word with a vowel class."""
-    return _WORDS.get(vowel, vowel.lower())
+def example_word(vowel: str) -> str:
+    """A word with this vowel class."""
+    return _EXAMPLE_WORDS.get(vowel, vowel.lower())
 
 
-def vowels_of(
-    figure: Figure, base: Sequence[Heard], person: Sequence[Heard], candidate: Sequence[Heard]
+def chart_vowels(
+    figure: AccentFigure,
+    base: Sequence[HeardVowels],
+    person: Sequence[HeardVowels],
+    candidate: Sequence[HeardVowels],
 ) -> list[dict[str, object]]:
     """The vowels in which base and person differ most: each has an example, words of the sentences, the
-    places `[x, y]` of the three voices, and whether it is in `Figure.reached`."""
+    places `[x, y]` of the three voices, and whether it is in `AccentFigure.reached`."""
     voices = {"base": base, "person": person, "candidate": candidate}
     places = {name: _places(voice) for name, voice in voices.items()}
     shared = set.intersection(*(set(places_of_voice) for places_of_voice in places.values()))
     if not shared:
         return []
-    # A voice's own mean does not count, as in `Way`.
-    means = {name: np.mean([one[vowel] for vowel in shared], axis=0) for name, one in places.items()}
+    # A voice's own mean does not count, as in `VowelSums`.
+    means = {
+        name: np.mean([places_of_voice[vowel] for vowel in shared], axis=0)
+        for name, places_of_voice in places.items()
+    }
     return [
         {
-            "word": word_of(vowel),
-            "said": _said(person, vowel),
+            "word": example_word(vowel),
+            "said": most_frequent_words(person, vowel),
             "reached": vowel in figure.reached,
             **{
-                name: np.round(one[vowel] - means[name] + means["person"], 3).tolist()
-                for name, one in places.items()
+                name: np.round(places_of_voice[vowel] - means[name] + means["person"], 3).tolist()
+                for name, places_of_voice in places.items()
             },
         }
-        for vowel in sorted(shared, key=lambda vowel: -figure.shares[vowel][1])[:_MOST]
+        for vowel in sorted(shared, key=lambda vowel: -figure.shares[vowel][1])[:_MAX_SHOWN_VOWELS]
     ]
 
 
-def _places(voice: Sequence[Heard]) -> dict[str, np.ndarray]:
+def _places(voice: Sequence[HeardVowels]) -> dict[str, np.ndarray]:
     """The mean place `[x, y]` of each vowel class with enough vowels."""
-    of_vowel: dict[str, list[np.ndarray]] = {}
-    sounds = np.array([_PLACES[vowel] for vowel in VOWELS])
+    places_by_vowel: dict[str, list[np.ndarray]] = {}
+    sounds = np.array([_TONGUE_POSITIONS[vowel] for vowel in VOWELS])
     for heard in voice:
-        # Square roots of probabilities, of the vowels first.
+        # The likeness is a square root of probabilities; its first columns are the vowels'.
         odds = heard.likeness[0][:, : len(VOWELS)] ** 2
         for vowel, place in zip(heard.vowels, odds @ sounds / odds.sum(1, keepdims=True), strict=True):
-            of_vowel.setdefault(vowel, []).append(place)
-    return {vowel: np.mean(each, axis=0) for vowel, each in of_vowel.items() if len(each) >= _MIN_HEARD}
+            places_by_vowel.setdefault(vowel, []).append(place)
+    return {
+        vowel: np.mean(places, axis=0)
+        for vowel, places in places_by_vowel.items()
+        if len(places) >= _MIN_OCCURRENCES
+    }
 
 
-def _said(person: Sequence[Heard], vowel: str) -> list[str]:
-    """The words of the sentences that have this vowel most often."""
+def most_frequent_words(voice: Sequence[HeardVowels], vowel: str) -> list[str]:
+    """The three most frequent words with this vowel class in the sentences."""
     words = Counter(
         word
-        for heard in person
-        for each, word in zip(heard.vowels, heard.words, strict=True)
-        if each == vowel
+        for heard in voice
+        for heard_vowel, word in zip(heard.vowels, heard.words, strict=True)
+        if heard_vowel == vowel
     )
     return [word for word, _ in words.most_common(3)]

@@ -4,6 +4,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,11 +12,11 @@ from extras.accent.vowel_model import RATE, VOWELS, VowelModel
 from machine.errors import SotaqueError
 
 # Noise is added at this share of the recording's level: 20 dB.
-_NOISE = 0.1
-# The parts of a vowel that are compared.
-_MOMENTS = (0.35, 0.5, 0.65)
-_SILENCES = ("SIL", "+NSN+", "+SPN+")
-# Words whose vowel tells southern England from America, where the dictionary has the one of *trap*.
+_NOISE_SHARE_OF_LEVEL = 0.1
+# The moments of a vowel that are compared, as shares of its length.
+_MOMENTS_OF_VOWEL = (0.35, 0.5, 0.65)
+_SILENCE_PHONES = ("SIL", "+NSN+", "+SPN+")
+# Words with another vowel in southern England than in America. The dictionary has America's, of *trap*.
 _BATH_WORDS = frozenset(
     """after afternoon answer ask asked bath can't chance class dance fast glass grass half last laugh laughed
     laughing master pass passed past path plant rather""".split()
@@ -23,7 +24,7 @@ _BATH_WORDS = frozenset(
 
 
 @dataclass(frozen=True)
-class Heard:
+class HeardVowels:
     """The vowels of one recording.
 
     Attributes:
@@ -37,8 +38,17 @@ class Heard:
     likeness: tuple[np.ndarray, ...]
 
 
+class _Phone(NamedTuple):
+    """A phone of a recording, at 100 frames per second."""
+
+    word: str
+    name: str
+    start: int
+    frames: int
+
+
 class Listener:
-    """pocketsphinx aligns the phones, and its Gaussians tell the vowels."""
+    """Aligns phones with pocketsphinx, and classifies vowels with its Gaussians."""
 
     def __init__(self) -> None:
         try:
@@ -48,68 +58,71 @@ class Listener:
                 "A judge of accent needs pocketsphinx, which is not installed; it has wheels for Python "
                 "3.11 and 3.13."
             ) from error
-        wide = {"beam": 1e-80, "wbeam": 1e-60, "pbeam": 1e-80}
-        self._decoder = pocketsphinx.Decoder(samprate=RATE, loglevel="FATAL", lm=None, bestpath=False, **wide)
+        wide_beams = {"beam": 1e-80, "wbeam": 1e-60, "pbeam": 1e-80}
+        self._decoder = pocketsphinx.Decoder(
+            samprate=RATE, loglevel="FATAL", lm=None, bestpath=False, **wide_beams
+        )
         self._model = VowelModel(Path(pocketsphinx.__file__).parent / "model" / "en-us" / "en-us")
 
-    def hear(self, samples: np.ndarray, text: str) -> Heard | None:
+    def hear(self, samples: np.ndarray, text: str) -> HeardVowels | None:
         """The vowels of a recording at 16 kHz; None if it has a word that the dictionary lacks, or cannot be
         aligned."""
         try:
             phones = self._align(samples, text)
         except RuntimeError:
             return None
-        vowels = [
-            (index, start, frames)
-            for index, (_, phone, start, frames) in enumerate(phones)
-            if phone in VOWELS
-        ]
-        if not vowels:
+        vowel_indices = [index for index, phone in enumerate(phones) if phone.name in VOWELS]
+        if not vowel_indices:
             return None
-        moments = np.array([[int(start + frames * part) for part in _MOMENTS] for _, start, frames in vowels])
-        spoken = np.concatenate(
-            [np.arange(start, start + frames) for _, phone, start, frames in phones if phone not in _SILENCES]
+        vowels = [phones[index] for index in vowel_indices]
+        moments = np.array(
+            [[int(vowel.start + vowel.frames * share) for share in _MOMENTS_OF_VOWEL] for vowel in vowels]
         )
-        return Heard(
-            tuple(_class_of(phones, index) for index, _, _ in vowels),
-            tuple(phones[index][0] for index, _, _ in vowels),
+        speech = [phone for phone in phones if phone.name not in _SILENCE_PHONES]
+        spoken = np.concatenate([np.arange(phone.start, phone.start + phone.frames) for phone in speech])
+        return HeardVowels(
+            tuple(_vowel_class(phones, index) for index in vowel_indices),
+            tuple(vowel.word for vowel in vowels),
             tuple(self._model.likeness(sound, spoken, moments) for sound in _with_noises(samples, text)),
         )
 
-    def _align(self, samples: np.ndarray, text: str) -> list[tuple[str, str, int, int]]:
-        """Word, phone, first frame and number of frames of each phone."""
+    def _align(self, samples: np.ndarray, text: str) -> list[_Phone]:
         decoder = self._decoder
         sound = (np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes()
         decoder.reinit_feat()
         decoder.set_align_text(" ".join(re.findall(r"[a-z']+", text.lower())))
-        for is_by_phones in (False, True):
-            if is_by_phones:
+        for is_by_phone in (False, True):
+            if is_by_phone:
                 decoder.set_alignment()
             decoder.start_utt()
             decoder.process_raw(sound, full_utt=True)
             decoder.end_utt()
         return [
-            (re.sub(r"\(\d+\)", "", word.name), phone.name, phone.start, phone.duration)
+            _Phone(re.sub(r"\(\d+\)", "", word.name), phone.name, phone.start, phone.duration)
             for word in decoder.get_alignment()
             for phone in word
         ]
 
 
-def _class_of(phones: list[tuple[str, str, int, int]], index: int) -> str:
-    word, phone, start, frames = phones[index]
-    after = phones[index + 1] if index + 1 < len(phones) else None
-    is_last = after is None or after[0] != word or after[2] < start + frames
-    if phone == "AE" and word in _BATH_WORDS:
+def _vowel_class(phones: list[_Phone], index: int) -> str:
+    """The vowel's name; some vowels have an own class in a *bath* word, at a word's end and before R."""
+    vowel = phones[index]
+    following = phones[index + 1] if index + 1 < len(phones) else None
+    is_last = (
+        following is None or following.word != vowel.word or following.start < vowel.start + vowel.frames
+    )
+    if vowel.name == "AE" and vowel.word in _BATH_WORDS:
         return "BATH"
-    if phone == "ER":
-        return "ER." if is_last else phone
-    return f"{phone}R" if after and not is_last and after[1] == "R" else phone
+    if vowel.name == "ER":
+        return "ER." if is_last else vowel.name
+    return f"{vowel.name}R" if following and not is_last and following.name == "R" else vowel.name
 
 
 def _with_noises(samples: np.ndarray, text: str) -> tuple[np.ndarray, ...]:
-    draw = np.random.default_rng(list(hashlib.sha256(text.encode()).digest()[:8]))
-    level = _NOISE * float(samples.std())
-    white = draw.standard_normal(len(samples))
-    spectrum = np.fft.rfft(draw.standard_normal(len(samples)))
+    """The recording, and copies with white and with pink noise, which the text seeds."""
+    rng = np.random.default_rng(list(hashlib.sha256(text.encode()).digest()[:8]))
+    level = _NOISE_SHARE_OF_LEVEL * float(samples.std())
+    white = rng.standard_normal(len(samples))
+    spectrum = np.fft.rfft(rng.standard_normal(len(samples)))
     pink = np.fft.irfft(spectrum / np.sqrt(np.maximum(np.arange(len(spectrum)), 1)), len(samples))
     return samples, samples + level * white, samples + level * pink / max(float(pink.std()), 1e-9)

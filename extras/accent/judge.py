@@ -9,18 +9,18 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from extras.accent.chart import vowels_of, word_of
+from extras.accent.chart import chart_vowels, example_word
 from extras.accent.child import ListeningChild
-from extras.accent.hearing import Heard
+from extras.accent.hearing import HeardVowels
 from extras.accent.vowel_model import RATE
-from extras.accent.way import MIN_SENTENCES, Figure, Way
+from extras.accent.way import MIN_SENTENCES, AccentFigure, VowelSums
 from machine.text import enumeration, quantity
 from train.dataset.dataset import Clip
 from xtts.voices.evaluation_file import FurtherFigure, JudgeDescription
 
 log = logging.getLogger("train")
 
-# With fewer, one person in ten is taken for another (docs/develop/evaluation.md).
+# With fewer, chosen_clip person in ten is taken for another (docs/develop/evaluation.md).
 MIN_CLIPS, MIN_SECONDS = 10, 40.0
 # More clips than are needed, because a candidate may fail some.
 _SPARE_CLIPS = 2
@@ -31,34 +31,36 @@ _MEANING = (
 
 
 class AccentJudge:
-    """As `train.evaluation.further_judges.FurtherJudge`. clips: from which it may choose."""
+    """As `train.evaluation.further_judges.FurtherJudge`; it chooses among `clips`."""
 
     name = "accent"
 
     def __init__(self, clips: Sequence[Clip], language: str) -> None:
-        self._ear = ListeningChild()
-        self._heard: dict[Path, Heard | None] = {}
-        self._is_told = False
+        self._listener = ListeningChild()
+        self._heard: dict[Path, HeardVowels | None] = {}
+        self._has_logged_no_accent = False
         self.clips: Sequence[Clip] = ()
-        absent = _cannot_judge(language)
-        if absent is None:
-            self.clips = self._chosen(clips)
+        absence_reason = _cannot_judge(language)
+        if absence_reason is None:
+            self.clips = self._choose_clips(clips)
             seconds = sum(clip.seconds for clip in self.clips)
             if len(self.clips) < MIN_CLIPS or seconds < MIN_SECONDS:
                 usable = quantity(len(self.clips), "validation clip")
-                absent = f"it needs {MIN_CLIPS} validation clips of {MIN_SECONDS:.0f} s in all; {usable} of "
-                absent += f"{seconds:.0f} s can be used"
+                absence_reason = (
+                    f"it needs {MIN_CLIPS} validation clips of {MIN_SECONDS:.0f} s in all; {usable} of "
+                    f"{seconds:.0f} s can be used"
+                )
                 self.clips = ()
-        self.description = JudgeDescription("share", "higher", _MEANING, absent=absent, further=True)
+        self.description = JudgeDescription("share", "higher", _MEANING, absent=absence_reason, further=True)
 
     def figure(self, base: Sequence[Path], candidate: Sequence[Path]) -> FurtherFigure | None:
         """A candidate's figure; None if too few sentences are left, or base and person sound alike."""
         person = [clip.path for clip in self.clips]
-        rows = [self._row(*row) for row in zip(base, person, candidate, self.clips, strict=True)]
+        rows = [self._hear_sentence(*row) for row in zip(base, person, candidate, self.clips, strict=True)]
         voices = [list(voice) for voice in zip(*filter(None, rows), strict=True)]
         if not voices or len(voices[0]) < MIN_SENTENCES:
             return None
-        figure = Way(*voices).figure()
+        figure = VowelSums(*voices).accent_figure()
         if figure is not None:
             low, high = figure.interval
             return FurtherFigure(
@@ -67,34 +69,36 @@ class AccentJudge:
                 round(high, 4),
                 len(voices[0]),
                 _note(figure),
-                {"vowels": vowels_of(figure, *voices)},
+                {"vowels": chart_vowels(figure, *voices)},
             )
-        if not self._is_told:
-            self._is_told = True
+        if not self._has_logged_no_accent:
+            self._has_logged_no_accent = True
             log.info("No accent: base and person cannot be distinguished by %d sentences.", len(voices[0]))
         return None
 
-    def _chosen(self, clips: Sequence[Clip]) -> list[Clip]:
+    def _choose_clips(self, clips: Sequence[Clip]) -> list[Clip]:
         """The first clips that can be aligned, until they are enough."""
         chosen = list[Clip]()
         for clip in clips:
-            seconds = sum(one.seconds for one in chosen)
+            seconds = sum(clip.seconds for clip in chosen)
             if len(chosen) >= MIN_CLIPS + _SPARE_CLIPS and seconds >= MIN_SECONDS:
                 break
             if self._hear(clip.path, clip.text):
                 chosen.append(clip)
         return chosen
 
-    def _row(self, base: Path, person: Path, candidate: Path, clip: Clip) -> list[Heard] | None:
+    def _hear_sentence(
+        self, base: Path, person: Path, candidate: Path, clip: Clip
+    ) -> list[HeardVowels] | None:
         """The three voices' vowels of a sentence; None if one of them cannot be heard."""
         heard = [self._hear(path, clip.text) for path in (base, person, candidate)]
         return [sentence for sentence in heard if sentence] if all(heard) else None
 
-    def _hear(self, path: Path, text: str) -> Heard | None:
+    def _hear(self, path: Path, text: str) -> HeardVowels | None:
         from xtts import audio
 
         if path not in self._heard and path.is_file():
-            self._heard[path] = self._ear.hear(audio.read(path, RATE).numpy(), text)
+            self._heard[path] = self._listener.hear(audio.read(path, RATE).numpy(), text)
         return self._heard.get(path)
 
 
@@ -111,8 +115,8 @@ def _cannot_judge(language: str) -> str | None:
     return None
 
 
-def _note(figure: Figure) -> str:
-    words = [word_of(vowel) for vowel in figure.reached]
+def _note(figure: AccentFigure) -> str:
+    words = [example_word(vowel) for vowel in figure.reached]
     if not words:
         return ""
     verb = "vowel of {} is" if len(words) == 1 else "vowels of {} are"

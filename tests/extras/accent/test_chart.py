@@ -3,26 +3,26 @@
 import numpy as np
 import pytest
 
-from extras.accent.chart import vowels_of, word_of
-from extras.accent.hearing import Heard
+from extras.accent.chart import chart_vowels, example_word
+from extras.accent.hearing import HeardVowels
 from extras.accent.vowel_model import VOWELS
-from extras.accent.way import Figure
+from extras.accent.way import AccentFigure
 
 SHARES = {"BATH": (0.4, 0.6), "IY": (0.1, 0.3), "UW": (0.0, 0.1)}
 
 
-def voice(**sounds: str) -> list[Heard]:
+def voice(**sounds: str) -> list[HeardVowels]:
     """Two sentences, in which each vowel is heard as one sound."""
     likeness = np.array([[float(sound == name) for name in (*VOWELS, "R")] for sound in sounds.values()])
-    return [Heard(tuple(sounds), tuple(f"a-{vowel}" for vowel in sounds), (likeness,))] * 2
+    return [HeardVowels(tuple(sounds), tuple(f"a-{vowel}" for vowel in sounds), (likeness,))] * 2
 
 
 @pytest.fixture
 def vowels():
-    figure = Figure(0.5, (0.4, 0.6), SHARES, ("BATH",))
+    figure = AccentFigure(0.5, (0.4, 0.6), SHARES, ("BATH",))
     base = voice(BATH="AE", IY="IY", UW="UW")
     person = voice(BATH="AA", IY="IY", UW="UW")
-    return vowels_of(figure, base, person, person)
+    return chart_vowels(figure, base, person, person)
 
 
 def test_the_vowels_that_differ_most_come_first(vowels):
@@ -42,11 +42,11 @@ def test_a_vowel_is_where_its_sounds_are(vowels):
 
 
 def test_rare_vowels_have_no_place():
-    figure = Figure(0.5, (0.4, 0.6), SHARES, ())
+    figure = AccentFigure(0.5, (0.4, 0.6), SHARES, ())
     once = voice(BATH="AE")[:1]
-    assert vowels_of(figure, once, once, once) == []
+    assert chart_vowels(figure, once, once, once) == []
 
 
 def test_every_class_has_a_word():
-    assert word_of("ER.") == "letter"
-    assert word_of("OYR") == "oyr"
+    assert example_word("ER.") == "letter"
+    assert example_word("OYR") == "oyr"

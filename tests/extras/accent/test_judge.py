@@ -82,7 +82,7 @@ def test_equal_accents_are_told_once(monkeypatch, tmp_path, caplog):
     heard = voice(0, 1)[0]
     monkeypatch.setattr(ListeningChild, "hear", lambda _ear, _samples, _text: heard)
     monkeypatch.setattr(accent, "_cannot_judge", lambda _language: None)
-    monkeypatch.setattr(accent.Way, "figure", lambda _way: None)
+    monkeypatch.setattr(accent.VowelSums, "accent_figure", lambda _sums: None)
     judge = accent.judge_of(clips_of(12), "en")
     sounds = spoken_by(tmp_path / "all", judge.clips, 16_000)
     with caplog.at_level(logging.INFO, "train"):
