@@ -15,12 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from extras.inspect.outliers import Measurements, group_voices, is_speech
+from extras.inspect.outliers import ClipMeasurements, group_voices, is_speech
 from extras.inspect.outside_models import OutsideModel
 from extras.inspect.settings import InspectSettings
 from extras.inspect.sound import SoundFacts, find_copies, fingerprint, measure
@@ -43,63 +43,92 @@ log = logging.getLogger("train")
 
 # Incremented when a figure is measured differently.
 VERSION = 1
-_OTHER_TEXTS = 2
+_NUM_OTHER_TEXTS = 2
 _MIN_VOICE_SECONDS = 0.7
 # The models that measure each waveform, by their names in messages.
-_OURS, _SPEAKER, _SPOOF = "the base's speaker encoder", "SPEAKER_MODEL", "SPOOF_MODEL"
+_BASE_ENCODER, _SPEAKER, _SPOOF = "the base's speaker encoder", "SPEAKER_MODEL", "SPOOF_MODEL"
 
-# For each of them: the key of its results in the cache, and a function of `[samples]` at 16 kHz.
-Models = dict[str, tuple[str, Callable[[torch.Tensor], str | float]]]
-# Model -> SHA-256 -> its answer: an embedding as text, or a score.
-Answers = dict[str, dict[str, Any]]
+
+class WaveformModel(NamedTuple):
+    """A model that measures waveforms.
+
+    Attributes:
+        key: The beginning of its keys in the cache.
+        measure: A function of `[samples]` at 16 kHz; its result is an embedding as text, or a score.
+    """
+
+    key: str
+    measure: Callable[[torch.Tensor], str | float]
+
+
+Models = dict[str, WaveformModel]
+# Name of the model -> SHA-256 of the recording -> result.
+Results = dict[str, dict[str, Any]]
 Sound = list[Any]  # [the fields of `SoundFacts`, fingerprint], as JSON values
+
+
+class _VoiceJudgement(NamedTuple):
+    """The judgement of the clips' voices.
+
+    Attributes:
+        likeness: Index of a clip -> its likeness to its speaker's other clips, by the base's encoder.
+        findings: Index of a clip that sounds like another person -> a sentence.
+        notes: A sentence for each speaker who sounds like two people.
+    """
+
+    likeness: dict[int, float]
+    findings: dict[int, str]
+    notes: list[str]
 
 
 def inspect(
     settings: TrainSettings, context: RunContext, *, with_likelihood: bool = True
-) -> tuple[list[Measurements], list[str]]:
+) -> tuple[list[ClipMeasurements], list[str]]:
     """Measures all clips of a dataset, in order, except those that can no longer be decoded. Also
-    returns sentences about the whole dataset. with_likelihood: scores each clip with the base.
+    returns sentences about the whole dataset.
+
+    Args:
+        with_likelihood: Whether to score each clip with the base.
 
     Raises:
         OutsideModelError: SPEAKER_MODEL or SPOOF_MODEL has an unsupported shape.
     """
     models = _models(settings, context)
-    answers: Answers = {name: {} for name in models}
+    results: Results = {name: {} for name in models}
     cache = Facts(settings.cache_dir, f"inspection {VERSION}")
     try:
-        sound_by_audio = _listen(context.data.clips, models, cache, answers)
+        sound_by_audio = _listen(context.data.clips, models, cache, results)
         clips = [clip for clip in context.data.clips if clip.audio_sha256 in sound_by_audio]
         sounds = [sound_by_audio[clip.audio_sha256] for clip in clips]
         files = [shown_path(clip.path, settings.dataset_dir) for clip in clips]
-        copies = _copies(files, [print_ for _, print_ in sounds])
-        likely = _likelihoods(settings, context, clips, cache) if with_likelihood else {}
-        likeness, others, notes = _judge_voices(clips, answers)
-        scores = answers.get(_SPOOF, {})
-        measured = []
-        for number, clip in enumerate(clips):
-            spoken = context.tokenizer.read(clip.text, clip.language).words
-            nats, evidence = likely.get(number, (None, None))
-            measured.append(
-                Measurements(
-                    files[number],
-                    sum(map(str.isalnum, spoken)),
-                    SoundFacts(**sounds[number][0]),
-                    nats,
-                    evidence,
-                    copies.get(number, ""),
-                    others.get(number, ""),
-                    likeness.get(number),
-                    scores.get(clip.audio_sha256),
+        copies = _copies(files, [encoded_fingerprint for _, encoded_fingerprint in sounds])
+        likelihoods = _likelihoods(settings, context, clips, cache) if with_likelihood else {}
+        voices = _judge_voices(clips, results)
+        spoof_scores = results.get(_SPOOF, {})
+        measurements = []
+        for index, clip in enumerate(clips):
+            words = context.tokenizer.read(clip.text, clip.language).words
+            nats, evidence = likelihoods.get(index, (None, None))
+            measurements.append(
+                ClipMeasurements(
+                    name=files[index],
+                    num_letters=sum(map(str.isalnum, words)),
+                    sound=SoundFacts(**sounds[index][0]),
+                    nats_per_code=nats,
+                    text_evidence=evidence,
+                    copy_of=copies.get(index, ""),
+                    voice_finding=voices.findings.get(index, ""),
+                    voice_likeness=voices.likeness.get(index),
+                    spoof_score=spoof_scores.get(clip.audio_sha256),
                 )
             )
-        return measured, notes
+        return measurements, voices.notes
     finally:
         # Added last and model by model, so that the file does not depend on the order of computing.
-        for name, values in answers.items():
+        for name, values in results.items():
             for sha256, value in values.items():
-                if cache.get(f"{models[name][0]}|{sha256}") is None:
-                    cache.put(f"{models[name][0]}|{sha256}", value)
+                if cache.get(f"{models[name].key}|{sha256}") is None:
+                    cache.put(f"{models[name].key}|{sha256}", value)
         cache.save()
 
 
@@ -129,82 +158,82 @@ def _models(settings: TrainSettings, context: RunContext) -> Models:
     def embed(waveform: torch.Tensor) -> str:
         return _pack(encoder()(waveform[None]).flatten().numpy())
 
-    models: Models = {_OURS: (f"voice|{_base_hash(settings, context)}", embed)}
+    models = {_BASE_ENCODER: WaveformModel(f"voice|{_base_hash(settings, context)}", embed)}
     if settings.speaker_model:
         path = Path(settings.speaker_model)
         speaker = OutsideModel(_SPEAKER, path)
-        models[_SPEAKER] = (f"voice|{sha256_of(path)[:16]}", lambda sound: _pack(speaker.embedding(sound)))
+        models[_SPEAKER] = WaveformModel(
+            f"voice|{sha256_of(path)[:16]}", lambda waveform: _pack(speaker.embedding(waveform))
+        )
     if settings.spoof_model:
         path = Path(settings.spoof_model)
         spoof = OutsideModel(_SPOOF, path)
-        models[_SPOOF] = f"spoof-{sha256_of(path)[:16]}", spoof.spoof_score
+        models[_SPOOF] = WaveformModel(f"spoof-{sha256_of(path)[:16]}", spoof.spoof_score)
     return models
 
 
-def _listen(clips: Sequence[Clip], models: Models, cache: Facts, answers: Answers) -> dict[str, Sound]:
-    """Decodes recordings with missing figures, and adds the models' results to `answers`. Returns
-    SHA-256 -> (facts, fingerprint), as JSON values, for all recordings that can be decoded."""
+def _listen(clips: Sequence[Clip], models: Models, cache: Facts, results: Results) -> dict[str, Sound]:
+    """Decodes recordings with missing figures, and adds the models' results to `results`. Returns
+    SHA-256 -> sound for all recordings that can be decoded."""
 
-    def all_answered(sha256: str, sound: Sound, waveform: torch.Tensor | None = None) -> bool:
-        """Whether all results are known; computes missing ones if a waveform is given."""
-        measured = SoundFacts(**sound[0])
-        # The voice is measured only in speech that is long enough.
-        voiced = is_speech(measured) and measured.spoken_seconds >= _MIN_VOICE_SECONDS
-        for name in (name for name in models if voiced or name == _SPOOF):
-            key, ask = models[name]
-            answer = cache.get(f"{key}|{sha256}")
-            if answer is None:
+    def add_results(sha256: str, sound: Sound, waveform: torch.Tensor | None = None) -> bool:
+        """Adds the cached results of a recording, and computes the others from its waveform. Returns
+        False if one is missing and there is no waveform."""
+        sound_facts = SoundFacts(**sound[0])
+        has_voice = is_speech(sound_facts) and sound_facts.spoken_seconds >= _MIN_VOICE_SECONDS
+        for name in (name for name in models if has_voice or name == _SPOOF):
+            result = cache.get(f"{models[name].key}|{sha256}")
+            if result is None:
                 if waveform is None:
                     return False
-                answer = ask(waveform)
-            answers[name][sha256] = answer
+                result = models[name].measure(waveform)
+            results[name][sha256] = result
         return True
 
-    def decoded(clip: Clip) -> tuple[Sound, torch.Tensor]:
+    def decode(clip: Clip) -> tuple[Sound, torch.Tensor]:
         rate = facts(clip.path).rate
         samples = read(clip.path, rate)
-        sound = cache.get(f"sound|{clip.audio_sha256}") or _sound(samples.numpy(), rate)
+        sound = cache.get(f"sound|{clip.audio_sha256}") or _measure_sound(samples.numpy(), rate)
         return sound, resample(samples, rate, SPEAKER_RATE)
 
     sounds = {clip.audio_sha256: cache.get(f"sound|{clip.audio_sha256}") for clip in clips}
-    missing = [
+    incomplete = [
         clip
         for clip in clips
-        if not (sound := sounds[clip.audio_sha256]) or not all_answered(clip.audio_sha256, sound)
+        if not (sound := sounds[clip.audio_sha256]) or not add_results(clip.audio_sha256, sound)
     ]
-    clips_with_progress = with_progress(missing, len(missing), "Sound")
+    clips_with_progress = with_progress(incomplete, len(incomplete), "Sound")
     with ThreadPoolExecutor() as pool:  # decoding and FFTs release the GIL
-        begun = ((clip, pool.submit(decoded, clip)) for clip in clips_with_progress)
-        for clip, result in lookahead(begun, os.cpu_count() or 1):
+        decodings = ((clip, pool.submit(decode, clip)) for clip in clips_with_progress)
+        for clip, decoding in lookahead(decodings, os.cpu_count() or 1):
             try:
-                sound, waveform = result.result()
+                sound, waveform = decoding.result()
             except (AudioError, OSError) as error:
                 log.warning("%s can no longer be read and is skipped: %s", clip.name, error)
                 sounds[clip.audio_sha256] = None
                 continue
             sounds[clip.audio_sha256] = sound
             cache.put(f"sound|{clip.audio_sha256}", sound)
-            all_answered(clip.audio_sha256, sound, waveform)
+            add_results(clip.audio_sha256, sound, waveform)
     return {sha256: sound for sha256, sound in sounds.items() if sound}
 
 
-def _sound(samples: np.ndarray, rate: int) -> Sound:
-    """[facts, fingerprint] as JSON values."""
-    sound = measure(samples, rate)
-    first = round(sound.lead_seconds * rate)
-    last = len(samples) - round(sound.tail_seconds * rate)
+def _measure_sound(samples: np.ndarray, rate: int) -> Sound:
+    sound_facts = measure(samples, rate)
+    first = round(sound_facts.lead_seconds * rate)
+    last = len(samples) - round(sound_facts.tail_seconds * rate)
     bits = fingerprint(samples[first:last], rate).astype(np.uint32).tobytes()
-    rounded = {name: round(value, 5) for name, value in asdict(sound).items()}
+    rounded = {name: round(value, 5) for name, value in asdict(sound_facts).items()}
     return [rounded, base64.b64encode(bits).decode()]
 
 
-def _copies(files: Sequence[str], prints: Sequence[str]) -> dict[int, str]:
+def _copies(files: Sequence[str], encoded_fingerprints: Sequence[str]) -> dict[int, str]:
     """Index of a copy -> file of its original."""
-    unpacked = [np.frombuffer(base64.b64decode(encoded), np.uint32) for encoded in prints]
-    first: dict[int, int] = {}
-    for original, other, _ in find_copies(unpacked):
-        first.setdefault(other, first.get(original, original))
-    return {other: files[original] for other, original in first.items()}
+    fingerprints = [np.frombuffer(base64.b64decode(encoded), np.uint32) for encoded in encoded_fingerprints]
+    original_of_copy: dict[int, int] = {}
+    for first, second, _ in find_copies(fingerprints):
+        original_of_copy.setdefault(second, original_of_copy.get(first, first))
+    return {copy: files[original] for copy, original in original_of_copy.items()}
 
 
 # Likelihood
@@ -220,9 +249,9 @@ def _likelihoods(
 ) -> dict[int, tuple[float, float]]:
     """Index of a clip -> its result of `likelihood`."""
     base, device = _base_hash(settings, context), context.device.value
-    others = _other_texts(clips)
+    other_texts = _other_texts(clips)
     keys = []
-    for clip, texts in zip(clips, others, strict=True):
+    for clip, texts in zip(clips, other_texts, strict=True):
         content = repr([tuple(text) for text in (clip.tokens, *texts)]).encode()
         digest = hashlib.sha256(content).hexdigest()[:16]
         keys.append(f"likelihood|{base}|{clip.audio_sha256}|{digest}")
@@ -234,16 +263,16 @@ def _likelihoods(
         )
         gpt = load_gpt(read_tensors(context.base / "model.pth"), context.config, device=device)
         gpt.eval().requires_grad_(False)
-        places = {clip.name: number for number, clip in enumerate(context.data.clips)}
+        dataset_indices = {clip.name: index for index, clip in enumerate(context.data.clips)}
         for number in with_progress(missing, len(missing), "Likelihood"):
-            index = places[clips[number].name]
+            index = dataset_indices[clips[number].name]
             if features_cache.present([index]):
                 result = likelihood(
                     gpt,
                     features_cache.codes(index),
                     features_cache.mel(index),
                     clips[number].tokens,
-                    others[number],
+                    other_texts[number],
                 )
                 cache.put(keys[number], [round(figure, 4) for figure in result])
         seconds_taken = time.monotonic() - started
@@ -253,7 +282,7 @@ def _likelihoods(
 
 @torch.inference_mode()
 def likelihood(
-    gpt: GPT, codes: np.ndarray, mel: np.ndarray, tokens: tuple[int, ...], others: list[tuple[int, ...]]
+    gpt: GPT, codes: np.ndarray, mel: np.ndarray, tokens: tuple[int, ...], other_texts: list[tuple[int, ...]]
 ) -> tuple[float, float]:
     """Scores one clip by the base's GPT, teacher-forced in one padded pass. Works in all languages
     of the base, without a recogniser. Unlikely codes indicate a poor recording or an unusual way of
@@ -264,7 +293,7 @@ def likelihood(
         codes: `[n]`, of the whole clip; codes beyond the model's positions are ignored.
         mel: The conditioning mel `[80, frames]` of the clip itself.
         tokens: The tokens of its text.
-        others: The tokens of other texts.
+        other_texts: The tokens of other texts.
 
     Returns:
         (the mean negative log-likelihood of a code given its text, in nats; the gain in nats per
@@ -272,58 +301,52 @@ def likelihood(
     """
     device = gpt.mel_head.weight.device
     latents = gpt.conditioning_latents(torch.from_numpy(np.array(mel, np.float32)).to(device)[None])
-    most = gpt.shape.max_codes
-    targets = torch.from_numpy(np.array(codes[:most], np.int64)).to(device)
-    fit, *foreign = (
+    targets = torch.from_numpy(np.array(codes[: gpt.shape.max_codes], np.int64)).to(device)
+    own_score, *other_scores = (
         float(total) / len(targets)
-        for total in log_likelihoods(gpt, latents, [tokens, *others], targets, stopped=False)
+        for total in log_likelihoods(gpt, latents, [tokens, *other_texts], targets, stopped=False)
     )
-    return -fit, fit - max(foreign, default=fit)
+    return -own_score, own_score - max(other_scores, default=own_score)
 
 
 def _other_texts(clips: Sequence[Clip]) -> list[list[tuple[int, ...]]]:
     """For each clip, different texts of other clips with similar length."""
     texts = sorted({clip.tokens for clip in clips}, key=lambda tokens: (len(tokens), tokens))
-    places = {tokens: number for number, tokens in enumerate(texts)}
-    others = []
+    positions = {tokens: position for position, tokens in enumerate(texts)}
+    other_texts = []
     for clip in clips:
-        at = places[clip.tokens]
-        near = [*range(at + 1, at + 1 + _OTHER_TEXTS), *range(at - 1, at - 1 - _OTHER_TEXTS, -1)]
-        others.append([texts[neighbour] for neighbour in near if 0 <= neighbour < len(texts)][:_OTHER_TEXTS])
-    return others
+        position = positions[clip.tokens]
+        longer = range(position + 1, position + 1 + _NUM_OTHER_TEXTS)
+        shorter = range(position - 1, position - 1 - _NUM_OTHER_TEXTS, -1)
+        neighbours = [texts[near] for near in (*longer, *shorter) if 0 <= near < len(texts)]
+        other_texts.append(neighbours[:_NUM_OTHER_TEXTS])
+    return other_texts
 
 
 # Voices
 
 
-def _judge_voices(
-    clips: Sequence[Clip], answers: Mapping[str, Mapping[str, str]]
-) -> tuple[dict[int, float], dict[int, str], list[str]]:
-    """By index, the likeness of each clip to its speaker's other clips by our encoder, and a
-    sentence for each that sounds like another person; and sentences on speakers who sound like
-    two."""
-    likeness: dict[int, float] = {}
-    others: dict[int, str] = {}
-    notes = []
-    voiced = [number for number, clip in enumerate(clips) if clip.audio_sha256 in answers[_OURS]]
-    for speaker in sorted({clips[number].speaker for number in voiced}):
-        of_speaker = [number for number in voiced if clips[number].speaker == speaker]
-        for model in (name for name in answers if name != _SPOOF):
-            packed = [answers[model][clips[number].audio_sha256] for number in of_speaker]
+def _judge_voices(clips: Sequence[Clip], results: Mapping[str, Mapping[str, str]]) -> _VoiceJudgement:
+    judgement = _VoiceJudgement({}, {}, [])
+    with_voice = [index for index, clip in enumerate(clips) if clip.audio_sha256 in results[_BASE_ENCODER]]
+    for speaker in sorted({clips[index].speaker for index in with_voice}):
+        speaker_clips = [index for index in with_voice if clips[index].speaker == speaker]
+        for model in (name for name in results if name != _SPOOF):
+            packed = [results[model][clips[index].audio_sha256] for index in speaker_clips]
             groups = group_voices([_unpack(embedding) for embedding in packed])
-            for number, value in zip(of_speaker, groups.likeness, strict=True):
-                likeness.setdefault(number, value)
-            for place in groups.others:
-                value = groups.likeness[place]
-                finding = f"It sounds like another person than most clips, by {model} ({value:.2f})."
-                others.setdefault(of_speaker[place], finding)
-            if groups.two_people:
-                notes.append(
-                    f"The {len(of_speaker)} clips of {speaker!r} sound like two people by {model} "
+            for index, likeness in zip(speaker_clips, groups.likeness, strict=True):
+                judgement.likeness.setdefault(index, likeness)
+            for position in groups.others:
+                likeness = groups.likeness[position]
+                finding = f"It sounds like another person than most clips, by {model} ({likeness:.2f})."
+                judgement.findings.setdefault(speaker_clips[position], finding)
+            if groups.has_two_people:
+                judgement.notes.append(
+                    f"The {len(speaker_clips)} clips of {speaker!r} sound like two people by {model} "
                     f"(separation {groups.separation:.2f}): {len(groups.others)} of them differ "
                     "from the others. Name each speaker separately, or leave them out."
                 )
-    return likeness, others, notes
+    return judgement
 
 
 def _pack(embedding: np.ndarray) -> str:

@@ -19,21 +19,21 @@ MIN_CLIPS = 8
 _MAD_TO_SIGMA = 1.4826
 
 MIN_DYNAMICS_DB = 5.0
-NOISE_FLATNESS = 0.2
-TONE_SHARE = 0.95
+MIN_NOISE_FLATNESS = 0.2
+MIN_TONE_SHARE = 0.95
 MIN_SNR_DB = 15.0
 MAX_CLIPPED = 0.005
 MIN_HEARD_HZ = 4_600.0
 MAX_SILENCE_SECONDS = 1.0
-CUT_DB = -18.0
+MAX_EDGE_DB = -18.0
 MAX_OFFSET = 0.02
 MIN_LEVEL_DB = -45.0
-LEVEL_SIGMAS, LEVEL_DB = 5.0, 9.0
-RATE_SIGMAS, RATE_RATIO = 4.0, 1.4
-NATS_SIGMAS, NATS_MORE = 5.0, 0.5
+MIN_LEVEL_SIGMAS, MIN_LEVEL_DIFFERENCE_DB = 5.0, 9.0
+MIN_RATE_SIGMAS, MIN_RATE_RATIO = 4.0, 1.4
+MIN_NATS_SIGMAS, MIN_NATS_ABOVE_MEDIAN = 5.0, 0.5
 # If the right texts do not make the codes likelier, the base does not know the language.
-MIN_USUAL_EVIDENCE = 0.1
-EVIDENCE_SHARE = 0.25
+MIN_TYPICAL_EVIDENCE = 0.1
+MIN_SHARE_OF_TYPICAL_EVIDENCE = 0.25
 # The smallest group; any two clips are closer to each other than to the rest.
 MIN_IN_GROUP = 3
 # The mean silhouette of two groups: at most 0.57 in 9 to 40 clips of one person, at least 0.77 with
@@ -41,26 +41,33 @@ MIN_IN_GROUP = 3
 MIN_SEPARATION = 0.6
 # The distance of outliers below the median likeness to the centre, in standard deviations (from the
 # MAD) and in cosine.
-OUTLIER_SIGMAS, OUTLIER_COSINE = 6.0, 0.2
-_ROUNDS = 20
+MIN_OUTLIER_SIGMAS, MIN_OUTLIER_COSINE = 6.0, 0.2
+_MAX_ROUNDS = 20
 
 
 @dataclass(frozen=True)
-class Measurements:
-    """The measurements of one clip. letters: the length of its normalised text; nats: the mean
-    negative log-likelihood of a code by the base; evidence: the gain in nats per code of its text
-    over another clip's; copy_of: another clip's name; voice: the likeness to most clips of its
-    speaker, 1 is the same; spoof: a score."""
+class ClipMeasurements:
+    """The measurements of one clip.
+
+    Attributes:
+        num_letters: The number of letters and digits of its normalised text.
+        nats_per_code: The mean negative log-likelihood of a code by the base.
+        text_evidence: The gain of its text over other clips' texts, in nats per code.
+        copy_of: The name of the clip of which it is a copy; "" if it is none.
+        voice_finding: A sentence if it sounds like another person than most clips of its speaker.
+        voice_likeness: The cosine similarity to most clips of its speaker.
+        spoof_score: The score of SPOOF_MODEL.
+    """
 
     name: str
-    letters: int
+    num_letters: int
     sound: SoundFacts
-    nats: float | None = None
-    evidence: float | None = None
+    nats_per_code: float | None = None
+    text_evidence: float | None = None
     copy_of: str = ""
-    other_voice: str = ""
-    voice: float | None = None
-    spoof: float | None = None
+    voice_finding: str = ""
+    voice_likeness: float | None = None
+    spoof_score: float | None = None
 
 
 @dataclass(frozen=True)
@@ -91,14 +98,14 @@ class SuspectClip:
 
 
 @dataclass(frozen=True)
-class _Usual:
-    """The median and the standard deviation (from the MAD) of a measurement over all clips."""
+class _Typical:
+    """The typical values of a measurement: its median and standard deviation (from the MAD)."""
 
     median: float
     sigma: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "_Usual | None":
+    def of(cls, values: Sequence[float]) -> "_Typical | None":
         if len(values) < MIN_CLIPS:
             return None
         array = np.asarray(values)
@@ -109,21 +116,21 @@ class _Usual:
         return (value - self.median) / max(self.sigma, 1e-3)
 
 
-def find_suspects(clips: Sequence[Measurements]) -> list[SuspectClip]:
+def find_suspects(clips: Sequence[ClipMeasurements]) -> list[SuspectClip]:
     """The suspect clips, worst first; with equal severity, by name."""
-    usual = {
-        "level": _Usual.of([measured.sound.level_db for measured in clips]),
-        "rate": _Usual.of([_log_rate(measured) for measured in clips]),
-        "nats": _Usual.of([measured.nats for measured in clips if measured.nats is not None]),
-        "evidence": _Usual.of([measured.evidence for measured in clips if measured.evidence is not None]),
+    typical = {
+        "level": _Typical.of([clip.sound.level_db for clip in clips]),
+        "rate": _Typical.of([_log_rate(clip) for clip in clips]),
+        "nats": _Typical.of([clip.nats_per_code for clip in clips if clip.nats_per_code is not None]),
+        "evidence": _Typical.of([clip.text_evidence for clip in clips if clip.text_evidence is not None]),
     }
     suspects = []
     for clip in clips:
-        # Other checks are skipped for non-speech, which would fail them all.
-        findings = _no_speech(clip.sound) or [
-            *_faults(clip.sound),
-            *_unusual_sound(clip, usual),
-            *_unusual_text(clip, usual),
+        # Non-speech would fail the other checks too.
+        findings = _non_speech_findings(clip.sound) or [
+            *_recording_faults(clip.sound),
+            *_unusual_sound(clip, typical),
+            *_unusual_text(clip, typical),
         ]
         if findings:
             worst = sorted(findings, key=lambda finding: (-finding.severity, finding.kind))
@@ -136,19 +143,24 @@ def is_speech(sound: SoundFacts) -> bool:
     return sound.dynamics_db >= MIN_DYNAMICS_DB
 
 
-def _no_speech(sound: SoundFacts) -> list[ClipFinding]:
+def _non_speech_findings(sound: SoundFacts) -> list[ClipFinding]:
     if is_speech(sound):
         return []
     severity = 20 * MIN_DYNAMICS_DB / max(sound.dynamics_db, 1.0)
-    if sound.flatness > NOISE_FLATNESS:
+    if sound.flatness > MIN_NOISE_FLATNESS:
         return [ClipFinding("noise", severity, "It is noise: its loudness is constant, without a voice.")]
-    if sound.tone > TONE_SHARE:
+    if sound.tone > MIN_TONE_SHARE:
         return [ClipFinding("tone", severity, "It is a tone: its loudness and pitch are constant.")]
-    seen = f"Its loudness is constant (within {sound.dynamics_db:.0f} dB), unlike speech."
-    return [ClipFinding("steady", severity, seen)]
+    return [
+        ClipFinding(
+            "steady",
+            severity,
+            f"Its loudness is constant (within {sound.dynamics_db:.0f} dB), unlike speech.",
+        )
+    ]
 
 
-def _faults(sound: SoundFacts) -> list[ClipFinding]:
+def _recording_faults(sound: SoundFacts) -> list[ClipFinding]:
     """Faults of the recording or of its cutting."""
     silence = max(sound.lead_seconds, sound.tail_seconds)
     limits = [
@@ -180,8 +192,8 @@ def _faults(sound: SoundFacts) -> list[ClipFinding]:
         *(
             (
                 "cut",
-                level > CUT_DB,
-                1 + (level - CUT_DB) / 10,
+                level > MAX_EDGE_DB,
+                1 + (level - MAX_EDGE_DB) / 10,
                 f"It {what} in the middle of sound ({level:.0f} dB): a word may be cut.",
             )
             for what, level in (("begins", sound.start_db), ("ends", sound.end_db))
@@ -193,65 +205,66 @@ def _faults(sound: SoundFacts) -> list[ClipFinding]:
             f"Its DC offset is {sound.offset:+.3f} of full scale.",
         ),
     ]
-    return [ClipFinding(kind, severity, seen) for kind, failed, severity, seen in limits if failed]
+    return [ClipFinding(kind, severity, reason) for kind, exceeded, severity, reason in limits if exceeded]
 
 
-def _log_rate(clip: Measurements) -> float:
-    return float(np.log(max(clip.letters, 1) / max(clip.sound.spoken_seconds, 0.1)))
+def _log_rate(clip: ClipMeasurements) -> float:
+    return float(np.log(max(clip.num_letters, 1) / max(clip.sound.spoken_seconds, 0.1)))
 
 
-def _unusual_sound(clip: Measurements, usual: Mapping[str, "_Usual | None"]) -> Iterator[ClipFinding]:
+def _unusual_sound(clip: ClipMeasurements, typical: Mapping[str, "_Typical | None"]) -> Iterator[ClipFinding]:
     """An unusual level, a copy, or another voice."""
     level = clip.sound.level_db
     if level < MIN_LEVEL_DB:
-        seen = f"It is very quiet: {level:.0f} dB below full scale."
-        yield ClipFinding("level", level / MIN_LEVEL_DB, seen)
-    elif most := usual["level"]:
-        apart, sigmas = level - most.median, abs(most.sigmas(level))
-        if abs(apart) >= LEVEL_DB and sigmas >= LEVEL_SIGMAS:
-            louder = "louder" if apart > 0 else "quieter"
-            seen = f"It is {abs(apart):.0f} dB {louder} than most clips."
-            yield ClipFinding("level", abs(apart) / LEVEL_DB, seen)
+        reason = f"It is very quiet: {level:.0f} dB below full scale."
+        yield ClipFinding("level", level / MIN_LEVEL_DB, reason)
+    elif typical_level := typical["level"]:
+        difference, sigmas = level - typical_level.median, abs(typical_level.sigmas(level))
+        if abs(difference) >= MIN_LEVEL_DIFFERENCE_DB and sigmas >= MIN_LEVEL_SIGMAS:
+            louder = "louder" if difference > 0 else "quieter"
+            reason = f"It is {abs(difference):.0f} dB {louder} than most clips."
+            yield ClipFinding("level", abs(difference) / MIN_LEVEL_DIFFERENCE_DB, reason)
     if clip.copy_of:
         yield ClipFinding("copy", 1.5, f"It is the same sound as {clip.copy_of}.")
-    if clip.other_voice:
-        yield ClipFinding("voice", 2.0, clip.other_voice)
+    if clip.voice_finding:
+        yield ClipFinding("voice", 2.0, clip.voice_finding)
 
 
-def _unusual_text(clip: Measurements, usual: Mapping[str, "_Usual | None"]) -> Iterator[ClipFinding]:
+def _unusual_text(clip: ClipMeasurements, typical: Mapping[str, "_Typical | None"]) -> Iterator[ClipFinding]:
     """Texts that do not fit the sound, by length and by the base model's likelihood."""
-    if most := usual["rate"]:
+    if typical_rate := typical["rate"]:
         rate = _log_rate(clip)
-        apart, sigmas = rate - most.median, abs(most.sigmas(rate))
-        if abs(apart) >= np.log(RATE_RATIO) and sigmas >= RATE_SIGMAS:
+        difference, sigmas = rate - typical_rate.median, abs(typical_rate.sigmas(rate))
+        if abs(difference) >= np.log(MIN_RATE_RATIO) and sigmas >= MIN_RATE_SIGMAS:
             yield ClipFinding(
                 "rate",
-                sigmas / RATE_SIGMAS,
+                sigmas / MIN_RATE_SIGMAS,
                 (
-                    f"Its text is {'too little' if apart < 0 else 'too much'} for the sound: "
-                    f"{np.exp(rate):.1f} characters a second, {np.exp(most.median):.1f} in most clips."
+                    f"Its text is {'too little' if difference < 0 else 'too much'} for the sound: "
+                    f"{np.exp(rate):.1f} characters a second, "
+                    f"{np.exp(typical_rate.median):.1f} in most clips."
                 ),
             )
-    if clip.evidence is not None and (most := usual["evidence"]):
-        is_usual = most.median >= MIN_USUAL_EVIDENCE
-        if is_usual and clip.evidence < EVIDENCE_SHARE * most.median:
+    if clip.text_evidence is not None and (evidence := typical["evidence"]):
+        knows_language = evidence.median >= MIN_TYPICAL_EVIDENCE
+        if knows_language and clip.text_evidence < MIN_SHARE_OF_TYPICAL_EVIDENCE * evidence.median:
             yield ClipFinding(
                 "words",
-                1 + (EVIDENCE_SHARE - clip.evidence / most.median),
+                1 + (MIN_SHARE_OF_TYPICAL_EVIDENCE - clip.text_evidence / evidence.median),
                 (
                     "Its text may be wrong: the base model finds it no likelier than another clip's "
-                    f"text (gain {clip.evidence:+.2f}, in most clips {most.median:+.2f})."
+                    f"text (gain {clip.text_evidence:+.2f}, in most clips {evidence.median:+.2f})."
                 ),
             )
-    if clip.nats is not None and (most := usual["nats"]):
-        sigmas = most.sigmas(clip.nats)
-        if sigmas > NATS_SIGMAS and clip.nats - most.median > NATS_MORE:
+    if clip.nats_per_code is not None and (nats := typical["nats"]):
+        sigmas = nats.sigmas(clip.nats_per_code)
+        if sigmas > MIN_NATS_SIGMAS and clip.nats_per_code - nats.median > MIN_NATS_ABOVE_MEDIAN:
             yield ClipFinding(
                 "likelihood",
-                sigmas / NATS_SIGMAS,
+                sigmas / MIN_NATS_SIGMAS,
                 (
-                    f"The base model finds its sound unlikely: loss {clip.nats:.1f}, in most clips "
-                    f"{most.median:.1f}."
+                    f"The base model finds its sound unlikely: loss {clip.nats_per_code:.1f}, in most clips "
+                    f"{nats.median:.1f}."
                 ),
             )
 
@@ -261,17 +274,21 @@ def _unusual_text(clip: Measurements, usual: Mapping[str, "_Usual | None"]) -> I
 
 @dataclass(frozen=True)
 class VoiceGroups:
-    """The grouping of a speaker's clips by voice. likeness: the cosine of each clip to the centre
-    of the larger group; others: the indices of clips that sound like another person; separation:
-    from 0 for one group to 1 for two distant points."""
+    """The clips of one speaker, grouped by voice.
+
+    Attributes:
+        likeness: The cosine similarity of each clip to the centre of the larger group.
+        others: The indices of the clips that sound like another person.
+        separation: From 0 for one group to 1 for two distant points.
+    """
 
     likeness: tuple[float, ...]
     others: tuple[int, ...]
     separation: float
 
     @property
-    def two_people(self) -> bool:
-        """Whether the others are a group instead of single clips."""
+    def has_two_people(self) -> bool:
+        """Whether `others` is a second group instead of single clips."""
         return self.separation >= MIN_SEPARATION
 
 
@@ -281,13 +298,13 @@ def group_voices(embeddings: Sequence[np.ndarray]) -> VoiceGroups:
     if len(embeddings) < MIN_CLIPS:
         return VoiceGroups((1.0,) * len(embeddings), (), 0.0)
     points = _unit(np.asarray(embeddings, dtype=np.float64))
-    near = _two_groups(points)
-    if near.sum() < len(near) / 2:
-        near = ~near
-    separation = _separation(points, near)
+    is_majority = _split_in_two(points)
+    if is_majority.sum() < len(is_majority) / 2:
+        is_majority = ~is_majority
+    separation = _separation(points, is_majority)
     if separation >= MIN_SEPARATION:
-        likeness = points @ _centre(points[near])
-        others = np.flatnonzero(~near)
+        likeness = points @ _centre(points[is_majority])
+        others = np.flatnonzero(~is_majority)
     else:
         likeness = points @ _trimmed_centre(points)
         others = np.flatnonzero(_outliers(likeness))
@@ -295,13 +312,13 @@ def group_voices(embeddings: Sequence[np.ndarray]) -> VoiceGroups:
     return VoiceGroups(tuple(map(float, likeness)), tuple(map(int, others)), float(separation))
 
 
-def _two_groups(points: np.ndarray) -> np.ndarray:
+def _split_in_two(points: np.ndarray) -> np.ndarray:
     """Spherical 2-means, `[clips]` of bool, initialised with the least similar clips."""
     first = int(np.argmin(points @ _centre(points)))
     second = int(np.argmin(points @ points[first]))
     centres = points[[first, second]]
     group = np.zeros(len(points), bool)
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         new = points @ centres[1] > points @ centres[0]
         if (new == group).all() or new.all() or not new.any():
             break
@@ -311,33 +328,33 @@ def _two_groups(points: np.ndarray) -> np.ndarray:
 
 
 def _separation(points: np.ndarray, group: np.ndarray) -> float:
-    """The mean silhouette of two groups, by cosine distance to their centres; 0 if one has too few
-    clips. A clip is excluded from the centre of its group, which it would dominate in a small
-    group."""
+    """The mean silhouette of the looser of two groups, by cosine distance to their centres; 0 if one has
+    too few clips. A clip does not count for the centre of its group, which it would dominate in a small
+    one."""
     if min(group.sum(), (~group).sum()) < MIN_IN_GROUP:
         return 0.0
     inside, outside = np.empty(len(points)), np.empty(len(points))
-    for side in (group, ~group):
-        members = points[side]
-        without = _unit(members.sum(0) - members)
-        inside[side] = 1 - (members * without).sum(1)
-        outside[side] = 1 - members @ _centre(points[~side])
-    width = (outside - inside) / np.maximum(np.maximum(inside, outside), 1e-9)
-    # The mean over groups, so that a small group counts as much as a large one.
-    return float(min(width[group].mean(), width[~group].mean()))
+    for is_member in (group, ~group):
+        members = points[is_member]
+        centres_without_member = _unit(members.sum(0) - members)
+        inside[is_member] = 1 - (members * centres_without_member).sum(1)
+        outside[is_member] = 1 - members @ _centre(points[~is_member])
+    silhouette = (outside - inside) / np.maximum(np.maximum(inside, outside), 1e-9)
+    # Not the mean over all clips: a small group counts as much as a large one.
+    return float(min(silhouette[group].mean(), silhouette[~group].mean()))
 
 
 def _outliers(likeness: np.ndarray) -> np.ndarray:
     median = np.median(likeness)
     sigma = max(_MAD_TO_SIGMA * float(np.median(np.abs(likeness - median))), 1e-3)
     below = median - likeness
-    return (below > OUTLIER_SIGMAS * sigma) & (below > OUTLIER_COSINE)
+    return (below > MIN_OUTLIER_SIGMAS * sigma) & (below > MIN_OUTLIER_COSINE)
 
 
 def _trimmed_centre(points: np.ndarray) -> np.ndarray:
     """The centre of the half that is closest to the centre of all."""
-    near = np.argsort(-(points @ _centre(points)))[: (len(points) + 1) // 2]
-    return _centre(points[near])
+    closest = np.argsort(-(points @ _centre(points)))[: (len(points) + 1) // 2]
+    return _centre(points[closest])
 
 
 def _centre(points: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ filterbanks minus the mean of each band, as for WeSpeaker). Other shapes are ref
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,15 +28,21 @@ class OutsideModelError(SotaqueError):
     """An ONNX file has unsupported inputs or outputs; the message names its shapes."""
 
 
-def input_of(
-    setting: str, path: Path, inputs: Sequence[tuple[str, Sequence[object]]]
-) -> tuple[str, str, int | None]:
-    """The kind of a model's input, from (name, shape) of its inputs; free dimensions are not
-    numbers.
+class ModelInput(NamedTuple):
+    """The input of a model.
 
-    Returns:
-        (name, kind, the number of samples or frames if it is fixed). Kinds, by the order of their
-        dimensions: samples, one_channel, frames_bands, bands_frames.
+    Attributes:
+        kind: By the order of the dimensions: samples, one_channel, frames_bands or bands_frames.
+        length: The number of samples or frames, if it is fixed.
+    """
+
+    name: str
+    kind: str
+    length: int | None
+
+
+def recognise_input(setting: str, path: Path, inputs: Sequence[tuple[str, Sequence[object]]]) -> ModelInput:
+    """The input of a model, from (name, shape) of all its inputs; free dimensions are not numbers.
 
     Raises:
         OutsideModelError: The inputs are unknown.
@@ -44,13 +51,13 @@ def input_of(
         name, shape = inputs[0]
         match [size if isinstance(size, int) and size > 0 else None for size in shape]:
             case [None | 1, length] if length is None or length >= SPEAKER_RATE // 2:
-                return name, "samples", length
+                return ModelInput(name, "samples", length)
             case [None | 1, 1, length] if length is None or length >= SPEAKER_RATE // 2:
-                return name, "one_channel", length
+                return ModelInput(name, "one_channel", length)
             case [None | 1, length, bands] if bands == MEL_BANDS:
-                return name, "frames_bands", length
+                return ModelInput(name, "frames_bands", length)
             case [None | 1, bands, length] if bands == MEL_BANDS:
-                return name, "bands_frames", length
+                return ModelInput(name, "bands_frames", length)
     shapes = "; ".join(f"{name} {_shape_text(shape)}" for name, shape in inputs)
     raise OutsideModelError(
         f"The model in {setting}={path} has the inputs {shapes or 'none'}. It must have one: "
@@ -77,15 +84,15 @@ class OutsideModel:
         options = sessions.OnnxSessionOptions(threads=1)
         self.session = sessions.open_session(path, "cpu", options).session
         inputs = [(node.name, node.shape) for node in self.session.get_inputs()]
-        self.input, self.kind, self.length = input_of(setting, path, inputs)
-        self._named = f"{setting}={path}"
+        self.input = recognise_input(setting, path, inputs)
+        self._label = f"{setting}={path}"
 
     def embedding(self, waveform: torch.Tensor) -> np.ndarray:
         """`[width]` of `[samples]` at 16 kHz: the first output. Raises OutsideModelError."""
         vector = self._run(waveform)[0].reshape(-1)
         if len(vector) < _MIN_DIMENSIONS or not np.isfinite(vector).all():
             raise OutsideModelError(
-                f"{self._named} gives {len(vector)} numbers, of which "
+                f"{self._label} gives {len(vector)} numbers, of which "
                 f"{int(np.isfinite(vector).sum())} are finite. A speaker model gives an embedding "
                 f"of {_MIN_DIMENSIONS} or more."
             )
@@ -97,7 +104,7 @@ class OutsideModel:
         number is the score.
 
         Raises:
-            OutsideModelError: It lacks such an output.
+            OutsideModelError: The model has no such output.
         """
         outputs = [output.reshape(-1) for output in self._run(waveform)]
         for width in (2, 1):
@@ -105,39 +112,39 @@ class OutsideModel:
                 if len(output) == width and np.isfinite(output).all():
                     return float(output[-1] - output[0]) if width == 2 else float(output[0])
         raise OutsideModelError(
-            f"{self._named} gives {', '.join(str(len(output)) for output in outputs)} numbers. A spoof "
+            f"{self._label} gives {', '.join(str(len(output)) for output in outputs)} numbers. A spoof "
             "model gives two logits, made and recorded, or one score."
         )
 
     def _run(self, waveform: torch.Tensor) -> list[np.ndarray]:
-        given = self._prepared(waveform)
+        batch = self._prepare_batch(waveform)
         try:
-            return [np.asarray(output) for output in self.session.run(None, {self.input: given})]
+            return [np.asarray(output) for output in self.session.run(None, {self.input.name: batch})]
         except Exception as error:  # ONNX Runtime's errors derive from Exception
             message = " ".join(str(error).split())[:300]
             raise OutsideModelError(
-                f"{self._named} fails on {_shape_text(given.shape)} ({self.kind}): {message}"
+                f"{self._label} fails on {_shape_text(batch.shape)} ({self.input.kind}): {message}"
             ) from error
 
-    def _prepared(self, waveform: torch.Tensor) -> np.ndarray:
+    def _prepare_batch(self, waveform: torch.Tensor) -> np.ndarray:
         """`[samples]` at 16 kHz in the model's shape; repeated or cut to a fixed length, as in
         AASIST's evaluation."""
-        is_sound = self.kind in ("samples", "one_channel")
-        rows = waveform.numpy() if is_sound else log_mel_bands(waveform)
-        if self.length is not None and len(rows) != self.length:
-            times = -(-self.length // max(1, len(rows)))
-            rows = np.concatenate([rows] * times)[: self.length]
-        given = rows[None, None] if self.kind == "one_channel" else rows[None]
-        return given if self.kind != "bands_frames" else np.ascontiguousarray(given.swapaxes(1, 2))
+        kind, length = self.input.kind, self.input.length
+        rows = waveform.numpy() if kind in ("samples", "one_channel") else log_mel_bands(waveform)
+        if length is not None and len(rows) != length:
+            repeats = -(-length // max(1, len(rows)))
+            rows = np.concatenate([rows] * repeats)[:length]
+        batch = rows[None, None] if kind == "one_channel" else rows[None]
+        return batch if kind != "bands_frames" else np.ascontiguousarray(batch.swapaxes(1, 2))
 
 
 def log_mel_bands(waveform: torch.Tensor) -> np.ndarray:
     """`[samples]` at 16 kHz -> `[frames, 80]`, minus the mean of each band."""
     from torchaudio.compliance.kaldi import fbank
 
-    fewest = int(SPEAKER_RATE * (_FRAME_MS + _HOP_MS * _MIN_FRAMES) / 1000)
-    if len(waveform) < fewest:
-        waveform = torch.nn.functional.pad(waveform, (0, fewest - len(waveform)))
+    min_samples = int(SPEAKER_RATE * (_FRAME_MS + _HOP_MS * _MIN_FRAMES) / 1000)
+    if len(waveform) < min_samples:
+        waveform = torch.nn.functional.pad(waveform, (0, min_samples - len(waveform)))
     bands: torch.Tensor = fbank(
         waveform[None] * _FULL_SCALE,
         num_mel_bins=MEL_BANDS,

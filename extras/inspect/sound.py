@@ -14,33 +14,40 @@ from xtts.speech_span import FLOOR_DB, HOP_SECONDS, cut_frames, frame_levels, sp
 # Short enough for clips that begin right before a word: LJSpeech's are loud after 20 ms.
 _EDGE_SECONDS = 0.01
 _FFT_SECONDS = 0.032
-# A band counts as present if its loud frames are within this range of the loudest band's.
-_HEARD_RANGE_DB = 60.0
-_FLATNESS_HZ = (200.0, 7_000.0)
+# A band has sound if its loud frames are within this range of the loudest band's.
+_DYNAMIC_RANGE_DB = 60.0
+# The band in which flatness is measured.
+_FLATNESS_BAND_HZ = (200.0, 7_000.0)
 # Samples above this share of the peak count as clipped.
 _CLIPPED_SHARE_OF_PEAK = 0.985
-# Fingerprints: bands, and frames of 128 ms every 16 ms.
-_BANDS = 33
+# The bands and frames of fingerprints.
+_NUM_BANDS = 33
 _LOWEST_HZ, _HIGHEST_HZ = 200.0, 3_600.0
 _PRINT_SECONDS, _PRINT_HOP_SECONDS = 0.128, 0.016
-# Unrelated recordings differ in half of their bits, MP3 copies in a tenth.
+# As a share. Unrelated recordings differ in half of their bits, MP3 copies in a tenth.
 _MAX_DIFFERENT_BITS = 0.25
-# The least share of the shorter clip that must overlap the other.
+# The overlap of two copies, as a share of the shorter one.
 _MIN_OVERLAP = 0.7
-_MIN_WORDS = 2
-# A fingerprint word that more clips share comes from hum and is ignored.
-_MAX_SHARING = 40
+_MIN_SHARED_WORDS = 2
+# A fingerprint word that occurs more often comes from hum and is ignored.
+_MAX_OCCURRENCES = 40
 
 
 @dataclass(frozen=True)
 class SoundFacts:
-    """The measurements of one recording.
+    """The measurements of one recording. The cache stores the names of the fields.
 
-    level_db: of loud frames, relative to full scale; noise_db: the distance of quiet frames below
-    them (larger is cleaner); clipped: the share of samples at the peak; heard_hz: the highest
-    frequency with sound; lead_seconds, tail_seconds: the silence before and after the speech;
-    start_db, end_db: the first and last 30 ms, relative to the loud frames; flatness: from 0 for a
-    tone to 1 for noise; tone: the share of a frame's energy in one narrow band.
+    Attributes:
+        level_db: The level of loud frames, relative to full scale.
+        noise_db: The distance of quiet frames below loud ones; larger is cleaner.
+        dynamics_db: The distance of quiet frames below loud ones in the speech.
+        clipped: The share of samples at the peak.
+        heard_hz: The highest frequency with sound.
+        lead_seconds, tail_seconds: The silence before and after the speech.
+        start_db, end_db: The first and last 10 ms, relative to loud frames.
+        offset: The DC offset, as a share of full scale.
+        flatness: From 0 for a tone to 1 for noise.
+        tone: The share of a frame's energy in one narrow band.
     """
 
     seconds: float
@@ -69,7 +76,7 @@ def measure(samples: np.ndarray, rate: int) -> SoundFacts:
     offset = float(samples.mean())
     centred = samples.astype(np.float32) - np.float32(offset)
     levels = frame_levels(centred, rate)
-    loud, lowest = (float(np.percentile(levels, share)) for share in (95, 5))
+    loud, quiet = (float(np.percentile(levels, percentage)) for percentage in (95, 5))
     first, last = spoken_frames(levels)
     edge = max(1, round(_EDGE_SECONDS * rate))
     active = levels[first:last]
@@ -79,7 +86,7 @@ def measure(samples: np.ndarray, rate: int) -> SoundFacts:
         seconds=len(samples) / rate,
         rate=rate,
         level_db=loud,
-        noise_db=loud - lowest,
+        noise_db=loud - quiet,
         dynamics_db=float(np.percentile(active, 95) - np.percentile(active, 10)),
         clipped=float(np.mean(np.abs(samples) >= _CLIPPED_SHARE_OF_PEAK * peak)) if peak else 0.0,
         heard_hz=bandwidth,
@@ -103,8 +110,8 @@ def _spectrum(samples: np.ndarray, rate: int, first: int, last: int) -> tuple[fl
     frames = cut_frames(samples[first * hop : last * hop + length], length, hop)
     power = np.square(np.abs(np.fft.rfft(frames * np.hanning(length).astype(np.float32)))) + 1e-16
     bands = 10 * np.log10(np.percentile(power, 95, axis=0))
-    bandwidth = float(np.nonzero(bands > bands.max() - _HEARD_RANGE_DB)[0][-1]) / _FFT_SECONDS
-    low, high = (round(hz * _FFT_SECONDS) for hz in _FLATNESS_HZ)
+    bandwidth = float(np.nonzero(bands > bands.max() - _DYNAMIC_RANGE_DB)[0][-1]) / _FFT_SECONDS
+    low, high = (round(hz * _FFT_SECONDS) for hz in _FLATNESS_BAND_HZ)
     middle = power[:, low : min(high, power.shape[1])]
     flatness = np.exp(np.log(middle).mean(1)) / middle.mean(1)
     sums = np.cumsum(np.pad(power, ((0, 0), (1, 0))), axis=1)
@@ -124,12 +131,12 @@ def fingerprint(samples: np.ndarray, rate: int) -> np.ndarray:
     length, hop = round(_PRINT_SECONDS * rate), round(_PRINT_HOP_SECONDS * rate)
     frames = cut_frames(samples.astype(np.float32), length, hop) * np.hanning(length)
     power = np.square(np.abs(np.fft.rfft(frames)))
-    edges = np.geomspace(_LOWEST_HZ, _HIGHEST_HZ, _BANDS + 1) * _PRINT_SECONDS
+    edges = np.geomspace(_LOWEST_HZ, _HIGHEST_HZ, _NUM_BANDS + 1) * _PRINT_SECONDS
     bounds = np.round(edges).astype(int)
     sums = np.concatenate((np.zeros((len(power), 1)), np.cumsum(power, axis=1)), axis=1)
     bands = np.log(sums[:, np.maximum(bounds[1:], bounds[:-1] + 1)] - sums[:, bounds[:-1]] + 1e-9)
     rises = np.diff(np.diff(bands, axis=1), axis=0) > 0
-    weights = np.left_shift(np.uint32(1), np.arange(_BANDS - 1, dtype=np.uint32))
+    weights = np.left_shift(np.uint32(1), np.arange(_NUM_BANDS - 1, dtype=np.uint32))
     return (rises * weights).sum(1, dtype=np.uint32)
 
 
@@ -142,44 +149,43 @@ def find_copies(prints: Sequence[np.ndarray]) -> list[tuple[int, int, float]]:
     Returns:
         (first, second, share of equal bits), first < second.
     """
-    votes = _shared_words(prints)
     copies: dict[tuple[int, int], float] = {}
-    for (first, other, shift), count in votes.items():
-        if count < _MIN_WORDS:
+    for (first, second, shift), count in _count_shared_words(prints).items():
+        if count < _MIN_SHARED_WORDS:
             continue
-        same = _same_bits(prints[first], prints[other], shift)
-        if same >= 1 - _MAX_DIFFERENT_BITS:
-            copies[first, other] = max(same, copies.get((first, other), 0.0))
-    return sorted((first, other, same) for (first, other), same in copies.items())
+        equal_bits = _equal_bits(prints[first], prints[second], shift)
+        if equal_bits >= 1 - _MAX_DIFFERENT_BITS:
+            copies[first, second] = max(equal_bits, copies.get((first, second), 0.0))
+    return sorted((first, second, equal_bits) for (first, second), equal_bits in copies.items())
 
 
-def _shared_words(prints: Sequence[np.ndarray]) -> Counter[tuple[int, int, int]]:
-    """(first, second, shift of the second in frames) -> the number of common words."""
-    votes: Counter[tuple[int, int, int]] = Counter()
+def _count_shared_words(prints: Sequence[np.ndarray]) -> Counter[tuple[int, int, int]]:
+    """(first, second, shift of the second in frames) -> the number of shared words."""
+    counts: Counter[tuple[int, int, int]] = Counter()
     if not any(map(len, prints)):
-        return votes
+        return counts
     words = np.concatenate(list(prints))
     clips = np.repeat(np.arange(len(prints)), [len(fingerprint) for fingerprint in prints])
-    places = np.concatenate([np.arange(len(fingerprint)) for fingerprint in prints])
+    frames = np.concatenate([np.arange(len(fingerprint)) for fingerprint in prints])
     order = np.argsort(words, kind="stable")
     starts = np.flatnonzero(np.diff(words[order], prepend=words[order][0] + np.uint32(1)))
     ends = np.append(starts[1:], len(order))
     for start, end in zip(starts, ends, strict=True):
-        if not 1 < end - start <= _MAX_SHARING:
+        if not 1 < end - start <= _MAX_OCCURRENCES:
             continue
-        group = order[start:end]
-        for number, place in enumerate(group):
-            for other in group[number + 1 :]:
-                if clips[place] < clips[other]:
-                    shift = int(places[other]) - int(places[place])
-                    votes[int(clips[place]), int(clips[other]), shift] += 1
-    return votes
+        occurrences = order[start:end]
+        for number, first in enumerate(occurrences):
+            for second in occurrences[number + 1 :]:
+                if clips[first] < clips[second]:
+                    shift = int(frames[second]) - int(frames[first])
+                    counts[int(clips[first]), int(clips[second]), shift] += 1
+    return counts
 
 
-def _same_bits(first: np.ndarray, other: np.ndarray, shift: int) -> float:
-    """The share of equal bits in the overlap of two fingerprints; 0 if it is too short."""
-    start, end = max(0, -shift), min(len(first), len(other) - shift)
-    if end - start < _MIN_OVERLAP * min(len(first), len(other)):
+def _equal_bits(first: np.ndarray, second: np.ndarray, shift: int) -> float:
+    """The share of equal bits in the overlap of two fingerprints; 0 if the overlap is too short."""
+    start, end = max(0, -shift), min(len(first), len(second) - shift)
+    if end - start < _MIN_OVERLAP * min(len(first), len(second)):
         return 0.0
-    different = np.bitwise_count(first[start:end] ^ other[start + shift : end + shift])
-    return 1 - float(different.mean()) / (_BANDS - 1)
+    different = np.bitwise_count(first[start:end] ^ second[start + shift : end + shift])
+    return 1 - float(different.mean()) / (_NUM_BANDS - 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 from extras.common.csv_table import csv_bytes
 from extras.common.onnxruntime.sessions import ModelRefused, RuntimeMissing
 from extras.inspect.measuring import dependency_hash, inspect
-from extras.inspect.outliers import Measurements, SuspectClip, find_suspects
+from extras.inspect.outliers import ClipMeasurements, SuspectClip, find_suspects
 from extras.inspect.outside_models import OutsideModelError
 from machine import commands, text
 from machine.storage.facts import Facts
@@ -24,8 +24,8 @@ from train.settings import TrainSettings
 log = logging.getLogger("train")
 
 TABLE_NAME = "inspection.csv"
-_MAX_SHOWN = 20
-_WORST_SHOWN = 3
+_MAX_LISTED = 20
+_NUM_WORST = 3
 _HEADER = (
     "clip",
     "severity",
@@ -56,7 +56,7 @@ def look(settings: TrainSettings, context: RunContext, *, with_likelihood: bool 
     measured, notes = inspect(settings, context, with_likelihood=with_likelihood)
     suspects = find_suspects(measured)
     path = settings.cache_dir / TABLE_NAME
-    _write(path, measured, suspects)
+    _write_csv(path, measured, suspects)
     log.info("\n".join([*notes, *_table(len(measured), suspects, path)]))
     return suspects
 
@@ -80,7 +80,7 @@ def _report(settings: TrainSettings, context: RunContext) -> None:
     if (report := facts.get("report", stamp)) is None:
         measured, notes = inspect(settings, context, with_likelihood=False)
         suspects = find_suspects(measured)
-        worst = [[suspect.name, suspect.reasons] for suspect in suspects[:_WORST_SHOWN]]
+        worst = [[suspect.name, suspect.reasons] for suspect in suspects[:_NUM_WORST]]
         report = [notes, len(suspects), len(measured), worst]
         if len(measured) == len(context.data.clips):  # no clip was unreadable
             facts.put("report", report, stamp)
@@ -90,7 +90,7 @@ def _report(settings: TrainSettings, context: RunContext) -> None:
         log.warning(note)
     if count:
         rows = "\n".join(f"  {name}: {reasons}" for name, reasons in worst)
-        heading = "The worst:" if count > _WORST_SHOWN else "They are:"
+        heading = "The worst:" if count > _NUM_WORST else "They are:"
         log.warning(
             f"Suspect clips: {count} of {total}, used for training "
             f"(SUSPECT_CLIPS=keep; leave_out trains without them). {heading}\n{rows}\n"
@@ -115,13 +115,13 @@ def without_suspects(settings: TrainSettings, context: RunContext) -> Dataset:
 
 
 def _table(total: int, suspects: Sequence[SuspectClip], path: Path) -> list[str]:
-    """The printed lines. path: the file with all figures."""
+    """The printed lines; `path` is the file with all figures."""
     if not suspects:
         return [f"Suspect clips: none of {total}. Every figure is in {path}."]
-    rows = [(suspect.name, f"{suspect.severity:8.1f}", suspect.reasons) for suspect in suspects[:_MAX_SHOWN]]
+    rows = [(suspect.name, f"{suspect.severity:8.1f}", suspect.reasons) for suspect in suspects[:_MAX_LISTED]]
     lines = list(text.table([("suspect clip", "severity", "why"), *rows]))
-    if len(suspects) > _MAX_SHOWN:
-        lines.append(f"… and {len(suspects) - _MAX_SHOWN} more")
+    if len(suspects) > _MAX_LISTED:
+        lines.append(f"… and {len(suspects) - _MAX_LISTED} more")
     lines.append(
         f"Suspect clips: {len(suspects)} of {total}. Listen to them; nothing was changed. "
         f"SUSPECT_CLIPS=leave_out trains without them. Every figure is in {path}."
@@ -129,26 +129,26 @@ def _table(total: int, suspects: Sequence[SuspectClip], path: Path) -> list[str]
     return lines
 
 
-def _write(path: Path, measured: Sequence[Measurements], suspects: Sequence[SuspectClip]) -> None:
+def _write_csv(path: Path, measured: Sequence[ClipMeasurements], suspects: Sequence[SuspectClip]) -> None:
     """Writes all clips with their figures as CSV, suspect ones first. Raises WriteError."""
     by_name = {suspect.name: suspect for suspect in suspects}
     order = {suspect.name: number for number, suspect in enumerate(suspects)}
-    rows = sorted(measured, key=lambda suspect: order.get(suspect.name, len(order)))
-    content = csv_bytes(_HEADER, (_row(suspect, by_name.get(suspect.name)) for suspect in rows))
+    clips = sorted(measured, key=lambda clip: order.get(clip.name, len(order)))
+    content = csv_bytes(_HEADER, (_row(clip, by_name.get(clip.name)) for clip in clips))
     make_folder(path.parent)
     replace_file(path, lambda file: file.write(content))
 
 
-def _row(clip: Measurements, suspect: SuspectClip | None) -> list[object]:
+def _row(clip: ClipMeasurements, suspect: SuspectClip | None) -> list[object]:
     sound = clip.sound
     return [
         clip.name,
         round(suspect.severity, 2) if suspect else 0,
         " ".join(dict.fromkeys(finding.kind for finding in suspect.findings)) if suspect else "",
         suspect.reasons if suspect else "",
-        round(clip.letters / max(sound.spoken_seconds, 0.1), 2),
-        "" if clip.nats is None else clip.nats,
-        "" if clip.evidence is None else clip.evidence,
+        round(clip.num_letters / max(sound.spoken_seconds, 0.1), 2),
+        "" if clip.nats_per_code is None else clip.nats_per_code,
+        "" if clip.text_evidence is None else clip.text_evidence,
         round(sound.noise_db, 1),
         round(sound.level_db, 1),
         sound.clipped,
@@ -156,7 +156,7 @@ def _row(clip: Measurements, suspect: SuspectClip | None) -> list[object]:
         sound.lead_seconds,
         sound.tail_seconds,
         sound.offset,
-        "" if clip.voice is None else round(clip.voice, 3),
-        "" if clip.spoof is None else round(clip.spoof, 3),
+        "" if clip.voice_likeness is None else round(clip.voice_likeness, 3),
+        "" if clip.spoof_score is None else round(clip.spoof_score, 3),
         clip.copy_of,
     ]

@@ -5,16 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from extras.inspect.outliers import Measurements, find_suspects, group_voices
+from extras.inspect.outliers import ClipMeasurements, find_suspects, group_voices
 from extras.inspect.sound import SoundFacts
 
 GOOD = SoundFacts(3.0, 22_050, -12.0, 45.0, 25.0, 1e-4, 8000.0, 0.2, 0.2, -45.0, -45.0, 0.0, 0.01, 0.7)
 
 
-def usual(count: int = 40) -> list[Measurements]:
+def usual(count: int = 40) -> list[ClipMeasurements]:
     random = np.random.default_rng(5)
     return [
-        Measurements(
+        ClipMeasurements(
             f"good-{n}",
             round(40 * random.uniform(0.9, 1.1)),
             replace(GOOD, level_db=-12 + random.uniform(-1, 1)),
@@ -54,12 +54,12 @@ def test_a_fault_of_the_sound_is_one_finding(changed, kind, seen):
 @pytest.mark.parametrize(
     ("changed", "kind", "seen"),
     [
-        ({"letters": 3}, "rate", "too little for the sound: 1.2 characters a second, 15"),
-        ({"letters": 120}, "rate", "too much for the sound"),
-        ({"nats": 3.0, "evidence": -0.1}, "words", "Its text may be wrong"),
-        ({"nats": 9.0, "evidence": 1.5}, "likelihood", "loss 9.0"),
+        ({"num_letters": 3}, "rate", "too little for the sound: 1.2 characters a second, 15"),
+        ({"num_letters": 120}, "rate", "too much for the sound"),
+        ({"nats_per_code": 3.0, "text_evidence": -0.1}, "words", "Its text may be wrong"),
+        ({"nats_per_code": 9.0, "text_evidence": 1.5}, "likelihood", "loss 9.0"),
         ({"copy_of": "good-3"}, "copy", "the same sound as good-3"),
-        ({"other_voice": "It sounds like another person."}, "voice", "another person"),
+        ({"voice_finding": "It sounds like another person."}, "voice", "another person"),
     ],
 )
 def test_sound_and_text_together(changed, kind, seen):
@@ -87,15 +87,15 @@ def test_a_level_is_suspect_where_it_is_far_off_and_unusual(spread, apart, suspe
 
 
 def test_a_base_that_knows_nothing_of_the_language_does_not_judge_words():
-    blind = [replace(clip, nats=7.0, evidence=0.01) for clip in usual()]
-    deaf = replace(blind[0], name="bad", nats=7.0, evidence=-0.1)
+    blind = [replace(clip, nats_per_code=7.0, text_evidence=0.01) for clip in usual()]
+    deaf = replace(blind[0], name="bad", nats_per_code=7.0, text_evidence=-0.1)
     assert find_suspects([*blind, deaf]) == []
 
 
 def test_the_worst_comes_first_and_good_clips_are_not_suspect():
     assert find_suspects(usual()) == find_suspects([]) == []
     suspect = replace(usual()[0], name="one", sound=replace(GOOD, heard_hz=3900.0))
-    worse = replace(suspect, name="worse", letters=3)
+    worse = replace(suspect, name="worse", num_letters=3)
     assert [s.name for s in find_suspects([*usual(), suspect, worse])] == ["worse", "one"]
 
 
@@ -112,7 +112,7 @@ def cloud(count: int, person: int, spread: float = 0.4) -> list[np.ndarray]:
 def test_somebody_else_is_found_few_or_many(strangers):
     found = group_voices([*cloud(60, 1), *cloud(strangers, 2)])
     assert found.others == tuple(range(60, 60 + strangers))
-    assert strangers or (min(found.likeness) > 0.7 and not found.two_people)
+    assert strangers or (min(found.likeness) > 0.7 and not found.has_two_people)
     # There are too few clips to judge.
     assert group_voices([*cloud(4, 1), *cloud(3, 2)]).others == ()
 
@@ -120,7 +120,7 @@ def test_somebody_else_is_found_few_or_many(strangers):
 def test_guests_do_not_move_the_centre_that_the_person_is_measured_by():
     person, guests = cloud(60, 1), [cloud(1, 10 + number)[0] for number in range(25)]
     alone, among = group_voices(person), group_voices([*person, *guests])
-    assert among.others == tuple(range(60, 85)) and not among.two_people
+    assert among.others == tuple(range(60, 85)) and not among.has_two_people
     assert np.mean(among.likeness[:60]) == pytest.approx(np.mean(alone.likeness), abs=0.01)
 
 
@@ -136,7 +136,7 @@ def in_few_directions(count: int, seed: int, shift: float = 0.0) -> list[np.ndar
 
 @pytest.mark.parametrize("count", [8, 9, 12, 40])
 def test_few_clips_of_one_voice_are_not_two_people(count):
-    assert not [seed for seed in range(40) if group_voices(in_few_directions(count, seed)).two_people]
+    assert not [seed for seed in range(40) if group_voices(in_few_directions(count, seed)).has_two_people]
 
 
 @pytest.mark.parametrize(("own", "others"), [(5, 4), (6, 3), (20, 19)])
@@ -144,4 +144,4 @@ def test_a_handful_of_each_of_two_voices_is(own, others):
     for seed in range(20):
         clips = [*in_few_directions(own, seed), *in_few_directions(others, 100 + seed, shift=4.0)]
         found = group_voices(clips)
-        assert found.two_people and found.others == tuple(range(own, own + others))
+        assert found.has_two_people and found.others == tuple(range(own, own + others))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from extras.inspect.outside_models import OutsideModel, OutsideModelError, input_of, log_mel_bands
+from extras.inspect.outside_models import OutsideModel, OutsideModelError, log_mel_bands, recognise_input
 
 WAVEFORM = torch.from_numpy(np.random.default_rng(1).standard_normal(24_000).astype(np.float32) * 0.1)
 SHAPES: list[list[Any]] = [
@@ -77,7 +77,7 @@ def test_both_kinds_of_input_give_an_embedding_and_a_score(tmp_path, shape):
 )
 def test_another_input_is_refused_by_its_shape(shape):
     with pytest.raises(OutsideModelError) as caught:
-        input_of("SPEAKER_MODEL", Path("m.onnx"), [("sound", shape)])
+        recognise_input("SPEAKER_MODEL", Path("m.onnx"), [("sound", shape)])
     shown = "[" + ", ".join(map(str, shape)) + "]"
     assert f"SPEAKER_MODEL=m.onnx has the inputs sound {shown}. It must have one" in str(caught.value)
 
