@@ -11,22 +11,23 @@ from torch import Tensor
 if TYPE_CHECKING:
     from torch.cuda import _POOL_HANDLE
 
-# The largest difference of a replay, as a share of the largest value: a library may choose another
-# algorithm for one of the kernels.
-REPLAY_OFF = 1e-2
+# As a share of the largest value. A library may choose another algorithm for one of the kernels.
+MAX_REPLAY_ERROR = 1e-2
 
 Compute = Callable[[], tuple[Tensor, ...]]
 # Runs a function once while the device records it; returns its results and the replay function.
 Capture = Callable[[Compute], tuple[tuple[Tensor, ...], Callable[[], object]]]
 
 
-def difference(replayed: Iterable[Tensor], plain: Iterable[Tensor]) -> str:
-    """How a replay differs from the step without a graph, as a sentence; "" if they agree."""
-    for ours, expected in zip(replayed, plain, strict=True):
-        off = float((ours - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
+def describe_difference(replayed: Iterable[Tensor], expected: Iterable[Tensor]) -> str:
+    """How a replay differs from the step without a graph, as a clause; "" if they agree."""
+    for replayed_values, expected_values in zip(replayed, expected, strict=True):
+        error = float(
+            (replayed_values - expected_values).abs().max() / expected_values.abs().max().clamp(min=1e-6)
+        )
         # `xtts.inference.torch_backend.sample` reports non-finite values in both.
-        if off > REPLAY_OFF:
-            return f"the captured step is off by {off:.1e} of the plain one's largest value"
+        if error > MAX_REPLAY_ERROR:
+            return f"the captured step is off by {error:.1e} of the plain one's largest value"
     return ""
 
 
@@ -41,7 +42,7 @@ def cuda_graph(
 
     Another thread may open a voice at the same time: its allocations do not belong to this capture
     (`thread_local`). A failed capture leaves torch 2.11 on the capture's stream, so this thread's
-    own stream is restored, and so are the random generator and the allocator (`_abandon`).
+    own stream is restored, and so are the random generator and the allocator (`_release_pool`).
 
     Args:
         compute: Returns the tensors that a replay overwrites.
@@ -70,18 +71,18 @@ def cuda_graph(
                 outputs = compute()
         except BaseException:
             random.graphsafe_set_state(random_state)
-            _abandon(pool)
+            _release_pool(pool)
             raise
         finally:
             torch.cuda.set_stream(previous)
     return outputs, graph.replay
 
 
-def _abandon(pool: "_POOL_HANDLE") -> None:
+def _release_pool(pool: "_POOL_HANDLE") -> None:
     """Cleans up after a failed capture. Otherwise torch 2.11 would still allocate from the graph's
     pool, and never free memory that another stream has used."""
     device = torch.cuda.current_device()
-    with suppress(RuntimeError):  # a capture that has not begun has nothing open
+    with suppress(RuntimeError):  # a capture that has not begun has allocated nothing
         torch._C._cuda_endAllocateToPool(device, pool)
         torch._C._cuda_releasePool(device, pool)
 

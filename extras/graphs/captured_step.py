@@ -3,7 +3,7 @@
 On a fast GPU a small step waits for the host, which dispatches every operation: at XTTS-v2's size
 four clips kept an H200 busy for 14 of 72 ms. A graph holds the whole step: forward, backward,
 clipping and AdamW. It always uses the shapes and addresses of its capture, so a batch is copied
-into static buffers that are a little larger (`StaticRows`). Dropout takes its seed from torch's
+into static buffers that are a little larger (`StaticBatch`). Dropout takes its seed from torch's
 generator at each replay, as it does without a graph, and the host reads the losses later.
 
 A capture takes as long as several steps, so a graph is captured only for shapes that would have
@@ -25,7 +25,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from extras.graphs.capture import cuda_graph, difference
+from extras.graphs.capture import cuda_graph, describe_difference
 from machine.text import first_line
 from train.dataset.batches import Batch
 from train.step import LOSS_TERMS, Learner
@@ -39,7 +39,7 @@ MAX_GRAPHS = 16
 # A capture takes about as long as eight steps without a graph: it consists of two such steps, the
 # recording and two replays.
 CAPTURE_AFTER = 8
-# The most padding, as a share of the positions of a batch.
+# As a share of the positions of a batch.
 MAX_PADDING = 0.25
 # A graph does not speed up a step that takes the GPU this many times as long as the host.
 GPU_BOUND = 1.3
@@ -49,25 +49,29 @@ MEMORY_SHARE = 0.8
 IGNORED = -100
 
 
-class Sizes(NamedTuple):
+class BatchSizes(NamedTuple):
     """The sizes of a batch, or of the buffers of a graph.
 
-    positions: in the packed row; longest: positions of the longest clip; frames: of conditioning,
-    over all clips.
+    Attributes:
+        positions: The number of positions in the packed row.
+        longest_clip: The number of positions of the longest clip.
+        text, audio: The numbers of tokens.
+        frames: The number of conditioning frames of all clips.
+        longest_frames: The number of conditioning frames of the longest clip.
     """
 
     clips: int
     positions: int
-    longest: int
+    longest_clip: int
     text: int
     audio: int
     frames: int
     longest_frames: int
 
     @staticmethod
-    def of(rows: PackedBatch) -> "Sizes":
+    def of(rows: PackedBatch) -> "BatchSizes":
         """The sizes of a batch."""
-        return Sizes(
+        return BatchSizes(
             len(rows.segments.lengths),
             rows.length,
             max(rows.segments.lengths),
@@ -77,29 +81,29 @@ class Sizes(NamedTuple):
             max(rows.frames.lengths),
         )
 
-    def buffers(self) -> "Sizes":
+    def buffer_sizes(self) -> "BatchSizes":
         """The sizes of buffers for this batch and for similar ones.
 
         They include one clip, one position and one place in the attention grid for all padding, and
         one frame for each padding clip.
         """
         clips = _round_up(self.clips + 1, 1, 4)
-        return Sizes(
+        return BatchSizes(
             clips,
             _round_up(self.positions + 1, 64, 8),
-            _round_up(self.longest + 1, 64, 4),
+            _round_up(self.longest_clip + 1, 64, 4),
             _round_up(self.text, 64, 2),
             _round_up(self.audio, 64, 2),
             _round_up(self.frames + clips, 256, 4),
             _round_up(self.longest_frames, 128, 4),
         )
 
-    def hold(self, batch: "Sizes") -> bool:
+    def can_hold(self, batch: "BatchSizes") -> bool:
         """Whether a batch fits into buffers of these sizes without much padding."""
         return (
             batch.clips < self.clips
             and batch.positions < self.positions <= batch.positions * (1 + MAX_PADDING) + 64
-            and batch.longest < self.longest
+            and batch.longest_clip < self.longest_clip
             and batch.text <= self.text
             and batch.audio <= self.audio
             and batch.frames + self.clips - batch.clips <= self.frames
@@ -114,53 +118,58 @@ def _round_up(count: int, least: int, parts: int) -> int:
     return -(-count // unit) * unit
 
 
-class StaticRows:
+class StaticBatch:
     """A packed batch at fixed addresses. Its padding changes neither losses nor gradients.
 
     Padding tokens are written to the last position, which belongs to no clip; their targets are
-    ignored. In the attention grid they share the last place, which no clip reads. Padding frames
+    ignored. In the attention grid they share the last index, which no clip reads. Padding frames
     belong to padding clips, each with at least one frame, because the norm divides by the number of
     frames.
     """
 
-    def __init__(self, sizes: Sizes, like: PackedBatch) -> None:
+    def __init__(self, sizes: BatchSizes, like: PackedBatch) -> None:
         self.sizes = sizes
-        trash, place = sizes.positions - 1, sizes.clips * sizes.longest - 1
-        flat = {"conditioning_slots": (sizes.clips * NUM_LATENTS, trash)}
+        last_position, last_grid_index = sizes.positions - 1, sizes.clips * sizes.longest_clip - 1
+        flat_shapes = {"conditioning_slots": (sizes.clips * NUM_LATENTS, last_position)}
         for part, count in (("text", sizes.text), ("audio", sizes.audio)):
-            flat |= {
+            flat_shapes |= {
                 part: (count, 0),
                 f"{part}_positions": (count, 0),
-                f"{part}_slots": (count, trash),
+                f"{part}_slots": (count, last_position),
                 f"{part}_targets": (count, IGNORED),
-                f"{part}_target_slots": (count, trash),
+                f"{part}_target_slots": (count, last_position),
             }
-        number = like.text
-        self._flat = {
-            name: (number.new_full((count,), padding), padding) for name, (count, padding) in flat.items()
+        integers = like.text
+        # By the name of the field in PackedBatch: the buffer and the value of its padding.
+        self._flat_buffers = {
+            name: (integers.new_full((count,), padding), padding)
+            for name, (count, padding) in flat_shapes.items()
         }
         self._conditioning = like.conditioning.new_zeros(
             sizes.clips, like.conditioning.shape[1], sizes.longest_frames
         )
-        self._segments = _StaticLayout(sizes.clips, sizes.longest, sizes.positions, number)
-        self._frames = _StaticLayout(sizes.clips, sizes.longest_frames, sizes.frames, number)
-        self._padding = (number.new_zeros(sizes.positions), number.new_full((sizes.positions,), place))
+        self._segments = _StaticLayout(sizes.clips, sizes.longest_clip, sizes.positions, integers)
+        self._frames = _StaticLayout(sizes.clips, sizes.longest_frames, sizes.frames, integers)
+        self._token_padding = (
+            integers.new_zeros(sizes.positions),
+            integers.new_full((sizes.positions,), last_grid_index),
+        )
         # The clip of each padding frame: `clips - 1` for all but the first few.
-        self._clips = torch.arange(sizes.frames + sizes.clips, device=number.device)
-        self._clips.clamp_(max=sizes.clips - 1)
-        self._places = self._clips * sizes.longest_frames
+        self._frame_clips = torch.arange(sizes.frames + sizes.clips, device=integers.device)
+        self._frame_clips.clamp_(max=sizes.clips - 1)
+        self._frame_grid_indices = self._frame_clips * sizes.longest_frames
 
     def load(self, rows: PackedBatch) -> None:
-        """Copies a batch from the same device; `sizes` must hold it. The host does not wait."""
-        for name, (buffer, padding) in self._flat.items():
+        """Copies a batch from the same device, for which `sizes` must have room. The host does not wait."""
+        for name, (buffer, padding) in self._flat_buffers.items():
             value: Tensor = getattr(rows, name)
             buffer[: len(value)].copy_(value)
             buffer[len(value) :].fill_(padding)
         clips, _, frames = rows.conditioning.shape
         self._conditioning.zero_()
         self._conditioning[:clips, :, :frames].copy_(rows.conditioning)
-        self._segments.load(rows.segments, *self._padding)
-        self._frames.load(rows.frames, self._clips[clips:], self._places[clips:])
+        self._segments.load(rows.segments, *self._token_padding)
+        self._frames.load(rows.frames, self._frame_clips[clips:], self._frame_grid_indices[clips:])
 
     def batch(self) -> PackedBatch:
         """The batch in the buffers. Its layouts are new, so they keep no mask of an earlier
@@ -168,16 +177,16 @@ class StaticRows:
         return PackedBatch(
             length=self.sizes.positions,
             conditioning=self._conditioning,
-            **{name: buffer for name, (buffer, _) in self._flat.items()},
+            **{name: buffer for name, (buffer, _) in self._flat_buffers.items()},
             segments=self._segments.layout(),
             frames=self._frames.layout(),
         )
 
-    def shares(self, rows: PackedBatch) -> list[float]:
+    def loss_factors(self, rows: PackedBatch) -> list[float]:
         """For each loss term, the factor that turns the mean over the buffers' targets into the
         mean over the targets of `rows`."""
-        both = zip(self.batch().num_targets, rows.num_targets, strict=True)
-        return [padded / max(1, targets) for padded, targets in both]
+        counts = zip(self.batch().num_targets, rows.num_targets, strict=True)
+        return [padded / max(1, targets) for padded, targets in counts]
 
 
 class _StaticLayout:
@@ -206,13 +215,12 @@ class _StaticLayout:
         return VarlenLayout(lengths, self._clip_of_position, self._grid_index, self._position_in_grid)
 
 
-class Measured(NamedTuple):
-    """The time of some work on the host and on the GPU, and the memory that it allocated at its
-    peak."""
+class StepCost(NamedTuple):
+    """The time of a step on the host and on the GPU, and the memory that it allocated at its peak."""
 
     host_seconds: float
     gpu_seconds: float
-    bytes: int
+    peak_bytes: int
 
 
 class CudaRecorder:
@@ -223,26 +231,26 @@ class CudaRecorder:
         with torch.cuda.device(device):
             self._pool, self._side = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
 
-    def measured(self, compute: Callable[[], object]) -> Measured:
+    def measure(self, compute: Callable[[], object]) -> StepCost:
         """Runs `compute` on the capture stream and waits for it."""
         with torch.cuda.device(self.device):
             current = torch.cuda.current_stream()
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
-            held = torch.cuda.memory_allocated()
+            bytes_before = torch.cuda.memory_allocated()
             with torch.cuda.stream(self._side):
-                began = time.perf_counter()
+                started = time.perf_counter()
                 begin.record()
                 compute()
                 end.record()
-                host = time.perf_counter() - began
+                host_seconds = time.perf_counter() - started
             current.wait_stream(self._side)
             end.synchronize()
-            taken = torch.cuda.max_memory_allocated() - held
-        return Measured(host, begin.elapsed_time(end) / 1e3, taken)
+            peak_bytes = torch.cuda.max_memory_allocated() - bytes_before
+        return StepCost(host_seconds, begin.elapsed_time(end) / 1e3, peak_bytes)
 
-    def captured(self, compute: Callable[[], object]) -> Callable[[], object]:
+    def capture(self, compute: Callable[[], object]) -> Callable[[], object]:
         """Records `compute`, which must have run on the same stream before, without running it.
         Returns a function that replays it."""
 
@@ -261,15 +269,17 @@ class CudaRecorder:
 
 @dataclass
 class _Graph:
-    static: StaticRows
-    shares: Tensor
+    """A captured step. loss_factors, numbers: tensors that each replay reads and writes."""
+
+    static: StaticBatch
+    loss_factors: Tensor
     numbers: Tensor
     replay: Callable[[], object] = lambda: None
 
     def load(self, rows: PackedBatch) -> None:
         self.static.load(rows)
-        for place, share in enumerate(self.static.shares(rows)):
-            self.shares[place].fill_(share)
+        for index, factor in enumerate(self.static.loss_factors(rows)):
+            self.loss_factors[index].fill_(factor)
 
 
 class CapturedSteps:
@@ -288,12 +298,12 @@ class CapturedSteps:
         self.gpu_bound: float = GPU_BOUND
         self._recorder = recorder
         self._graphs: list[_Graph] = []
-        self._without: deque[Sizes] = deque(maxlen=256)
-        self._busy_from = math.inf  # positions that keep the GPU busy without a graph
+        self._sizes_without_graph: deque[BatchSizes] = deque(maxlen=256)
+        self._gpu_bound_positions = math.inf  # positions that keep the GPU busy without a graph
         self._pool_bytes = 0
         self._rate = torch.zeros((), device=learner.device)
         # 1 for a replay that must not change weights.
-        self._still = torch.zeros((), dtype=torch.bool, device=learner.device)
+        self._keeps_weights = torch.zeros((), dtype=torch.bool, device=learner.device)
 
     def __len__(self) -> int:
         return len(self._graphs)
@@ -305,13 +315,13 @@ class CapturedSteps:
         """Replays a step as a graph. Returns `Learner.numbers`; None, without any change, for a
         batch without a graph."""
         rows = batch.rows.to(self.learner.device)
-        sizes = Sizes.of(rows)
+        sizes = BatchSizes.of(rows)
         if self.reason:
             return None
         self._rate.fill_(learning_rate)
-        graph = self._holding(sizes)
+        graph = self._smallest_fitting(sizes)
         if graph is None:
-            if not self._worth_it(sizes) or (graph := self._new(sizes, rows)) is None:
+            if not self._is_worth_capturing(sizes) or (graph := self._capture_graph(sizes, rows)) is None:
                 return None
         else:
             graph.load(rows)
@@ -326,87 +336,89 @@ class CapturedSteps:
             log.warning("Training without CUDA graphs, more slowly: %s", reason)
         self._graphs.clear()
 
-    def _holding(self, sizes: Sizes) -> _Graph | None:
+    def _smallest_fitting(self, sizes: BatchSizes) -> _Graph | None:
         """The smallest graph that has room for a batch."""
-        fitting = [graph for graph in self._graphs if graph.static.sizes.hold(sizes)]
+        fitting = [graph for graph in self._graphs if graph.static.sizes.can_hold(sizes)]
         return min(fitting, key=lambda graph: graph.static.sizes.positions, default=None)
 
-    def _worth_it(self, sizes: Sizes) -> bool:
+    def _is_worth_capturing(self, sizes: BatchSizes) -> bool:
         """Whether to capture a graph for a batch of these sizes; counts the batch."""
-        if len(self._graphs) >= MAX_GRAPHS or sizes.positions >= self._busy_from:
+        if len(self._graphs) >= MAX_GRAPHS or sizes.positions >= self._gpu_bound_positions:
             return False
-        buffers = sizes.buffers()
-        often = sum(buffers.hold(earlier) for earlier in self._without)
-        self._without.append(sizes)
+        buffer_sizes = sizes.buffer_sizes()
+        earlier_uses = sum(buffer_sizes.can_hold(earlier) for earlier in self._sizes_without_graph)
+        self._sizes_without_graph.append(sizes)
         # The first step creates the optimizer's state, at the addresses that a graph updates.
-        return often >= self.capture_after and bool(self.learner.optimizer.state)
+        return earlier_uses >= self.capture_after and bool(self.learner.optimizer.state)
 
-    def _new(self, sizes: Sizes, rows: PackedBatch) -> _Graph | None:
-        """A graph for `rows` whose replay equals the plain step; None if it is faulty, too large or
-        not faster."""
-        shares = torch.ones(len(LOSS_TERMS), device=self.learner.device)
+    def _capture_graph(self, sizes: BatchSizes, rows: PackedBatch) -> _Graph | None:
+        """Captures a graph for `rows`, and compares its replay with a step without a graph. Returns None
+        if it is faulty, too large or not faster."""
+        loss_factors = torch.ones(len(LOSS_TERMS), device=self.learner.device)
         numbers = torch.zeros(len(LOSS_TERMS) + 2, device=self.learner.device)
-        graph = _Graph(StaticRows(sizes.buffers(), rows), shares, numbers)
+        graph = _Graph(StaticBatch(sizes.buffer_sizes(), rows), loss_factors, numbers)
         graph.load(rows)
         try:
-            plain: list[Tensor] = []
+            numbers_without_graph: list[Tensor] = []
             for _ in range(2):  # the first one warms up
-                taken = self._recorder.measured(lambda: plain.append(self._plain(graph)))
-            if not self._affordable(taken, sizes):
+                cost = self._recorder.measure(
+                    lambda: numbers_without_graph.append(self._run_without_graph(graph))
+                )
+            if not self._is_affordable(cost, sizes):
                 return None
             with self._rate_on_device():
-                graph.replay = self._recorder.captured(lambda: self._whole(graph))
-            self._still.fill_(True)
+                graph.replay = self._recorder.capture(lambda: self._run_step(graph))
+            self._keeps_weights.fill_(True)
             self.learner.seed_dropout()
             graph.replay()
-            reason = difference(graph.numbers.unbind(), plain[-1].unbind())
+            reason = describe_difference(graph.numbers.unbind(), numbers_without_graph[-1].unbind())
         except (RuntimeError, torch.AcceleratorError) as error:
             reason = first_line(error)
         finally:
-            self._still.fill_(False)
+            self._keeps_weights.fill_(False)
             self.learner.optimizer.zero_grad(set_to_none=True)
         if reason:
             self.release(reason)
             return None
         if not self._graphs:
             log.info("Training steps run as CUDA graphs from step %d on.", self.learner.step)
-        self._pool_bytes = max(self._pool_bytes, taken.bytes)
+        self._pool_bytes = max(self._pool_bytes, cost.peak_bytes)
         self._graphs.append(graph)
         return graph
 
-    def _affordable(self, taken: Measured, sizes: Sizes) -> bool:
+    def _is_affordable(self, cost: StepCost, sizes: BatchSizes) -> bool:
         """Whether a graph speeds up such a step, and memory has room for steps with and without
-        it."""
-        room = self._recorder.free_bytes() * MEMORY_SHARE
-        needed = taken.bytes + max(0, taken.bytes - self._pool_bytes)
-        if taken.gpu_seconds <= self.gpu_bound * taken.host_seconds and needed <= room:
+        the graph."""
+        available_bytes = self._recorder.free_bytes() * MEMORY_SHARE
+        needed_bytes = cost.peak_bytes + max(0, cost.peak_bytes - self._pool_bytes)
+        if cost.gpu_seconds <= self.gpu_bound * cost.host_seconds and needed_bytes <= available_bytes:
             return True
-        # A larger step takes even more of both.
-        self._busy_from = min(self._busy_from, sizes.positions)
+        # A larger step takes even more time and memory.
+        self._gpu_bound_positions = min(self._gpu_bound_positions, sizes.positions)
         return False
 
-    def _plain(self, graph: _Graph) -> Tensor:
+    def _run_without_graph(self, graph: _Graph) -> Tensor:
         """The numbers of a step without a graph that changes no weights."""
         self.learner.seed_dropout()
         numbers, _ = self._forward_backward(graph)
         self.learner.optimizer.zero_grad(set_to_none=True)
         return numbers
 
-    def _whole(self, graph: _Graph) -> None:
+    def _run_step(self, graph: _Graph) -> None:
         """The step that a graph records."""
         numbers, norm = self._forward_backward(graph)
         graph.numbers.copy_(numbers)
         self.learner.clip_gradients(norm)
         non_finite = ~torch.isfinite(numbers[-2] + numbers[-1])
-        self.learner.optimizer_step(non_finite=non_finite | self._still)
+        self.learner.optimizer_step(non_finite=non_finite | self._keeps_weights)
         # Returns the gradients' memory to the pool, so that the next graph can use it.
         self.learner.optimizer.zero_grad(set_to_none=True)
 
     def _forward_backward(self, graph: _Graph) -> tuple[Tensor, Tensor]:
         learner = self.learner
         losses = learner.losses_of(graph.static.batch())
-        text, audio = graph.shares.unbind()
-        losses = losses._replace(text=losses.text * text, audio=losses.audio * audio)
+        text_factor, audio_factor = graph.loss_factors.unbind()
+        losses = losses._replace(text=losses.text * text_factor, audio=losses.audio * audio_factor)
         loss = learner.weighted_loss(losses)
         loss.backward()
         norm = learner.gradient_norm()

@@ -11,12 +11,13 @@ the step runs without a graph and the reason is logged (figures from a GPU: docs
 import logging
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from extras.graphs.capture import Capture, captures_on, difference
+from extras.graphs.capture import Capture, captures_on, describe_difference
 from extras.graphs.static_caches import StaticCaches
 from machine.text import first_line
 from xtts.inference.torch_backend import NO_ADAPTERS, Adapters, DecodeStep, slot_positions
@@ -25,10 +26,18 @@ from xtts.model.vocoder import Vocoder
 
 log = logging.getLogger(__name__)
 
-# Attention reads a multiple of this many positions.
-SPAN = 256
+# Attention reads a multiple of this number of positions.
+SPAN_STEP = 256
 # The numbers of slots that attention reads, from the first slot on. Low slots are used first.
-ATTENDED = (1, 4, 16)
+SLOT_BUCKETS = (1, 4, 16)
+
+
+class _StepGraph(NamedTuple):
+    """A captured decode step: its outputs at fixed addresses, and the function that replays it."""
+
+    latents: Tensor
+    logits: Tensor
+    replay: Callable[[], object]
 
 
 class CudaGraphStep:
@@ -52,11 +61,12 @@ class CudaGraphStep:
         self._capture = capture
         self._codes = torch.zeros(slots, dtype=torch.long, device=gpt.mel_head.weight.device)
         self._positions = torch.zeros_like(self._codes)
-        self._graphs: dict[tuple[int, int], tuple[tuple[Tensor, Tensor], Callable[[], object]]] = {}
+        # By the numbers of attended slots and positions.
+        self._graphs: dict[tuple[int, int], _StepGraph] = {}
 
     def release(self) -> None:
-        """Returns it after `borrow`. Does not use the device, because the garbage collector may
-        call this during a capture."""
+        """Ends a `borrow`. Does not use the device, because the garbage collector may call this during
+        a capture."""
         self.in_use = False
 
     @torch.inference_mode()
@@ -82,7 +92,7 @@ class CudaGraphStep:
         # The next replay overwrites these outputs.
         latents, logits = (output.clone() for output in self(codes, positions, adapters))
         for row, log in logs.items():
-            self.caches.tell(row, log)
+            self.caches.log_queries(row, log)
         return latents, logits
 
     @torch.inference_mode()
@@ -90,11 +100,11 @@ class CudaGraphStep:
         """Captures the graphs of all spans and numbers of slots in advance, so that requests do not
         wait for it. Call it only while all slots are free."""
         capacity = self.caches.capacity
-        for attended in self.caches.buckets(ATTENDED):
-            for end in range(SPAN, capacity + SPAN, SPAN):
+        for attended in self.caches.buckets(SLOT_BUCKETS):
+            for end in range(SPAN_STEP, capacity + SPAN_STEP, SPAN_STEP):
                 self.caches.attended, self.caches.span = attended, min(end, capacity)
                 if not self.reason and self._key not in self._graphs:
-                    self._first()
+                    self._capture_graph()
 
     @torch.inference_mode()
     def __call__(
@@ -106,16 +116,16 @@ class CudaGraphStep:
         self._positions.copy_(positions)
         # The span and the number of attended slots do not change the result of a row: masked
         # positions add nothing, and products always have all rows, so they use the same kernel.
-        self.caches.span = self.caches.span_of(SPAN)
-        self.caches.attended = self.caches.attended_of(ATTENDED)
+        self.caches.span = self.caches.smallest_span(SPAN_STEP)
+        self.caches.attended = self.caches.smallest_bucket(SLOT_BUCKETS)
         if self.reason or adapters:
             outputs = self._compute(adapters)
         elif (graph := self._graphs.get(self._key)) is not None:
-            outputs, replay = graph
-            replay()
+            graph.replay()
+            outputs = graph.latents, graph.logits
         else:
-            outputs = self._first()
-        self.caches.counted()
+            outputs = self._capture_graph()
+        self.caches.count_positions()
         return outputs
 
     @property
@@ -125,12 +135,11 @@ class CudaGraphStep:
     def _compute(self, adapters: Adapters = NO_ADAPTERS) -> tuple[Tensor, Tensor]:
         return self._step(self._codes, self._positions, self.caches, adapters)
 
-    def _first(self) -> tuple[Tensor, Tensor]:
+    def _capture_graph(self) -> tuple[Tensor, Tensor]:
         """Captures a graph and compares its first replay with the step without a graph."""
         lengths = self.caches.lengths.clone()
-        plain = tuple(output.clone() for output in self._compute())
-        # Each run advances the lengths. They are reset, so that the next one overwrites its
-        # entries.
+        expected = tuple(output.clone() for output in self._compute())
+        # Each run advances the lengths. They are reset, so that the next run overwrites its entries.
         self.caches.lengths.copy_(lengths)
         try:
             outputs, replay = self._capture(self._compute)
@@ -139,20 +148,20 @@ class CudaGraphStep:
         else:
             self.caches.lengths.copy_(lengths)
             replay()
-            self.reason = difference(outputs, plain)
+            self.reason = describe_difference(outputs, expected)
         if self.reason:
             log.warning("Speaking without CUDA graphs, more slowly: %s", self.reason)
             self.caches.lengths.copy_(lengths)
             return self._compute()
         latents, logits = outputs
-        self._graphs[self._key] = (latents, logits), replay
+        self._graphs[self._key] = _StepGraph(latents, logits, replay)
         return latents, logits
 
 
 def rows_of(gpt: GPT, count: int, layers: tuple[int, ...], owner: object) -> CudaGraphStep:
     """Borrows a step with CUDA graphs for `count` utterances and the queries of `layers`, as long
     as `owner` lives. Steps are cached as long as `gpt` lives."""
-    steps = _kept.setdefault(gpt, {}).setdefault((count, layers), [])
+    steps = _steps_by_gpt.setdefault(gpt, {}).setdefault((count, layers), [])
     free = next((step for step in steps if not step.in_use), None)
     if free is None:
         free = CudaGraphStep(gpt, count, captures_on(gpt.mel_head.weight.device), layers)
@@ -161,7 +170,19 @@ def rows_of(gpt: GPT, count: int, layers: tuple[int, ...], owner: object) -> Cud
     return free.borrow()
 
 
-_kept: WeakKeyDictionary[GPT, dict[tuple[int, tuple[int, ...]], list[CudaGraphStep]]] = WeakKeyDictionary()
+# By the number of rows and the layers with queries.
+_Steps = dict[tuple[int, tuple[int, ...]], list[CudaGraphStep]]
+_steps_by_gpt: WeakKeyDictionary[GPT, _Steps] = WeakKeyDictionary()
+
+
+class _WindowGraph(NamedTuple):
+    """A captured window of a vocoder: its inputs and its output at fixed addresses, and the function that
+    replays it."""
+
+    steps: Tensor
+    speaker: Tensor
+    output: Tensor
+    replay: Callable[[], object]
 
 
 class RecordedWindows:
@@ -169,51 +190,49 @@ class RecordedWindows:
     one thread."""
 
     def __init__(self, vocoder: Vocoder) -> None:
-        # By width: input, output and replay, at fixed addresses.
-        self._recorded: dict[int, tuple[tuple[Tensor, Tensor], Tensor, Callable[[], object]]] = {}
+        self._graph_by_width: dict[int, _WindowGraph] = {}
         self._compute, self._like = vocoder.compute, next(vocoder.parameters())
         self._channels = vocoder.rows, vocoder.speaker_width
 
     def __len__(self) -> int:
-        return len(self._recorded)
+        return len(self._graph_by_width)
 
     @torch.inference_mode()
     def __call__(self, steps: Tensor, speaker: Tensor) -> Tensor | None:
         """As `Vocoder.sound`; None if no window of this width was recorded."""
-        recorded = self._recorded.get(steps.shape[2]) if len(steps) == 1 else None
-        if recorded is None:
+        graph = self._graph_by_width.get(steps.shape[2]) if len(steps) == 1 else None
+        if graph is None:
             return None
-        given, output, replay = recorded
-        given[0].copy_(steps)
-        given[1].copy_(speaker)
-        replay()
+        graph.steps.copy_(steps)
+        graph.speaker.copy_(speaker)
+        graph.replay()
         # A copy, because the next window overwrites this output.
-        return output.clone()
+        return graph.output.clone()
 
     @torch.inference_mode()
     def record(self, width: int, capture: Capture) -> str:
         """Captures windows of this width. Returns the reason for a failure, or "". Call it while no
         utterance uses the vocoder."""
-        if width in self._recorded:
+        if width in self._graph_by_width:
             return ""
         like, (channels, speaker_width) = self._like, self._channels
-        given = like.new_zeros(1, channels, width), like.new_zeros(1, speaker_width, 1)
-        given[0].normal_(generator=torch.Generator(like.device).manual_seed(0))
-        plain = self._compute(*given).clone()
+        steps, speaker = like.new_zeros(1, channels, width), like.new_zeros(1, speaker_width, 1)
+        steps.normal_(generator=torch.Generator(like.device).manual_seed(0))
+        expected = self._compute(steps, speaker).clone()
         try:
-            outputs, replay = capture(lambda: (self._compute(*given),))
+            outputs, replay = capture(lambda: (self._compute(steps, speaker),))
         except (RuntimeError, torch.AcceleratorError) as error:
             return first_line(error)
         replay()
-        reason = difference(outputs, (plain,))
+        reason = describe_difference(outputs, (expected,))
         if not reason:
-            self._recorded[width] = given, outputs[0], replay
+            self._graph_by_width[width] = _WindowGraph(steps, speaker, outputs[0], replay)
         return reason
 
 
 def record_windows(vocoder: Vocoder, widths: Sequence[int]) -> bool:
-    """Captures windows of these widths, which the vocoder then replays. Returns False if one of
-    them cannot be captured, and logs the reason."""
+    """Captures windows of these widths, which the vocoder then replays. Returns False if a window
+    cannot be captured, and logs the reason."""
     windows = vocoder.recorded_windows = vocoder.recorded_windows or RecordedWindows(vocoder)
     capture = captures_on(next(vocoder.parameters()).device)
     reasons = (windows.record(width, capture) for width in widths)

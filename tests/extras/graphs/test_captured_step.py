@@ -11,10 +11,10 @@ import torch
 from benchmarks import synthetic
 from extras.graphs.captured_step import (
     MAX_GRAPHS,
+    BatchSizes,
     CapturedSteps,
-    Measured,
-    Sizes,
-    StaticRows,
+    StaticBatch,
+    StepCost,
     graphs_of,
     obstacle,
 )
@@ -37,22 +37,22 @@ def _the_gpus_code() -> Iterator[None]:
         yield
 
 
-QUICK = Measured(1.0, 1.0, 1000)
+QUICK = StepCost(1.0, 1.0, 1000)
 
 
 class Recomputing:
     """A recorder whose replay computes again. It fixes no shapes, so it tests the bookkeeping."""
 
-    def __init__(self, measured: Measured = QUICK, free: int = 1 << 30) -> None:
+    def __init__(self, measured: StepCost = QUICK, free: int = 1 << 30) -> None:
         self.found, self.free = measured, free
         self.recorded = 0
         self.fault: Exception | None = None
 
-    def measured(self, compute: Callable[[], object]) -> Measured:
+    def measure(self, compute: Callable[[], object]) -> StepCost:
         compute()
         return self.found
 
-    def captured(self, compute: Callable[[], object]) -> Callable[[], object]:
+    def capture(self, compute: Callable[[], object]) -> Callable[[], object]:
         self.recorded += 1
         if self.fault:
             raise self.fault
@@ -81,7 +81,7 @@ def run(learner: Learner, steps: int, captured: CapturedSteps | None = None) -> 
 
 
 def a_graph_of_nothing() -> SimpleNamespace:
-    return SimpleNamespace(static=SimpleNamespace(sizes=Sizes(*[0] * 7)))
+    return SimpleNamespace(static=SimpleNamespace(sizes=BatchSizes(*[0] * 7)))
 
 
 def gradients(learner: Learner) -> dict[str, torch.Tensor]:
@@ -97,9 +97,9 @@ def test_padding_changes_neither_losses_nor_gradients(clips):
     """Even after a larger batch was in the buffers."""
     learner = a_learner(dropout=0.0)
     batch = packed(1, clips)
-    sizes = Sizes.of(batch.rows)
-    larger = Sizes(*(2 * size + 40 for size in sizes))
-    static = StaticRows(larger, batch.rows)
+    sizes = BatchSizes.of(batch.rows)
+    larger = BatchSizes(*(2 * size + 40 for size in sizes))
+    static = StaticBatch(larger, batch.rows)
     static.load(packed(2, clips + 1).rows)
     static.load(batch.rows)
     expected = learner.losses_of(batch.rows)
@@ -107,7 +107,7 @@ def test_padding_changes_neither_losses_nor_gradients(clips):
     exact = gradients(learner)
     learner.gpt.zero_grad(set_to_none=True)
     found = learner.losses_of(static.batch())
-    shares = static.shares(batch.rows)
+    shares = static.loss_factors(batch.rows)
     found = found._replace(text=found.text * shares[0], audio=found.audio * shares[1])
     learner.weighted_loss(found).backward()
     assert found.text.item() == pytest.approx(expected.text.item(), rel=1e-6)
@@ -153,7 +153,7 @@ def test_capturing_moves_nothing_and_draws_the_dropout_of_the_step():
         steps._rate.fill_(1e-3)
         before = weights(learning)
         for _ in range(captures):
-            assert steps._new(Sizes.of(batch.rows), batch.rows)
+            assert steps._capture_graph(BatchSizes.of(batch.rows), batch.rows)
             torch.rand(3)  # whatever happens between two steps
         assert same(before, weights(learning))
         result = train_step(learning, batch, deferred=True, graphs=steps)
@@ -182,7 +182,7 @@ def test_there_are_no_more_graphs_than_may_be():
 
 @pytest.mark.parametrize(
     "recorder",
-    [Recomputing(Measured(1.0, 2.0, 1000)), Recomputing(free=2000)],
+    [Recomputing(StepCost(1.0, 2.0, 1000)), Recomputing(free=2000)],
     ids=["a GPU that is busy", "memory that is short"],
 )
 def test_a_step_that_gains_nothing_or_has_no_room_is_not_captured(recorder):
@@ -203,7 +203,7 @@ def test_a_capture_that_fails_gives_its_reason_and_the_step_runs_without(caplog)
 
 def test_a_replay_that_differs_is_found_before_it_moves_a_weight(caplog):
     learner, recorder = a_learner(), Recomputing()
-    recorder.captured = lambda compute: lambda: None  # as if captured on another GPU
+    recorder.capture = lambda compute: lambda: None  # as if captured on another GPU
     steps = graphs(learner, recorder)
     assert run(learner, 6, steps) == run(a_learner(), 6)
     assert "off by" in caplog.text and steps.reason
@@ -313,13 +313,13 @@ def test_a_failed_capture_on_a_gpu_leaves_training_well(device):
     """Dropout's generator, the stream and the allocator recover; otherwise the allocator would keep
     prefetched batches."""
     plain, captured, steps = pair_on(device, 0.1)
-    whole = steps._whole
+    whole = steps._run_step
 
     def waits(graph: object) -> None:
         whole(graph)
         torch.ones(1, device=device).item()
 
-    steps._whole = waits
+    steps._run_step = waits
     current = torch.cuda.current_stream()
     expected, found = run(plain, 8), run(captured, 8, steps)
     assert steps.reason and found == pytest.approx(expected, abs=1e-3)

@@ -82,7 +82,7 @@ def says_what_plain_steps_say(
 @pytest.mark.parametrize("slots", [1, 3])
 @torch.inference_mode()
 def test_replayed_steps_say_what_plain_ones_say(gpt, monkeypatch, slots):
-    monkeypatch.setattr(speech, "SPAN", 16)
+    monkeypatch.setattr(speech, "SPAN_STEP", 16)
     fake = FakeGraph()
     steps = CudaGraphStep(gpt, slots, fake)
     plain = {slot: read(gpt, number) for slot, number in enumerate((5, 1)[:slots])}
@@ -101,7 +101,7 @@ def test_replayed_steps_say_what_plain_ones_say(gpt, monkeypatch, slots):
 @torch.inference_mode()
 def test_who_speaks_alone_does_not_attend_in_empty_slots(gpt, monkeypatch):
     """Others come and go: the attended span changes, but not the codes."""
-    monkeypatch.setattr(speech, "SPAN", 48)
+    monkeypatch.setattr(speech, "SPAN_STEP", 48)
     fake = FakeGraph()
     steps, caches = CudaGraphStep(gpt, 6, fake), {0: read(gpt, 1)}
     steps.caches.enter(0, caches[0])
@@ -122,7 +122,7 @@ def test_who_speaks_alone_does_not_attend_in_empty_slots(gpt, monkeypatch):
 
 @torch.inference_mode()
 def test_a_crowd_records_everything_before_anybody_speaks(gpt, monkeypatch):
-    monkeypatch.setattr(speech, "SPAN", 64)
+    monkeypatch.setattr(speech, "SPAN_STEP", 64)
     fake = FakeGraph()
     steps = CudaGraphStep(gpt, 6, fake)
     steps.prepare()
@@ -218,7 +218,7 @@ def test_two_streams_of_one_model_do_not_write_into_one_cache(gpt, monkeypatch):
     while any(stream.step() for stream in streams):
         pass
     assert [part.codes for part in said] == [part.codes for part in alone]
-    kept = speech._kept[gpt][1, ()]
+    kept = speech._steps_by_gpt[gpt][1, ()]
     assert len(kept) == 2 and all(step.in_use for step in kept)
     del stream
     streams.clear()  # an abandoned stream returns its cache, too

@@ -13,7 +13,7 @@ def test_slots_that_never_move_say_what_rows_say():
         cache = filled[slot // 2]
         read(cache, time, seed=slot)
         static.enter(slot, cache)
-    assert static.lengths.tolist() == [2, 0, 5] and static.span_of(4) == 8
+    assert static.lengths.tolist() == [2, 0, 5] and static.smallest_span(4) == 8
     for step in range(2):
         q, k, v = parts(3, 1, 20 + step)
         for layer in range(LAYERS):
@@ -23,7 +23,7 @@ def test_slots_that_never_move_say_what_rows_say():
                 expected = cache.attend_next(layer, torch.stack((q[row], k[row], v[row]), 1))
                 assert torch.allclose(found[row], expected, atol=1e-6)
         static.advance(1)
-        static.counted()
+        static.count_positions()
         for cache in filled:
             cache.advance(1)
     assert static.lengths.tolist() == [4, 0, 7]  # an empty slot does not advance
