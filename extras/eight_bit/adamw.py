@@ -17,15 +17,15 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import StateDict
 
-BLOCK = 256
-MIN_QUANTISED = 4096
-_EXPONENTS = 7
+BLOCK_SIZE = 256
+MIN_QUANTISED_VALUES = 4096
+_NUM_DECADES = 7
 _AVERAGES = ("exp_avg", "exp_avg_sq")
 ParamGroup = dict[str, Any]  # torch's own type
 
 
 class Quantised(TypedDict):
-    """An average. codes: as the weight; scale: one value for each block, float32."""
+    """A quantised average. codes: of the weight's shape, uint8; scale: float32, a value for each block."""
 
     codes: Tensor
     scale: Tensor
@@ -46,28 +46,29 @@ class AdamW8bit(torch.optim.Optimizer):
         """One step of the weights that have a gradient, at the groups' learning rates."""
         del closure
         for group in self.param_groups:
-            # By the number of steps, which the arithmetic depends on.
-            small = defaultdict[int, list[Tensor]](list)
+            # By the number of their steps, which the arithmetic depends on.
+            small_weights = defaultdict[int, list[Tensor]](list)
             for weight in group["params"]:
                 if weight.grad is None:
                     continue
                 state = self.state[weight]
                 state["step"] += 1
                 if isinstance(state["exp_avg"], Tensor):
-                    small[state["step"]].append(weight)
+                    small_weights[state["step"]].append(weight)
                     continue
-                averages = [_read(state[name]) for name in _AVERAGES]
-                _move(group, state["step"], weight, weight.grad, *averages)
+                averages = [_dequantise(state[name]) for name in _AVERAGES]
+                _update(group, state["step"], weight, weight.grad, *averages)
                 for name, average in zip(_AVERAGES, averages, strict=True):
-                    _write(state[name], average)
-            for steps, weights in small.items():
-                self._move_together(group, steps, weights)
+                    _quantise_into(state[name], average)
+            for steps, weights in small_weights.items():
+                self._update_together(group, steps, weights)
 
-    def _move_together(self, group: ParamGroup, steps: int, weights: list[Tensor]) -> None:
+    def _update_together(self, group: ParamGroup, steps: int, weights: list[Tensor]) -> None:
+        """Updates small weights with the same number of steps as one tensor."""
         tensors = [weights, *([self.state[weight][name] for weight in weights] for name in _AVERAGES)]
         joined = [torch.cat([tensor.flatten() for tensor in parts]) for parts in tensors]
         gradient = torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None])
-        _move(group, steps, joined[0], gradient, *joined[1:])
+        _update(group, steps, joined[0], gradient, *joined[1:])
         sizes = [weight.numel() for weight in weights]
         for parts, values in zip(tensors, joined, strict=True):
             torch._foreach_copy_([tensor.view(-1) for tensor in parts], values.split(sizes))
@@ -86,13 +87,13 @@ class AdamW8bit(torch.optim.Optimizer):
                 state = self.state[weight]
                 state["step"] = int(saved["step"])
                 for name in _AVERAGES:
-                    _take_up(state[name], saved[name])
+                    _restore(state[name], saved[name])
 
     def _weights(self) -> list[Tensor]:
         return [weight for group in self.param_groups for weight in group["params"]]
 
 
-def _move(
+def _update(
     group: ParamGroup, steps: int, weights: Tensor, gradients: Tensor, first: Tensor, second: Tensor
 ) -> None:
     """Applies AdamW in place, to the weights and to both averages."""
@@ -111,30 +112,30 @@ def _move(
 def _zeros(weight: Tensor, *, signed: bool) -> "Tensor | Quantised":
     """A new average: in float32 if the weight is small or not a number of whole blocks."""
     count = weight.numel()
-    if count < MIN_QUANTISED or count % BLOCK:
+    if count < MIN_QUANTISED_VALUES or count % BLOCK_SIZE:
         return torch.zeros_like(weight, dtype=torch.float32, requires_grad=False)
     codes = torch.zeros_like(weight, dtype=torch.uint8, requires_grad=False)
-    return {"codes": codes, "scale": weight.new_zeros(count // BLOCK).float(), "signed": signed}
+    return {"codes": codes, "scale": weight.new_zeros(count // BLOCK_SIZE).float(), "signed": signed}
 
 
-def _read(average: Quantised) -> Tensor:
+def _dequantise(average: Quantised) -> Tensor:
     """A copy in float32."""
     codes = average["codes"]
     values = _levels(average["signed"], codes.device).index_select(0, codes.view(-1).int())
-    values.view(-1, BLOCK).mul_(average["scale"][:, None])
+    values.view(-1, BLOCK_SIZE).mul_(average["scale"][:, None])
     return values.view(codes.shape)
 
 
-def _write(average: Quantised, new: Tensor) -> None:
-    blocks, scale = new.view(-1, BLOCK), average["scale"]
+def _quantise_into(average: Quantised, values: Tensor) -> None:
+    blocks, scale = values.view(-1, BLOCK_SIZE), average["scale"]
     torch.linalg.vector_norm(blocks, torch.inf, 1, out=scale).clamp_(min=1e-12)
     thresholds = _thresholds(average["signed"], scale.device)
     codes = torch.bucketize(blocks / scale[:, None], thresholds, out_int32=True, right=True)
-    average["codes"].view(-1, BLOCK).copy_(codes)
+    average["codes"].view(-1, BLOCK_SIZE).copy_(codes)
 
 
-def _take_up(average: "Tensor | Quantised", saved: Any) -> None:
-    """Restores a saved average."""
+def _restore(average: "Tensor | Quantised", saved: Any) -> None:
+    """Copies a saved average into `average`."""
     if isinstance(average, Tensor):
         average.copy_(saved)
     else:
@@ -148,17 +149,17 @@ def _levels(signed: bool, device: torch.device) -> Tensor:
     https://arxiv.org/abs/1511.04561): seven decades, each with twice the levels of the one
     below."""
     parts = [torch.tensor([0.0, 1.0])]
-    for decade in range(_EXPONENTS):
+    for decade in range(_NUM_DECADES):
         edges = torch.linspace(0.1, 1.0, 2 ** (decade + (not signed)) + 1)
-        middles = (edges[:-1] + edges[1:]) / 2 * 10 ** (decade + 1 - _EXPONENTS)
+        middles = (edges[:-1] + edges[1:]) / 2 * 10 ** (decade + 1 - _NUM_DECADES)
         parts += [middles, -middles] if signed else [middles]
     return torch.cat(parts).sort().values.to(device)
 
 
 @functools.lru_cache(maxsize=4)
 def _thresholds(signed: bool, device: torch.device) -> Tensor:
-    """For each level, the smallest float32 number that is rounded to the next level: in float32
-    arithmetic, its distance from the level is at least half of the distance between the two."""
+    """For each level, the smallest float32 number that is rounded to the next level: its distance from
+    the level is at least half of the distance between the two, in float32 arithmetic."""
     levels = _levels(signed, torch.device("cpu"))
     below, above = levels[:-1], levels[1:]
     half = (above - below) * 0.5
