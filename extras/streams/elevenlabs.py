@@ -78,13 +78,13 @@ async def _respond(
     voice_id: str, body: TextToSpeech, caller: str, state: AppState, format_name: str, sending: Sending
 ) -> Response:
     form = output_format.output_format(format_name)
-    ask = ask_of(body.voice_settings, body.language_code, body.seed, body.text)
+    synthesis = synthesis_request(body.voice_settings, body.language_code, body.seed, body.text)
     sound = SoundForm(form.form, sending, rate=form.rate, kilobits=form.kilobits)
-    voice = await voice_of(state, voice_id)
-    return await speaking.respond(state, caller, ask, sound, voice, language_field="language_code")
+    voice = await resolve_voice(state, voice_id)
+    return await speaking.respond(state, caller, synthesis, sound, voice, language_field="language_code")
 
 
-def ask_of(
+def synthesis_request(
     settings: VoiceSettings | None, language: str | None, seed: int | None, text: str = ""
 ) -> SynthesisRequest:
     """A request with ElevenLabs' parameters."""
@@ -92,7 +92,7 @@ def ask_of(
     return SynthesisRequest(text, language or "", seed or 0, speed=1.0 if speed is None else speed)
 
 
-async def voice_of(state: AppState, voice_id: str) -> str:
+async def resolve_voice(state: AppState, voice_id: str) -> str:
     """The voice of a client's id or name. An id of ElevenLabs', which no voice here has, is the
     served voice, as OpenAI's names are."""
     if not _VOICE_OF_ELEVENLABS.fullmatch(voice_id):

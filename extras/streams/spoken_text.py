@@ -18,29 +18,34 @@ from xtts.marks import Mark
 
 
 @dataclass(frozen=True)
-class HowToSpeak:
-    """What a client has chosen. ask: with an empty text; protocol: for the log."""
+class SpeechOptions:
+    """What a client has chosen.
+
+    Attributes:
+        request: The parameters, with an empty text.
+        protocol: How the client speaks to the service, for the log.
+    """
 
     form: OutputFormat
-    ask: SynthesisRequest
+    request: SynthesisRequest
     voice: str = SERVED
     protocol: str = "ElevenLabs"
 
 
 @dataclass(frozen=True)
-class Sound:
+class SoundChunk:
     """Sound that is ready to be sent.
 
     Attributes:
         audio: In the client's format; may be empty.
-        begun: Milliseconds of sound before the part to which this belongs.
-        covered: Milliseconds of the part that earlier alignments cover.
-        alignment: Characters whose times have become known, from the start of the part.
+        part_start_ms: The sound before the part to which this chunk belongs.
+        aligned_ms: The sound of the part that earlier alignments cover.
+        alignment: New characters, with times from the start of the part.
     """
 
     audio: bytes
-    begun: int = 0
-    covered: int = 0
+    part_start_ms: int = 0
+    aligned_ms: int = 0
     alignment: Alignment | None = None
 
 
@@ -50,40 +55,41 @@ class SpokenText:
     Every part has the same voice, seed and settings.
     """
 
-    def __init__(self, state: AppState, socket: TextSocket, how: HowToSpeak) -> None:
+    def __init__(self, state: AppState, socket: TextSocket, options: SpeechOptions) -> None:
         self.text = TextStream()
-        self.how = how
+        self.options = options
         self._state = state
         self._socket = socket
 
     async def mark(self) -> Mark:
         """The mark of this speech."""
-        return await mark_of(self._state, self.how.voice)
+        return await mark_of(self._state, self.options.voice)
 
-    async def sounds(self, mark: Mark) -> AsyncGenerator[Sound]:
+    async def chunks(self, mark: Mark) -> AsyncGenerator[SoundChunk]:
         """The sound of the text, until it ends. Raises APIError."""
-        encoder = self.how.form.encoder(mark)
+        encoder = self.options.form.encoder(mark)
         num_bytes = 0
-        async for words in self.text:
-            begun, times = _milliseconds(num_bytes), CharacterTimes(words)
-            covered = taken = 0
-            part = self.part(words)
+        async for part_text in self.text:
+            part_start, part_start_ms = num_bytes, _milliseconds(num_bytes)
+            times, num_words, aligned_ms = CharacterTimes(part_text), 0, 0
+            part = self.part(part_text)
             with self._socket.speaking():
                 async with contextlib.aclosing(part.chunks()) as chunks:
-                    start = num_bytes
                     async for chunk in chunks:
                         num_bytes += len(chunk)
                         audio = await encoded(encoder, chunk)
-                        new, taken = part.words[taken:], len(part.words)
-                        yield Sound(audio, begun, covered, times.add(new))
-                        covered = times.covered
-            yield Sound(b"", begun, covered, times.end((num_bytes - start) / 2 / RATE))
-        yield Sound(await encoded(encoder))
+                        new_words, num_words = part.words[num_words:], len(part.words)
+                        yield SoundChunk(audio, part_start_ms, aligned_ms, times.add(new_words))
+                        aligned_ms = times.aligned_ms
+            alignment = times.end((num_bytes - part_start) / 2 / RATE)
+            yield SoundChunk(b"", part_start_ms, aligned_ms, alignment)
+        yield SoundChunk(await encoded(encoder))
 
-    def part(self, words: str, *, whole: bool = False) -> SpokenPart:
-        """A part of the text. whole: its sound is sent only when it is complete."""
-        ask = replace(self.how.ask, text=words, whole=whole)
-        return SpokenPart(self._state, self._socket.address, ask, self.how.voice, self.how.protocol)
+    def part(self, text: str, *, whole: bool = False) -> SpokenPart:
+        """A part of the text; with `whole`, its sound is sent only when it is complete."""
+        request = replace(self.options.request, text=text, whole=whole)
+        options = self.options
+        return SpokenPart(self._state, self._socket.address, request, options.voice, options.protocol)
 
 
 def _milliseconds(num_bytes: int) -> int:

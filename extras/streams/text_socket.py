@@ -18,11 +18,11 @@ from api.state import AppState, key_of
 from machine.storage.files import JsonObject
 
 Message = TypeVar("Message", bound=BaseModel)
-_SEND_SECONDS = 30.0
+_MAX_SEND_SECONDS = 30.0
 # RFC 6455, 7.4.1: the end of a conversation, and a message that the server refuses.
-NORMAL, REFUSED = 1000, 1008
+CLOSE_NORMAL, CLOSE_REFUSED = 1000, 1008
 # The longest reason that a frame can carry, in bytes.
-_MAX_REASON = 123
+_MAX_REASON_BYTES = 123
 
 
 class TextSocket:
@@ -47,10 +47,10 @@ class TextSocket:
                 raise APIError(401, "unauthorized", "The message with the API key did not arrive.") from None
             if received["type"] == "websocket.disconnect":
                 return
-            message = _object_in(received.get("text"))
+            message = _parse_object(received.get("text"))
             if self._key is not None:
-                given = message.get("xi_api_key") or message.get("authorization") or ""
-                if refusal := refuse_given(self._key, str(given).removeprefix("Bearer ")):
+                given_key = message.get("xi_api_key") or message.get("authorization") or ""
+                if refusal := refuse_given(self._key, str(given_key).removeprefix("Bearer ")):
                     raise refusal
                 self._key = None
             yield message
@@ -59,7 +59,7 @@ class TextSocket:
         """Sends a JSON object or bytes. Raises ConnectionError once the client has left, or does not
         read for half a minute."""
         try:
-            async with asyncio.timeout(_SEND_SECONDS):
+            async with asyncio.timeout(_MAX_SEND_SECONDS):
                 if isinstance(message, bytes):
                     await self._websocket.send_bytes(message)
                 else:
@@ -70,9 +70,9 @@ class TextSocket:
         except (WebSocketDisconnect, RuntimeError) as error:  # starlette's, after the close
             raise ConnectionError from error
 
-    async def close(self, code: int = NORMAL, reason: str = "") -> None:
+    async def close(self, code: int = CLOSE_NORMAL, reason: str = "") -> None:
         """Ends the conversation."""
-        short = reason.encode()[:_MAX_REASON].decode(errors="ignore")
+        short = reason.encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await self._websocket.close(code, short)
 
@@ -92,9 +92,9 @@ class TextSocket:
                 self._connection.rest()
 
 
-async def until_one_ends(*works: Coroutine[None, None, None]) -> None:
+async def until_one_ends(*coroutines: Coroutine[None, None, None]) -> None:
     """Runs coroutines until the first one ends, and cancels the others. Raises its error."""
-    tasks = [asyncio.ensure_future(work) for work in works]
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in ended:
@@ -105,13 +105,13 @@ async def until_one_ends(*works: Coroutine[None, None, None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def refuse(websocket: WebSocket, refusal: APIError) -> None:
+async def refuse_handshake(websocket: WebSocket, refusal: APIError) -> None:
     """Refuses a WebSocket before it is accepted, as a request over HTTP is refused."""
-    answer = response(refusal, websocket.scope)
-    await answer(websocket.scope, websocket.receive, websocket.send)
+    refusal_response = response(refusal, websocket.scope)
+    await refusal_response(websocket.scope, websocket.receive, websocket.send)
 
 
-def message_of(kind: type[Message], received: JsonObject) -> Message:
+def parse_message(kind: type[Message], received: JsonObject) -> Message:
     """The message in an object. Raises APIError for a wrong field."""
     try:
         return kind.model_validate(received)
@@ -121,12 +121,12 @@ def message_of(kind: type[Message], received: JsonObject) -> Message:
         raise APIError(422, "invalid_request", sentence(fault, param), param=param) from None
 
 
-def told(refusal: APIError) -> str:
+def refusal_text(refusal: APIError) -> str:
     """The message of a refusal for its client."""
     return without_paths(refusal.detail)
 
 
-def _object_in(text: object) -> JsonObject:
+def _parse_object(text: object) -> JsonObject:
     try:
         message = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):

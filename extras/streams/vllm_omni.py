@@ -19,8 +19,8 @@ from api.schemas import SERVED, WHOLE, LanguageText, VoiceText
 from api.speech.speaking import encoded
 from api.state import AppState, Shared
 from extras.streams.output_format import OutputFormat
-from extras.streams.spoken_text import HowToSpeak, SpokenText
-from extras.streams.text_socket import REFUSED, TextSocket, message_of, told, until_one_ends
+from extras.streams.spoken_text import SpeechOptions, SpokenText
+from extras.streams.text_socket import CLOSE_REFUSED, TextSocket, parse_message, refusal_text, until_one_ends
 from machine.storage.files import JsonObject
 from xtts import encoding
 from xtts.arguments import SEED, SPEED
@@ -75,7 +75,7 @@ class Utterances:
         self._config: SessionConfig | None = None
         self._number = 0
         self._arriving: Utterance | None = None
-        self._waiting: asyncio.Queue[Utterance | None] = asyncio.Queue(_MAX_WAITING)
+        self._queue: asyncio.Queue[Utterance | None] = asyncio.Queue(_MAX_WAITING)
 
     async def run(self) -> None:
         """Serves the connection until it ends."""
@@ -84,8 +84,8 @@ class Utterances:
             await self._socket.close()
         except APIError as refusal:
             with contextlib.suppress(ConnectionError):
-                await self._tell(refusal)
-            await self._socket.close(REFUSED, told(refusal))
+                await self._send_refusal(refusal)
+            await self._socket.close(CLOSE_REFUSED, refusal_text(refusal))
         except ConnectionError:
             pass
 
@@ -93,19 +93,19 @@ class Utterances:
         """Reads until the client leaves."""
         async for message in self._socket.messages():
             try:
-                self._take(message)
+                self._handle(message)
             except APIError as refusal:
-                await self._tell(refusal)
+                await self._send_refusal(refusal)
 
-    def _take(self, message: JsonObject) -> None:
+    def _handle(self, message: JsonObject) -> None:
         kind = message.get("type")
         if kind == "session.config":
-            self._configure(message_of(SessionConfig, message))
+            self._configure(parse_message(SessionConfig, message))
         elif self._config is None:
             text = 'The first message must be {"type": "session.config", …}.'
             raise APIError(400, "invalid_message", text, param="type")
         elif kind == "input.text":
-            text = message_of(InputText, message).text
+            text = parse_message(InputText, message).text
             if self._arriving is None:
                 self._begin(self._config)
             assert self._arriving is not None
@@ -116,7 +116,7 @@ class Utterances:
             self._end()
         elif kind == "session.close":
             self._end()
-            self._enter(None)
+            self._enqueue(None)
         else:
             raise APIError(
                 400, "invalid_message", f"There is no message of type {excerpt(kind)}.", param="type"
@@ -131,11 +131,11 @@ class Utterances:
         self._config = config
 
     def _begin(self, config: SessionConfig) -> None:
-        ask = SynthesisRequest("", config.language or "", config.seed, speed=config.speed)
+        request = SynthesisRequest("", config.language or "", config.seed, speed=config.speed)
         form = OutputFormat(config.response_format, RATE)
-        how = HowToSpeak(form, ask, config.voice or config.speaker or SERVED, "vLLM-omni")
-        self._arriving = Utterance(self._number, SpokenText(self._state, self._socket, how), config)
-        self._enter(self._arriving)
+        options = SpeechOptions(form, request, config.voice or config.speaker or SERVED, "vLLM-omni")
+        self._arriving = Utterance(self._number, SpokenText(self._state, self._socket, options), config)
+        self._enqueue(self._arriving)
         self._number += 1
 
     def _end(self) -> None:
@@ -143,16 +143,16 @@ class Utterances:
             self._arriving.spoken.text.end()
             self._arriving = None
 
-    def _enter(self, utterance: Utterance | None) -> None:
+    def _enqueue(self, utterance: Utterance | None) -> None:
         """Queues an utterance; None: the end of the session."""
         try:
-            self._waiting.put_nowait(utterance)
+            self._queue.put_nowait(utterance)
         except asyncio.QueueFull:
             text = f"{_MAX_WAITING} utterances of this connection are already waiting."
             raise APIError(503, "queue_full", text, retry_after=1) from None
 
     async def _speak_all(self) -> None:
-        while (utterance := await self._waiting.get()) is not None:
+        while (utterance := await self._queue.get()) is not None:
             count = 0
             async for words in utterance.spoken.text:
                 with self._socket.speaking():
@@ -163,27 +163,27 @@ class Utterances:
 
     async def _speak(self, utterance: Utterance, number: int, words: str) -> None:
         """Speaks a part, as vLLM-omni a sentence."""
-        place = {"utterance_index": utterance.number, "sentence_index": number}
+        indices = {"utterance_index": utterance.number, "sentence_index": number}
         form, mark = utterance.config.response_format, await utterance.spoken.mark()
         rate = {"sample_rate": RATE} if form == "pcm" else {}
-        start = {"type": "audio.start", **place, "sentence_text": words, "format": form, **rate}
+        start = {"type": "audio.start", **indices, "sentence_text": words, "format": form, **rate}
         await self._socket.send({**start, "ai_generated": mark.text})
         num_bytes, failed = 0, False
         try:
-            async with contextlib.aclosing(self._sound(utterance, words, mark)) as sound:
+            async with contextlib.aclosing(self._sound_chunks(utterance, words, mark)) as sound:
                 async for audio in sound:
                     num_bytes += len(audio)
                     await self._socket.send(audio)
         except APIError as refusal:
             failed = True
-            await self._tell(refusal)
-        await self._socket.send({"type": "audio.done", **place, "total_bytes": num_bytes, "error": failed})
+            await self._send_refusal(refusal)
+        await self._socket.send({"type": "audio.done", **indices, "total_bytes": num_bytes, "error": failed})
 
-    async def _sound(self, utterance: Utterance, words: str, mark: Mark) -> AsyncGenerator[bytes]:
+    async def _sound_chunks(self, utterance: Utterance, words: str, mark: Mark) -> AsyncGenerator[bytes]:
         """A part as a file: in one piece, or, with `stream_audio`, as it is spoken."""
         streamed = utterance.config.stream_audio
         part, pcm = utterance.spoken.part(words, whole=not streamed), b""
-        encoder = utterance.spoken.how.form.encoder(mark)
+        encoder = utterance.spoken.options.form.encoder(mark)
         async with contextlib.aclosing(part.chunks()) as chunks:
             async for chunk in chunks:
                 if not streamed:
@@ -195,5 +195,5 @@ class Utterances:
         elif audio := await encoded(encoder):
             yield audio
 
-    async def _tell(self, refusal: APIError) -> None:
-        await self._socket.send({"type": "error", "message": told(refusal), "code": refusal.code})
+    async def _send_refusal(self, refusal: APIError) -> None:
+        await self._socket.send({"type": "error", "message": refusal_text(refusal), "code": refusal.code})

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from extras.common.text_stream import MAX_WAITING
+from extras.common.text_stream import MAX_WAITING_CHARACTERS
 from tests.api.conftest import PATIENT, Running, running, settings_in
 from tests.extras.streams.conftest import MULTI, OMNI, SINGLE, line
 
@@ -86,7 +86,7 @@ def test_a_part_is_counted_as_a_request(service):
 
 def test_more_text_than_may_wait_is_refused(service):
     with line(service, MULTI) as client:
-        for _ in range(2 + MAX_WAITING // 60_000):
+        for _ in range(2 + MAX_WAITING_CHARACTERS // 60_000):
             client.send(text="x" * 60_000, context_id="c")
         assert client.read()["code"] == "too_large"
 
