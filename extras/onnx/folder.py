@@ -24,11 +24,11 @@ from machine.storage.checksums import fault_of
 from machine.storage.files import Written, write_json
 
 SCHEMA = 1
-NAME = "onnx.json"
-GPT = {"fp32": "gpt.onnx", "int8": "gpt_int8.onnx", "int4": "gpt_int4.onnx"}
-VOCODER, SOURCE = "vocoder.onnx", "source.onnx"
-CONDITIONING, SPEAKER = "conditioning.onnx", "speaker.onnx"
-EMBEDDINGS, MEL_STATS, VOICE = "embeddings.npy", "mel_stats.npy", "voice.safetensors"
+MANIFEST_FILE = "onnx.json"
+GPT_FILES = {"fp32": "gpt.onnx", "int8": "gpt_int8.onnx", "int4": "gpt_int4.onnx"}
+VOCODER_FILE, SOURCE_FILE = "vocoder.onnx", "source.onnx"
+CONDITIONING_FILE, SPEAKER_FILE = "conditioning.onnx", "speaker.onnx"
+EMBEDDINGS_FILE, MEL_STATS_FILE, LATENTS_FILE = "embeddings.npy", "mel_stats.npy", "voice.safetensors"
 
 
 class OnnxError(SotaqueError):
@@ -38,7 +38,12 @@ class OnnxError(SotaqueError):
 
 @dataclass(frozen=True)
 class OnnxVoice:
-    """The content of onnx.json. weights: SHA-256 of the GPT's weights file; kinds: of the GPT."""
+    """The content of onnx.json.
+
+    Attributes:
+        kinds: The precisions of the GPT, of GPT_FILES.
+        weights: The SHA-256 of the weights from which the GPT was exported.
+    """
 
     files: dict[str, Written]
     kinds: tuple[str, ...]
@@ -51,18 +56,18 @@ class OnnxVoice:
 
 def is_export(folder: Path) -> bool:
     """Whether the folder has an onnx.json."""
-    return (folder / NAME).is_file()
+    return (folder / MANIFEST_FILE).is_file()
 
 
 def write(folder: Path, voice: OnnxVoice) -> None:
     """Writes onnx.json; call it after writing the files that it names. Raises DiskFull or
     WriteError."""
-    write_json(folder / NAME, asdict(voice))
+    write_json(folder / MANIFEST_FILE, asdict(voice))
 
 
 def read(folder: Path) -> OnnxVoice:
     """Reads onnx.json. Raises OnnxError if it is missing or damaged."""
-    path = folder / NAME
+    path = folder / MANIFEST_FILE
     try:
         voice = TypeAdapter(OnnxVoice).validate_json(path.read_bytes())
     except OSError as error:
@@ -74,9 +79,9 @@ def read(folder: Path) -> OnnxVoice:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise OnnxError(f"{path} is damaged: {where} {first['msg']}. Export it again.") from error
-    if not voice.kinds or not GPT.keys() >= set(voice.kinds):
+    if not voice.kinds or not GPT_FILES.keys() >= set(voice.kinds):
         raise OnnxError(
-            f"{path} is damaged: kinds are {list(voice.kinds)}, but allowed are {', '.join(GPT)}. "
+            f"{path} is damaged: kinds are {list(voice.kinds)}, but allowed are {', '.join(GPT_FILES)}. "
             "Export it again."
         )
     if voice.schema != SCHEMA:
@@ -85,15 +90,21 @@ def read(folder: Path) -> OnnxVoice:
 
 
 def verify(folder: Path, kind: str | None = None) -> OnnxVoice:
-    """As `read`, but compares every file with its hash. kind: skips the GPT in other kinds, which
-    are up to 1.5 GB. Raises OnnxError."""
+    """As `read`, but compares every file with its hash; with `kind`, not those of the GPT in other
+    kinds, which are up to 1.5 GB. Raises OnnxError."""
     voice = read(folder)
-    needed = {VOCODER, EMBEDDINGS, "config.json", "vocab.json", *(GPT[k] for k in voice.kinds)}
+    needed = {
+        VOCODER_FILE,
+        EMBEDDINGS_FILE,
+        "config.json",
+        "vocab.json",
+        *(GPT_FILES[k] for k in voice.kinds),
+    }
     if missing := needed - voice.files.keys():
-        raise OnnxError(f"{folder / NAME} does not name {min(missing)}. Export it again.")
-    others = {path for other, path in GPT.items() if kind not in (None, other)}
+        raise OnnxError(f"{folder / MANIFEST_FILE} does not name {min(missing)}. Export it again.")
+    skipped = {path for other_kind, path in GPT_FILES.items() if kind not in (None, other_kind)}
     files = {
-        name: written for name, written in voice.files.items() if name.removesuffix(".data") not in others
+        name: written for name, written in voice.files.items() if name.removesuffix(".data") not in skipped
     }
     if fault := fault_of(files, folder):
         raise OnnxError(f"{fault} Export the voice again.")

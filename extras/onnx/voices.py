@@ -10,7 +10,7 @@ from xtts.inference.loaded_voice import LoadedVoice
 from xtts.voices.voice_files import VoiceFiles
 
 BACKEND = "onnx"
-HEADER = folders.NAME
+HEADER = folders.MANIFEST_FILE
 
 
 def licence_of(folder: Path) -> str:
@@ -39,5 +39,5 @@ def export(source: VoiceFiles, to: Path, kind: str) -> str:
             f"ONNX export needs the package {error.name}, which is not installed. Install it with: "
             f"{commands.install_extra('onnx')}"
         ) from error
-    voice = exporter.export(source, to, tuple(folders.GPT) if kind == "all" else (kind,))
+    voice = exporter.export(source, to, tuple(folders.GPT_FILES) if kind == "all" else (kind,))
     return f"{' and '.join(voice.kinds)}, opset {voice.opset}; licence: {voice.licence}"

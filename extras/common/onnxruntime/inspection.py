@@ -11,14 +11,14 @@ from functools import cache
 from pathlib import Path
 
 from extras.common.answers import ask_once
-from extras.common.onnxruntime.providers import LIBRARIES, PROVIDERS, ProviderRequest
+from extras.common.onnxruntime.providers import PROVIDER_LIBRARIES, PROVIDERS, ProviderRequest
 from extras.common.readings import libraries, system_files
 from extras.common.readings.snapshot import AMD, INTEL
 from machine.devices import selection
 from machine.process import module_command
 
-_LIMIT_SECONDS = 90.0
-_KEPT_CHARACTERS = 8000
+_MAX_TRIAL_SECONDS = 90.0
+_MAX_LOG_CHARACTERS = 8000
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,13 @@ class Trial:
 
 
 @cache
-def surroundings(root: Path = Path("/")) -> OnnxSurroundings:
+def read_surroundings(root: Path = Path("/")) -> OnnxSurroundings:
     """Reads packages, files and devices, once per process."""
     folder = libraries.package_folder("onnxruntime") / "capi"
-    build = folder / "build_and_package_info.py"
+    build_info = folder / "build_and_package_info.py"
     driver = system_files.driver_version(root)
     nodes = system_files.nodes(root)
-    inside = selection.inside_container(root)
+    in_container = selection.inside_container(root)
     cards = {card.vendor for card in system_files.graphics(root).cards}
     gpus = {
         "nvidia": bool(nodes.gpus or "dxg" in nodes.names),
@@ -91,48 +91,50 @@ def surroundings(root: Path = Path("/")) -> OnnxSurroundings:
     }
     return OnnxSurroundings(
         packages=libraries.onnx_packages(),
-        build=libraries.constant_in_source(build, "package_name"),
-        cuda=libraries.constant_in_source(build, "cuda_version"),
+        build=libraries.constant_in_source(build_info, "package_name"),
+        cuda=libraries.constant_in_source(build_info, "cuda_version"),
         torch_cuda=libraries.constant_in_source(libraries.package_folder("torch") / "version.py", "cuda"),
         libraries=frozenset(path.name for path in folder.glob("libonnxruntime_providers_*")),
         gpus=frozenset(name for name, available in gpus.items() if available),
         driver=driver,
         system=sys.platform,
         distribution=system_files.system_names(root),
-        in_container=inside,
-        hint=selection.gpu_hint(bool(driver), bool(nodes.gpus), inside),
+        in_container=in_container,
+        hint=selection.gpu_hint(bool(driver), bool(nodes.gpus), in_container),
     )
 
 
-def present(seen: OnnxSurroundings) -> list[str]:
+def available_kinds(surroundings: OnnxSurroundings) -> list[str]:
     """The kinds that `auto` tries: those that this build has a library for, or is built for."""
     return [
         kind
         for kind, names in PROVIDERS.items()
-        if any(LIBRARIES.get(name) in seen.libraries for name in names)
-        or (kind == "directml" and "onnxruntime-directml" in seen.packages)
+        if any(PROVIDER_LIBRARIES.get(name) in surroundings.libraries for name in names)
+        or (kind == "directml" and "onnxruntime-directml" in surroundings.packages)
     ]
 
 
 @cache
-def trial(wish: ProviderRequest) -> Trial:
-    """Tries a provider, once per process, since a child costs a second.
+def try_request(request: ProviderRequest) -> Trial:
+    """Tries the requested provider, once per process, since a child costs a second.
 
     For AMD, which has two providers, it returns the first that this build knows.
     """
-    first, *others = PROVIDERS[wish.kind]
-    result = try_provider(first, wish.options())
-    for provider in others:
-        if not result.known and (other := try_provider(provider, wish.options())).known:
-            return other
+    first, *alternatives = PROVIDERS[request.kind]
+    result = try_provider(first, request.options())
+    for provider in alternatives:
+        if not result.known and (alternative := try_provider(provider, request.options())).known:
+            return alternative
     return result
 
 
 def try_provider(provider: str, options: dict[str, str]) -> Trial:
     """Tries a provider in a child and keeps what it wrote to file descriptors 1 and 2."""
     request = {"provider": provider, "options": options}
-    reply = ask_once(module_command("extras.common.onnxruntime.trial_child"), _LIMIT_SECONDS, request=request)
-    log = reply.errors.strip()[-_KEPT_CHARACTERS:]
+    reply = ask_once(
+        module_command("extras.common.onnxruntime.trial_child"), _MAX_TRIAL_SECONDS, request=request
+    )
+    log = reply.errors.strip()[-_MAX_LOG_CHARACTERS:]
     if reply.answer is None:
         return Trial(provider, log=log, ending=reply.last_error)
     answer = dict(reply.answer)

@@ -22,23 +22,23 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "openvino": (OPENVINO,),
     "cpu": (CPU,),
 }
-WISHES = ("auto", *PROVIDERS)
+PROVIDER_KINDS = ("auto", *PROVIDERS)
 # The library of each in a build's wheel, under its Linux name; DirectML has no separate library.
-LIBRARIES: Mapping[str, str] = {
+PROVIDER_LIBRARIES: Mapping[str, str] = {
     CUDA: "libonnxruntime_providers_cuda.so",
     ROCM[0]: "libonnxruntime_providers_migraphx.so",
     ROCM[1]: "libonnxruntime_providers_rocm.so",
     OPENVINO: "libonnxruntime_providers_openvino.so",
 }
 # The package to install for each.
-BUILDS: Mapping[str, str] = {
+BUILD_PACKAGES: Mapping[str, str] = {
     "cuda": "onnxruntime-gpu",
     "rocm": "onnxruntime-migraphx",
     "directml": "onnxruntime-directml",
     "openvino": "onnxruntime-openvino",
     "cpu": "onnxruntime",
 }
-CALLED: Mapping[str, str] = {
+PROVIDER_LABELS: Mapping[str, str] = {
     "auto": "the best there is",
     "cuda": "CUDA",
     "rocm": "ROCm",
@@ -53,14 +53,14 @@ class ProviderRequest:
     """Where to compute.
 
     Attributes:
-        kind: One of WISHES.
+        kind: One of PROVIDER_KINDS.
         index: The GPU's number, from 0.
-        part: OpenVINO's device, as in "openvino:GPU".
+        openvino_device: OpenVINO's device, as in "openvino:GPU".
     """
 
     kind: str
     index: int = 0
-    part: str = "CPU"
+    openvino_device: str = "CPU"
 
     @property
     def provider(self) -> str:
@@ -72,7 +72,7 @@ class ProviderRequest:
         """The device if the request is met: "cuda:0", "cpu"."""
         if self.kind in ("cuda", "rocm", "directml"):
             return f"{self.kind}:{self.index}"
-        return self.part.lower() if self.kind == "openvino" else "cpu"
+        return self.openvino_device.lower() if self.kind == "openvino" else "cpu"
 
     def options(self) -> dict[str, str]:
         """The provider's options. The default cudnn_conv_algo_search would try every algorithm for
@@ -80,19 +80,19 @@ class ProviderRequest:
         if self.kind == "cuda":
             return {"device_id": str(self.index), "cudnn_conv_algo_search": "HEURISTIC"}
         if self.kind == "openvino":
-            return {"device_type": self.part}
+            return {"device_type": self.openvino_device}
         return {"device_id": str(self.index)} if self.kind in ("rocm", "directml") else {}
 
 
-def wish_of(text: str) -> ProviderRequest:
+def parse_provider(text: str) -> ProviderRequest:
     """Parses "cuda", "cuda:1", "openvino:GPU", "auto", …. Raises SotaqueError."""
-    kind, _, rest = text.strip().partition(":")
+    kind, _, suffix = text.strip().partition(":")
     kind = kind.lower()
     if kind == "openvino":
-        return ProviderRequest(kind, part=rest.upper() or "CPU")
-    if kind in WISHES and (not rest or (rest.isdigit() and kind not in ("auto", "cpu"))):
-        return ProviderRequest(kind, int(rest or 0))
+        return ProviderRequest(kind, openvino_device=suffix.upper() or "CPU")
+    if kind in PROVIDER_KINDS and (not suffix or (suffix.isdigit() and kind not in ("auto", "cpu"))):
+        return ProviderRequest(kind, int(suffix or 0))
     raise SotaqueError(
-        f"{text!r} is not a provider of ONNX Runtime. Allowed: {', '.join(WISHES)}; cuda:1 for a "
+        f"{text!r} is not a provider of ONNX Runtime. Allowed: {', '.join(PROVIDER_KINDS)}; cuda:1 for a "
         "second GPU; openvino:GPU for a device of OpenVINO."
     )

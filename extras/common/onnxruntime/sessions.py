@@ -15,7 +15,7 @@ from extras.common.onnxruntime import inspection, placement
 from extras.common.onnxruntime.inspection import OnnxSurroundings, Trial
 from extras.common.onnxruntime.node_placement import load_libraries, node_counts, options_recording_placement
 from extras.common.onnxruntime.placement import Refusal, SessionStatus
-from extras.common.onnxruntime.providers import CPU, ProviderRequest, wish_of
+from extras.common.onnxruntime.providers import CPU, ProviderRequest, parse_provider
 from machine import commands
 from machine.errors import SotaqueError
 from machine.onnxruntime import import_quietly
@@ -63,47 +63,47 @@ class OpenedSession:
 
 
 @dataclass(frozen=True)
-class Looks:
-    """How to inspect the machine; tests replace these functions."""
+class Inspectors:
+    """The functions that inspect the machine; tests replace them."""
 
-    surroundings: Callable[[], OnnxSurroundings] = inspection.surroundings
-    trial: Callable[[ProviderRequest], Trial] = inspection.trial
+    read_surroundings: Callable[[], OnnxSurroundings] = inspection.read_surroundings
+    try_request: Callable[[ProviderRequest], Trial] = inspection.try_request
 
 
 def open_session(
     model: Path | bytes,
-    wish: str = "auto",
+    provider: str = "auto",
     options: OnnxSessionOptions | None = None,
-    looks: Looks | None = None,
+    inspectors: Inspectors | None = None,
 ) -> OpenedSession:
     """Opens a model on the requested provider, or on the CPU if that does not work.
 
     Args:
         model: A file, or its content.
-        wish: auto, cuda, cuda:1, rocm, directml, openvino, openvino:GPU or cpu.
+        provider: auto, cuda, cuda:1, rocm, directml, openvino, openvino:GPU or cpu.
         options: Options of the session.
-        looks: How to inspect the machine.
+        inspectors: How to inspect the machine.
 
     Returns:
         The session; its `status` says where it computes and why.
 
     Raises:
-        SotaqueError: `wish` is none of these.
+        SotaqueError: `provider` is none of these.
         RuntimeMissing: ONNX Runtime is not installed.
         ModelRefused: The model does not open on the CPU.
     """
-    wished = wish_of(wish)
+    request = parse_provider(provider)
     onnxruntime = runtime()
-    looks = looks or Looks()
-    got, refusal = choose(wished, looks)
+    inspectors = inspectors or Inspectors()
+    chosen, refusal = choose(request, inspectors)
     session: Session | None = None
-    if got.kind != "cpu":
-        provider = looks.trial(got).provider
-        load_libraries(onnxruntime, provider)
+    if chosen.kind != "cpu":
+        execution_provider = inspectors.try_request(chosen).provider
+        load_libraries(onnxruntime, execution_provider)
         try:
-            session = _open(onnxruntime, model, options, [(provider, got.options()), CPU])
+            session = _open(onnxruntime, model, options, [(execution_provider, chosen.options()), CPU])
         except Exception as error:  # ONNX Runtime's own errors derive directly from Exception
-            refusal, got = placement.refused_model(got, str(error)), ProviderRequest("cpu")
+            refusal, chosen = placement.model_refusal(chosen, str(error)), ProviderRequest("cpu")
     if session is None:
         try:
             session = _open(onnxruntime, model, options, [CPU])
@@ -112,26 +112,31 @@ def open_session(
             message = " ".join(str(error).split())[:400]
             raise ModelRefused(f"ONNX Runtime cannot open {name}: {message}") from error
     active = session.get_providers()[0]
-    return OpenedSession(session, placement.status(wished, got, active, node_counts(session), refusal))
+    status = placement.session_status(request, chosen, active, node_counts(session), refusal)
+    return OpenedSession(session, status)
 
 
-def choose(wished: ProviderRequest, looks: Looks) -> tuple[ProviderRequest, Refusal | None]:
+def choose(request: ProviderRequest, inspectors: Inspectors) -> tuple[ProviderRequest, Refusal | None]:
     """Chooses the provider of a session: the requested one, or the CPU and why it was refused.
 
     `auto` takes the first provider of this build that computes correctly.
     """
-    if wished.kind == "cpu":
-        return wished, None
-    seen = looks.surroundings()
-    auto = wished.kind == "auto"
-    wishes = [ProviderRequest(kind) for kind in inspection.present(seen)] if auto else [wished]
-    refused = []
-    for wish in wishes:
-        refusal = placement.judge_trial(wish, seen, looks.trial(wish))
+    if request.kind == "cpu":
+        return request, None
+    surroundings = inspectors.read_surroundings()
+    is_auto = request.kind == "auto"
+    candidates = [request]
+    if is_auto:
+        candidates = [ProviderRequest(kind) for kind in inspection.available_kinds(surroundings)]
+    refusals = []
+    for candidate in candidates:
+        refusal = placement.judge_trial(candidate, surroundings, inspectors.try_request(candidate))
         if refusal is None:
-            return wish, None
-        refused.append(refusal)
-    return ProviderRequest("cpu"), placement.judge_auto(seen, refused) if auto else refused[0]
+            return candidate, None
+        refusals.append(refusal)
+    if is_auto:
+        return ProviderRequest("cpu"), placement.explain_auto_fallback(surroundings, refusals)
+    return ProviderRequest("cpu"), refusals[0]
 
 
 def runtime() -> ModuleType:
@@ -151,12 +156,12 @@ def _open(
     options: OnnxSessionOptions | None,
     providers: Sequence[str | tuple[str, dict[str, str]]],
 ) -> "Session":
-    recorder = options_recording_placement(
+    runtime_options = options_recording_placement(
         onnxruntime, session_options(onnxruntime, options or OnnxSessionOptions())
     )
-    given = model if isinstance(model, bytes) else str(model)
+    path_or_content = model if isinstance(model, bytes) else str(model)
     # ONNX Runtime's own fallback only prints and continues, so the reason would be lost.
-    return onnxruntime.InferenceSession(given, recorder, providers, enable_fallback=0)
+    return onnxruntime.InferenceSession(path_or_content, runtime_options, providers, enable_fallback=0)
 
 
 def session_options(onnxruntime: ModuleType, options: OnnxSessionOptions) -> "SessionOptions":

@@ -11,15 +11,15 @@ from extras.common.onnxruntime.operators import OperatorKind, is_heavy, kind_of
 from extras.common.onnxruntime.placement import SessionStatus
 
 # Below this many values a copy to a GPU and back (about 20 us) costs more than the work itself.
-SMALL = 4096
+MAX_SMALL_VALUES = 4096
 Normality = Literal["yes", "no", "unclear"]
-_ALWAYS = {
+_REASONS_FOR_CPU = {
     OperatorKind.CONTROL: "control flow; the nodes inside may still be on the GPU",
     OperatorKind.TEXT: "text and tree operators exist for the CPU only",
     OperatorKind.FEW: "returns few values, whose number is not known in advance",
 }
 # For these kinds it depends on the inputs whether a GPU takes a node.
-_EITHER = {*_ALWAYS, OperatorKind.SHAPE, OperatorKind.QUANTISED}
+_MIXED_KINDS = {*_REASONS_FOR_CPU, OperatorKind.SHAPE, OperatorKind.QUANTISED}
 
 
 class Judgement(NamedTuple):
@@ -41,7 +41,7 @@ class Judgement(NamedTuple):
     seconds: float = 0.0
 
 
-def judge(operator: str, largest: int | None = None, domain: str = "") -> tuple[Normality, str]:
+def judge_operator(operator: str, largest: int | None = None, domain: str = "") -> tuple[Normality, str]:
     """Whether it is normal that an operator is on the CPU despite an accelerator, and why."""
     kind = kind_of(operator, domain)
     if kind is OperatorKind.QUANTISED:
@@ -54,9 +54,9 @@ def judge(operator: str, largest: int | None = None, domain: str = "") -> tuple[
             "a compute-heavy operator that belongs on the accelerator; this build has no kernel "
             "for its type, opset or attributes"
         )
-    if kind in _ALWAYS:
-        return "yes", _ALWAYS[kind]
-    small = largest is not None and largest <= SMALL
+    if kind in _REASONS_FOR_CPU:
+        return "yes", _REASONS_FOR_CPU[kind]
+    small = largest is not None and largest <= MAX_SMALL_VALUES
     if kind is OperatorKind.SHAPE:
         if largest is None or small:
             size = f" of at most {largest:,} values" if largest is not None else ""
@@ -74,16 +74,16 @@ def judge(operator: str, largest: int | None = None, domain: str = "") -> tuple[
     return "no", f"{what} on {largest:,} values: between GPU nodes it forces two copies"
 
 
-def forecast(operators: Mapping[str, int]) -> dict[str, int]:
+def forecast_placement(operators: Mapping[str, int]) -> dict[str, int]:
     """For a model on the CPU only, numbers of nodes: {gpu: those that a GPU would usually take,
     either: those of which it takes some}."""
     counts = {"gpu": 0, "either": 0}
     for name, number in operators.items():
-        counts["either" if kind_of(name) in _EITHER else "gpu"] += number
+        counts["either" if kind_of(name) in _MIXED_KINDS else "gpu"] += number
     return counts
 
 
-def answer(status: SessionStatus, judged: Sequence[Judgement]) -> str:
+def placement_verdict(status: SessionStatus, judgements: Sequence[Judgement]) -> str:
     """Whether the placement of the whole model is normal, as a sentence."""
     if not status.accelerator_nodes:
         if status.reason_code == "no_gpu" and status.requested_provider == "auto":
@@ -91,12 +91,12 @@ def answer(status: SessionStatus, judged: Sequence[Judgement]) -> str:
         if status.message:
             return "No: an accelerator was requested, but everything runs on the CPU."
         return "Yes: the CPU was requested, and everything runs there."
-    if bad := [
-        f"{judgement.operator} ({judgement.nodes})" for judgement in judged if judgement.normal == "no"
+    if misplaced := [
+        f"{judgement.operator} ({judgement.nodes})" for judgement in judgements if judgement.normal == "no"
     ]:
-        return f"No: {', '.join(bad)} should not be on the CPU."
-    if any(judgement.normal == "unclear" for judgement in judged):
+        return f"No: {', '.join(misplaced)} should not be on the CPU."
+    if any(judgement.normal == "unclear" for judgement in judgements):
         return "Mostly: the compute-heavy nodes are on the accelerator; see the lines marked ?."
-    if not judged:
+    if not judgements:
         return "Yes: every node is on the accelerator."
     return "Yes: the compute-heavy nodes are on the accelerator."

@@ -1,7 +1,7 @@
 """Generates test inputs for an unknown ONNX model: sizes for dynamic axes, and values.
 
 A guess may be wrong, so there are several; the first that the model accepts is used and reported.
-Everything but `arrays` is pure.
+Everything but `make_arrays` is pure.
 """
 
 import re
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 _TYPES = frozenset("float32 float64 float16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split())
-_PAST = 8  # the length of a decoder's cache
-_MAX_VALUES = 250_000_000  # 1 GB of fp32
+_CACHE_LENGTH = 8  # the length of a decoder's cache
+_MAX_INPUT_VALUES = 250_000_000  # 1 GB of fp32
 
 
 class Sizes(NamedTuple):
@@ -37,13 +37,13 @@ GUESSES = (
     Sizes(1, 1, 1, 1),
 )
 # A model that keeps a state between calls receives audio in pieces of this length (Silero's).
-_PIECE = 512
-_STATE = re.compile(r"^(state|h|c|hn|cn|h0|c0)$|past|cache|hidden|_state", re.IGNORECASE)
-_SOUND = re.compile(r"audio|wav|sound|speech|signal|sample|^input$|^x$|source", re.IGNORECASE)
-_RATE = re.compile(r"^sr$|sampl\w*_?rate", re.IGNORECASE)
-_LENGTH = re.compile(r"len(gth)?s?$|_len", re.IGNORECASE)
-_CHOICE = re.compile(r"sid|speaker|lang|emotion|^spk", re.IGNORECASE)
-_MASK = re.compile(r"mask", re.IGNORECASE)
+_CHUNK_SAMPLES = 512
+_STATE_NAME = re.compile(r"^(state|h|c|hn|cn|h0|c0)$|past|cache|hidden|_state", re.IGNORECASE)
+_SOUND_NAME = re.compile(r"audio|wav|sound|speech|signal|sample|^input$|^x$|source", re.IGNORECASE)
+_RATE_NAME = re.compile(r"^sr$|sampl\w*_?rate", re.IGNORECASE)
+_LENGTH_NAME = re.compile(r"len(gth)?s?$|_len", re.IGNORECASE)
+_CHOICE_NAME = re.compile(r"sid|speaker|lang|emotion|^spk", re.IGNORECASE)
+_MASK_NAME = re.compile(r"mask", re.IGNORECASE)
 
 
 class Filling(TypedDict, total=False):
@@ -57,7 +57,9 @@ class Filling(TypedDict, total=False):
     values: list[float]
 
 
-def plans(inputs: Sequence[GraphValue], given_shapes: Mapping[str, tuple[int, ...]]) -> list[list[Filling]]:
+def make_plans(
+    inputs: Sequence[GraphValue], given_shapes: Mapping[str, tuple[int, ...]]
+) -> list[list[Filling]]:
     """The inputs to try, without repeats, as JSON values.
 
     Args:
@@ -71,32 +73,32 @@ def plans(inputs: Sequence[GraphValue], given_shapes: Mapping[str, tuple[int, ..
         names = ", ".join(value.name for value in inputs)
         raise ExplainError(f"--shape {name}: this model has no such input. Its inputs: {names}.")
     for value in inputs:
-        _check(value, given_shapes.get(value.name))
-    small: list[list[Filling]] = []
-    for plan in (_plan(inputs, sizes, given_shapes) for sizes in GUESSES):
-        if sum(prod(filling["shape"]) for filling in plan) <= _MAX_VALUES and plan not in small:
-            small.append(plan)
-    if not small:
+        _check_input(value, given_shapes.get(value.name))
+    plans_to_try: list[list[Filling]] = []
+    for plan in (_make_plan(inputs, sizes, given_shapes) for sizes in GUESSES):
+        if sum(prod(filling["shape"]) for filling in plan) <= _MAX_INPUT_VALUES and plan not in plans_to_try:
+            plans_to_try.append(plan)
+    if not plans_to_try:
         raise ExplainError(
-            f"The inputs of this model hold more than {_MAX_VALUES:,} values. Give a smaller "
+            f"The inputs of this model hold more than {_MAX_INPUT_VALUES:,} values. Give a smaller "
             "--shape, or leave out --run."
         )
-    return small
+    return plans_to_try
 
 
-def arrays(plan: Sequence[Filling]) -> "dict[str, np.ndarray]":
+def make_arrays(plan: Sequence[Filling]) -> "dict[str, np.ndarray]":
     """Name -> numpy array for a plan; the same values each time."""
     import numpy
 
-    random = numpy.random.default_rng(0)
+    rng = numpy.random.default_rng(0)
     array_of: dict[str, np.ndarray] = {}
     numbers: np.ndarray
     for filling in plan:
         shape = tuple(filling["shape"])
         if filling["fill"] == "normal":
-            numbers = random.standard_normal(shape) * 0.1
+            numbers = rng.standard_normal(shape) * 0.1
         elif filling["fill"] == "ids":
-            numbers = random.integers(0, max(1, int(filling["value"])), shape)
+            numbers = rng.integers(0, max(1, int(filling["value"])), shape)
         elif filling["fill"] == "values":
             numbers = numpy.resize(numpy.array(filling["values"]), shape)
         else:
@@ -105,47 +107,49 @@ def arrays(plan: Sequence[Filling]) -> "dict[str, np.ndarray]":
     return array_of
 
 
-def _check(value: GraphValue, fixed: tuple[int, ...] | None) -> None:
+def _check_input(value: GraphValue, given_shape: tuple[int, ...] | None) -> None:
     if value.type not in _TYPES:
         what = {"string": "text", "": "a list or a map"}.get(value.type, value.type)
         raise ExplainError(
             f"--run generates numbers, but the input {value.name!r} needs {what}. Leave out --run to "
             "see where the nodes are."
         )
-    if fixed is None or value.shape is None:
+    if given_shape is None or value.shape is None:
         return
-    fits = len(fixed) == len(value.shape) and all(
-        not isinstance(size, int) or size == given for size, given in zip(value.shape, fixed)
+    is_fitting = len(given_shape) == len(value.shape) and all(
+        not isinstance(declared_size, int) or declared_size == size
+        for declared_size, size in zip(value.shape, given_shape)
     )
-    if not fits:
+    if not is_fitting:
         declared = "x".join(str(size) or "?" for size in value.shape)
-        given = "x".join(map(str, fixed))
+        given = "x".join(map(str, given_shape))
         raise ExplainError(f"--shape {value.name}={given} does not fit the declared shape {declared}.")
 
 
-def _plan(
+def _make_plan(
     inputs: Sequence[GraphValue], sizes: Sizes, given_shapes: Mapping[str, tuple[int, ...]]
 ) -> list[Filling]:
-    if any(_STATE.search(value.name) for value in inputs):
-        sizes = sizes._replace(samples=min(sizes.samples, _PIECE))
-    named: dict[str, int] = {}
+    if any(_STATE_NAME.search(value.name) for value in inputs):
+        sizes = sizes._replace(samples=min(sizes.samples, _CHUNK_SAMPLES))
+    axis_sizes: dict[str, int] = {}
     for value in inputs:
         for axis, size in enumerate(value.shape or ()):
             if isinstance(size, str) and size and "+" not in size:
                 guess = (
                     given_shapes[value.name][axis]
                     if value.name in given_shapes
-                    else _size(value, axis, sizes)
+                    else _guess_size(value, axis, sizes)
                 )
-                named[size] = min(named.get(size, guess), guess)
+                axis_sizes[size] = min(axis_sizes.get(size, guess), guess)
     shapes = {
         value.name: given_shapes.get(value.name)
         or tuple(
-            _size_of(size, named) or _size(value, axis, sizes) for axis, size in enumerate(value.shape or ())
+            _declared_size(size, axis_sizes) or _guess_size(value, axis, sizes)
+            for axis, size in enumerate(value.shape or ())
         )
         for value in inputs
     }
-    longest = max((size for value in inputs for size in _open(value, shapes[value.name])), default=1)
+    longest = max((size for value in inputs for size in _dynamic_sizes(value, shapes[value.name])), default=1)
     return [
         Filling(
             name=value.name,
@@ -155,22 +159,22 @@ def _plan(
             value=0.0,
             values=[],
         )
-        | _filling(value, shapes[value.name], longest)
+        | _special_filling(value, shapes[value.name], longest)
         for value in inputs
     ]
 
 
-def _size_of(size: int | str, named: Mapping[str, int]) -> int:
+def _declared_size(size: int | str, axis_sizes: Mapping[str, int]) -> int:
     """A declared size, that of a named axis, or the sum in a name ("past + 1"); 0 if unknown."""
     if isinstance(size, int):
         return size
     parts = [part.strip() for part in size.split("+")]
-    if not size or not all(part.isdigit() or part in named for part in parts):
+    if not size or not all(part.isdigit() or part in axis_sizes for part in parts):
         return 0
-    return sum(int(part) if part.isdigit() else named[part] for part in parts)
+    return sum(int(part) if part.isdigit() else axis_sizes[part] for part in parts)
 
 
-def _size(value: GraphValue, axis: int, sizes: Sizes) -> int:
+def _guess_size(value: GraphValue, axis: int, sizes: Sizes) -> int:
     """The size chosen for a dynamic axis."""
     shape = value.shape or ()
     name, rank = str(shape[axis]).lower(), len(shape)
@@ -178,38 +182,38 @@ def _size(value: GraphValue, axis: int, sizes: Sizes) -> int:
         return int(shape[axis])
     if "batch" in name or (axis == 0 and (rank > 1 or not value.type.startswith("float"))):
         return 1
-    if "past" in name or _STATE.search(value.name):
-        return 1 if axis == 1 and rank == 3 else _PAST
+    if "past" in name or _STATE_NAME.search(value.name):
+        return 1 if axis == 1 and rank == 3 else _CACHE_LENGTH
     if not value.type.startswith("float"):
         return sizes.tokens
     if rank == 4 and (shape[1] in (1, 3, 4) or shape[3] in (1, 3, 4)):
         return sizes.pixels
-    if rank <= 2 and _SOUND.search(value.name):
+    if rank <= 2 and _SOUND_NAME.search(value.name):
         return sizes.samples
-    return sizes.frames if rank == 3 else (sizes.samples if rank == 1 else _PAST)
+    return sizes.frames if rank == 3 else (sizes.samples if rank == 1 else _CACHE_LENGTH)
 
 
-def _open(value: GraphValue, shape: Sequence[int]) -> list[int]:
+def _dynamic_sizes(value: GraphValue, shape: Sequence[int]) -> list[int]:
     """The sizes chosen for dynamic axes after the batch; a length input refers to one of them."""
     return [
         size
         for axis, size in enumerate(shape)
-        if axis and isinstance((value.shape or ())[axis], str) and not _STATE.search(value.name)
+        if axis and isinstance((value.shape or ())[axis], str) and not _STATE_NAME.search(value.name)
     ]
 
 
-def _filling(value: GraphValue, shape: Sequence[int], longest: int) -> Filling:
+def _special_filling(value: GraphValue, shape: Sequence[int], longest: int) -> Filling:
     """How to fill an input, if not with normally distributed values."""
-    whole = not value.type.startswith("float")
-    if _RATE.search(value.name):
+    is_integer = not value.type.startswith("float")
+    if _RATE_NAME.search(value.name):
         return {"fill": "value", "value": 16_000.0}
-    if whole and _LENGTH.search(value.name):
+    if is_integer and _LENGTH_NAME.search(value.name):
         return {"fill": "value", "value": float(longest)}
-    if _MASK.search(value.name) or value.type == "bool":
+    if _MASK_NAME.search(value.name) or value.type == "bool":
         return {"fill": "value", "value": 1.0}
-    if _STATE.search(value.name) or (whole and _CHOICE.search(value.name)):
+    if _STATE_NAME.search(value.name) or (is_integer and _CHOICE_NAME.search(value.name)):
         return {"fill": "value"}
-    if whole:
+    if is_integer:
         return {"fill": "ids", "value": float(value.ids or 10)} if shape else {"fill": "value", "value": 1.0}
     if value.name == "scales":  # Piper: noise, length, noise in the lengths
         return {"fill": "values", "values": [0.667, 1.0, 0.8]}

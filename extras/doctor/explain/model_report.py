@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 from extras.common.onnxruntime.operators import is_heavy
 from extras.common.onnxruntime.placement import SessionStatus, explain_command
 from extras.common.onnxruntime.providers import CPU
-from extras.doctor.explain.cpu_operators import Judgement, answer, forecast, judge
+from extras.doctor.explain.cpu_operators import (
+    Judgement,
+    forecast_placement,
+    judge_operator,
+    placement_verdict,
+)
 from extras.doctor.explain.graph import ModelGraph
 from machine import commands
 from machine.text import size_words, wrap
@@ -23,8 +28,8 @@ if TYPE_CHECKING:
 Report = Mapping[str, Any]
 SCHEMA = 1
 _LABELS = {"yes": "ok", "no": "NO", "unclear": "?"}
-_COPIES = re.compile(r"(\d+) Memcpy nodes are added to the graph")
-_FORCED = re.compile(r"Force fallback to CPU execution for node: (.*?) because")
+_COPY_WARNING = re.compile(r"(\d+) Memcpy nodes are added to the graph")
+_FORCED_TO_CPU_NODE = re.compile(r"Force fallback to CPU execution for node: (.*?) because")
 
 
 def facts(graph: ModelGraph, status: SessionStatus, child: Report, log: str) -> dict[str, object]:
@@ -52,7 +57,7 @@ def facts(graph: ModelGraph, status: SessionStatus, child: Report, log: str) -> 
             operators[name] += number
     else:
         operators = sum(map(Counter, nodes.values()), Counter())
-    judged = _judge(graph, nodes, executed)
+    judgements = _judge_cpu_operators(graph, nodes, executed)
     return {
         "schema": SCHEMA,
         "model": str(graph.path),
@@ -61,12 +66,12 @@ def facts(graph: ModelGraph, status: SessionStatus, child: Report, log: str) -> 
         "producer": graph.producer,
         "onnxruntime": child["version"],
         "status": status.as_dict(),
-        "normal": answer(status, judged),
+        "normal": placement_verdict(status, judgements),
         "nodes": nodes,
-        "copies": copies(log, executed),
-        "forced_to_cpu": _FORCED.findall(log),
-        "on_cpu": [judgement._asdict() for judgement in judged],
-        "on_a_gpu": forecast(operators),
+        "copies": count_copies(log, executed),
+        "forced_to_cpu": _FORCED_TO_CPU_NODE.findall(log),
+        "on_cpu": [judgement._asdict() for judgement in judgements],
+        "on_a_gpu": forecast_placement(operators),
         "inputs": [asdict(value) for value in graph.inputs],
         "outputs": [asdict(value) for value in graph.outputs],
         "load_seconds": child["load_seconds"],
@@ -76,14 +81,14 @@ def facts(graph: ModelGraph, status: SessionStatus, child: Report, log: str) -> 
     }
 
 
-def copies(log: str, executed: "Sequence[OperatorRow]") -> int:
+def count_copies(log: str, executed: "Sequence[OperatorRow]") -> int:
     """The number of copies, from ONNX Runtime's warnings or else from the executed nodes."""
-    warned = sum(int(number) for number in _COPIES.findall(log))
+    copies_in_log = sum(int(number) for number in _COPY_WARNING.findall(log))
     copying = ("MemcpyToHost", "MemcpyFromHost")
-    return warned or sum(row["times"] for row in executed if row["operator"] in copying)
+    return copies_in_log or sum(row["times"] for row in executed if row["operator"] in copying)
 
 
-def _judge(
+def _judge_cpu_operators(
     graph: ModelGraph, nodes: Mapping[str, Mapping[str, int]] | None, executed: "Sequence[OperatorRow]"
 ) -> list[Judgement]:
     """Judges every operator on the CPU, abnormal ones first; [] if everything is on the CPU."""
@@ -91,16 +96,17 @@ def _judge(
         return []
     domains = {name: domain for domain, name in graph.operators}
     ran = {row["operator"]: row for row in executed if row["provider"] == CPU}
-    judged = []
+    judgements = []
     for name, number in nodes.get(CPU, {}).items():
         # A node placed as Conv may have run fused with the next one.
         row = ran.get(name) or ran.get(f"Fused{name}")
         largest, seconds = (row["largest"], row["seconds"]) if row else (None, 0.0)
-        normal, why = judge(name, largest, domains.get(name, ""))
-        judged.append(Judgement(name, number, normal, why, largest, seconds))
+        normal, why = judge_operator(name, largest, domains.get(name, ""))
+        judgements.append(Judgement(name, number, normal, why, largest, seconds))
     order = ("no", "unclear", "yes")
     return sorted(
-        judged, key=lambda judgement: (order.index(judgement.normal), -judgement.nodes, judgement.operator)
+        judgements,
+        key=lambda judgement: (order.index(judgement.normal), -judgement.nodes, judgement.operator),
     )
 
 
@@ -116,13 +122,13 @@ def as_text(summary: Report) -> str:
     ]
     # Some messages end with a pointer to this command.
     lines += wrap(status["message"].partition(f" `{explain_command()}`")[0], "  ")
-    lines += ["Is that normal?", *wrap(summary["normal"], "  "), "", *_nodes(summary), ""]
-    lines += _values("Inputs:", summary["inputs"], run["plan"] if run else [])
-    lines += [*_values("Outputs:", summary["outputs"], []), "", *_costs(summary)]
+    lines += ["Is that normal?", *wrap(summary["normal"], "  "), "", *_node_lines(summary), ""]
+    lines += _value_lines("Inputs:", summary["inputs"], run["plan"] if run else [])
+    lines += [*_value_lines("Outputs:", summary["outputs"], []), "", *_cost_lines(summary)]
     return "\n".join(lines) + "\n"
 
 
-def _nodes(summary: Report) -> Iterator[str]:
+def _node_lines(summary: Report) -> Iterator[str]:
     if summary["nodes"] is None:
         yield (
             f"ONNX Runtime {summary['onnxruntime']} reports where its nodes run only with --run; "
@@ -143,18 +149,18 @@ def _nodes(summary: Report) -> Iterator[str]:
             "which is normal",
             "  ",
         )
-    if judged := summary["on_cpu"]:
+    if judgements := summary["on_cpu"]:
         yield "On the CPU, and whether that is normal:"
-        width = max(len(f"{row['operator']} ({row['nodes']})") for row in judged)
-        for row in judged:
+        width = max(len(f"{row['operator']} ({row['nodes']})") for row in judgements)
+        for row in judgements:
             name = f"{row['operator']} ({row['nodes']})"
             first = f"  {_LABELS[row['normal']]:<3} {name:<{width}}  "
             yield from wrap(row["why"], " " * len(first), first)
     elif not counted.keys() - {CPU}:
-        yield from _forecast(summary["on_a_gpu"], summary["nodes"].get(CPU, {}))
+        yield from _forecast_lines(summary["on_a_gpu"], summary["nodes"].get(CPU, {}))
 
 
-def _forecast(usual: Mapping[str, int], operators: Mapping[str, int]) -> Iterator[str]:
+def _forecast_lines(usual: Mapping[str, int], operators: Mapping[str, int]) -> Iterator[str]:
     yield from wrap(
         f"With a GPU, {usual['gpu']} of them would usually run on it. The rest ({usual['either']}) "
         "computes shapes, moves values or controls the flow: some of it stays on the CPU even "
@@ -167,7 +173,7 @@ def _forecast(usual: Mapping[str, int], operators: Mapping[str, int]) -> Iterato
         yield from wrap(f"Compute-heavy operators: {carry}.", "")
 
 
-def _values(title: str, values: Sequence[Report], plan: "Sequence[Filling]") -> Iterator[str]:
+def _value_lines(title: str, values: Sequence[Report], plan: "Sequence[Filling]") -> Iterator[str]:
     fillings = {filling["name"]: filling for filling in plan}
     width = max((len(value["name"]) for value in values), default=0)
     for number, value in enumerate(values):
@@ -177,7 +183,7 @@ def _values(title: str, values: Sequence[Report], plan: "Sequence[Filling]") -> 
         yield f"{title if not number else '':<11}{name:<{width}}  {kind} {shape}{run_with}"
 
 
-def _costs(summary: Report) -> Iterator[str]:
+def _cost_lines(summary: Report) -> Iterator[str]:
     yield f"Loaded in {_seconds(summary['load_seconds'])} by ONNX Runtime {summary['onnxruntime']}."
     if run := summary["run"]:
         yield (
@@ -186,15 +192,15 @@ def _costs(summary: Report) -> Iterator[str]:
         )
         parts = summary["seconds_by_provider"]
         if len(parts) > 1:
-            whole = sum(parts.values()) or 1.0
-            shares = [f"{name} {100 * part / whole:.0f} %" for name, part in parts.items()]
+            total = sum(parts.values()) or 1.0
+            shares = [f"{name} {100 * part / total:.0f} %" for name, part in parts.items()]
             yield f"Share of the time: {', '.join(shares)}."
-        yield from wrap(f"Usage while running: {_activity(run['activity'])}.", "  ", "")
+        yield from wrap(f"Usage while running: {_activity_text(run['activity'])}.", "  ", "")
     imported, loaded, peak = map(size_words, summary["memory"].values())
     yield f"Memory: {imported} before loading, {loaded} loaded, {peak} at peak."
 
 
-def _activity(activity: "Activity") -> str:
+def _activity_text(activity: "Activity") -> str:
     parts = [f"CPU {activity['cpu_percent']:.0f} % (100 is one core)"]
     for name, gpu in activity["gpus"].items():
         busy = gpu["busy_percent"]
@@ -214,12 +220,12 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
-_MAX_CHARACTERS = 300
+_MAX_FAULT_CHARACTERS = 300
 # ONNX Runtime's CPU kernels of Add, Mul, Gemm, Dropout and BatchNormalization start at this opset.
-_OLDEST_OPSET = 7
+_MIN_OPSET = 7
 
 
-def refusal(name: str, fault: str, opset: int | None = None) -> str:
+def refusal_message(name: str, fault: str, opset: int | None = None) -> str:
     """Why ONNX Runtime refuses a model, and what to do.
 
     Args:
@@ -229,23 +235,23 @@ def refusal(name: str, fault: str, opset: int | None = None) -> str:
     """
     text = " ".join(fault.split())
     missing = re.search(r"Could not find an implementation for (\w+)\((\d+)\)", text)
-    if missing and opset is not None and opset < _OLDEST_OPSET:
+    if missing and opset is not None and opset < _MIN_OPSET:
         return (
             f"{name} has opset {opset}, and ONNX Runtime has no kernel for its operator "
-            f"{missing[1]}: most kernels start at opset {_OLDEST_OPSET}. Neither fp32 nor a newer "
+            f"{missing[1]}: most kernels start at opset {_MIN_OPSET}. Neither fp32 nor a newer "
             "ONNX Runtime helps. Export it again with opset 13 or later."
         )
-    for pattern, sentence in _KNOWN:
+    for pattern, sentence in _SENTENCES_BY_FAULT:
         if match := re.search(pattern, text):
             return f"{name} " + sentence.format(
                 *match.groups(), newer=commands.install("onnxruntime", upgrade=True)
             )
     message = re.sub(r"^.*?failed: ?", "", text)
     message = re.sub(r"/\S+\.(cc|h):\d+ .*?\) ", "", message)
-    return f"ONNX Runtime refuses {name}: {message[:_MAX_CHARACTERS]}"
+    return f"ONNX Runtime refuses {name}: {message[:_MAX_FAULT_CHARACTERS]}"
 
 
-_KNOWN = (
+_SENTENCES_BY_FAULT = (
     (
         r"Fatal error: ([\w.]+):(\w+)\(-?\d+\) is not a registered",
         "has the operator {1} of {0}, which this ONNX Runtime does not know. Install the library or "

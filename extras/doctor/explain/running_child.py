@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from extras.common.onnxruntime.node_placement import load_libraries, node_counts, options_recording_placement
 from extras.common.readings.nvml import GpuUsageReader
-from extras.doctor.explain.inputs import Filling, arrays
+from extras.doctor.explain.inputs import Filling, make_arrays
 from machine.onnxruntime import import_quietly
 from machine.process import reserve_stdout, write_json_line
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from extras.common.onnxruntime.types import Session
 
-_CPU = "CPUExecutionProvider"
+_CPU_PROVIDER = "CPUExecutionProvider"
 # Runs for a second or two, at least once, and long enough for a GPU's utilization to show it.
 _WARM_SECONDS, _MIN_SECONDS, _MAX_RUNS, _LOOK_SECONDS = 1.5, 0.3, 50, 0.1
 
@@ -83,13 +83,13 @@ def answer(request: Request) -> dict[str, object]:
     """
     result: dict[str, object] = {}
     try:
-        _explain(request, result)
+        _open_and_run(request, result)
     except Exception as error:  # ONNX Runtime's own errors derive directly from Exception
         result["fault"] = f"{type(error).__name__}: {error}"
     return result
 
 
-def _explain(request: Request, result: dict[str, object]) -> None:
+def _open_and_run(request: Request, result: dict[str, object]) -> None:
     import numpy  # noqa: F401 - counted as imported, not as loaded
 
     onnxruntime = import_quietly()
@@ -97,18 +97,20 @@ def _explain(request: Request, result: dict[str, object]) -> None:
     provider = request["provider"]
     load_libraries(onnxruntime, provider)
     result["version"] = onnxruntime.__version__
-    result["import_bytes"] = _memory("VmRSS")
+    result["import_bytes"] = _memory_bytes("VmRSS")
     with tempfile.TemporaryDirectory(prefix="sotaque-explain-") as folder:
         options = options_recording_placement(onnxruntime)
         options.log_severity_level = 1  # logs each node that is forced onto the CPU
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.enable_profiling = bool(request["plans"])
         options.profile_file_prefix = str(Path(folder) / "profile")
-        wished = [_CPU] if provider == _CPU else [(provider, request["options"]), _CPU]
+        providers = (
+            [_CPU_PROVIDER] if provider == _CPU_PROVIDER else [(provider, request["options"]), _CPU_PROVIDER]
+        )
         started = time.perf_counter()
-        session = onnxruntime.InferenceSession(request["model"], options, wished, enable_fallback=0)
+        session = onnxruntime.InferenceSession(request["model"], options, providers, enable_fallback=0)
         result["load_seconds"] = time.perf_counter() - started
-        result["loaded_bytes"] = _memory("VmRSS")
+        result["loaded_bytes"] = _memory_bytes("VmRSS")
         result["active"] = session.get_providers()
         result["nodes"] = node_counts(session)
         if request["plans"]:
@@ -116,7 +118,7 @@ def _explain(request: Request, result: dict[str, object]) -> None:
             result["run"] = run
             if result["nodes"] is None:  # before 1.24 only the profile has it
                 result["nodes"] = counts_of_rows(rows)
-    result["peak_bytes"] = _memory("VmHWM")
+    result["peak_bytes"] = _memory_bytes("VmHWM")
 
 
 def _run(session: "Session", plans: list[list[Filling]]) -> tuple[dict[str, object], list[OperatorRow]]:
@@ -124,31 +126,31 @@ def _run(session: "Session", plans: list[list[Filling]]) -> tuple[dict[str, obje
     no plan; and what `operator_rows` holds."""
     faults = []
     for plan in plans:
-        inputs = arrays(plan)
+        inputs = make_arrays(plan)
         started = time.perf_counter()
         try:
             session.run(None, inputs)
         except Exception as error:
             faults.append(str(error))
             continue
-        cold = time.perf_counter() - started
+        cold_seconds = time.perf_counter() - started
         session.run(None, inputs)
         # The profile ends here, or writing it would be timed too.
         profile = Path(session.end_profiling()).read_text(encoding="utf-8")
-        warm, activity = _watch(partial(_warm, session, inputs))
+        warm_seconds, activity = _run_watched(partial(_time_runs, session, inputs))
         rows = operator_rows(json.loads(profile))
         return {
             "plan": plan,
             "executed": rows,
-            "cold_seconds": cold,
-            "warm_seconds": statistics.median(warm),
-            "runs": len(warm),
+            "cold_seconds": cold_seconds,
+            "warm_seconds": statistics.median(warm_seconds),
+            "runs": len(warm_seconds),
             "activity": activity,
         }, rows
     return {"fault": faults[0]}, []
 
 
-def _warm(session: "Session", inputs: "dict[str, np.ndarray]") -> list[float]:
+def _time_runs(session: "Session", inputs: "dict[str, np.ndarray]") -> list[float]:
     seconds: list[float] = []
     while not seconds or sum(seconds) < (_WARM_SECONDS if len(seconds) < _MAX_RUNS else _MIN_SECONDS):
         started = time.perf_counter()
@@ -157,7 +159,7 @@ def _warm(session: "Session", inputs: "dict[str, np.ndarray]") -> list[float]:
     return seconds
 
 
-def _watch(work: Callable[[], list[float]]) -> tuple[list[float], Activity]:
+def _run_watched(work: Callable[[], list[float]]) -> tuple[list[float], Activity]:
     """Runs `work` while a thread reads the GPUs ten times a second.
 
     Returns what `work` returns, and the usage.
@@ -165,24 +167,24 @@ def _watch(work: Callable[[], list[float]]) -> tuple[list[float], Activity]:
     reader, ended = GpuUsageReader(), threading.Event()
     gpus: dict[str, GpuActivity] = {}
 
-    def look() -> None:
+    def read_gpus() -> None:
         for gpu in reader.read():
-            seen = gpus.setdefault(f"{gpu.index}: {gpu.name}", {"busy_percent": None, "used_bytes": 0})
+            peak = gpus.setdefault(f"{gpu.index}: {gpu.name}", {"busy_percent": None, "used_bytes": 0})
             if gpu.busy_percent is not None:
-                seen["busy_percent"] = max(seen["busy_percent"] or 0.0, gpu.busy_percent)
-            seen["used_bytes"] = max(seen["used_bytes"], gpu.used_bytes or 0)
+                peak["busy_percent"] = max(peak["busy_percent"] or 0.0, gpu.busy_percent)
+            peak["used_bytes"] = max(peak["used_bytes"], gpu.used_bytes or 0)
 
     def watch() -> None:
         while not ended.wait(_LOOK_SECONDS):
-            look()
+            read_gpus()
 
-    look()
+    read_gpus()
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     started, spent = time.perf_counter(), time.process_time()
     result = work()
     spent, seconds = time.process_time() - spent, time.perf_counter() - started
-    look()
+    read_gpus()
     ended.set()
     thread.join()
     reader.close()
@@ -218,7 +220,7 @@ def counts_of_rows(rows: list[OperatorRow]) -> dict[str, dict[str, int]] | None:
     return counts or None
 
 
-def _memory(name: str) -> int:
+def _memory_bytes(name: str) -> int:
     """VmRSS or VmHWM of this process in bytes; 0 if unknown."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name):

@@ -43,7 +43,7 @@ def source_of_folder(folder: Path) -> VoiceFiles:
     return VoiceFiles(folder, folder / "model.pth", reference if reference.is_file() else None, None)
 
 
-def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = tuple(folders.GPT)) -> OnnxVoice:
+def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = tuple(folders.GPT_FILES)) -> OnnxVoice:
     """Writes a folder next to `to` and renames it to `to` when it is complete.
 
     Raises OnnxError if `to` has other content, ConfigError, and WriteError or DiskFull.
@@ -100,15 +100,15 @@ def _write_files(
     # One kind at a time, so that its quantised weights (0.4 GB) are freed before the next.
     traced_step = trace(graphs.step_graph(model.gpt), folded=False)
     for kind in kinds:
-        files |= weights.write(*traced_step, part / folders.GPT[kind], kind)
+        files |= weights.write(*traced_step, part / folders.GPT_FILES[kind], kind)
     del traced_step
     other_graphs = {
-        folders.VOCODER: graphs.vocoder_graph(model.vocoder),
-        folders.CONDITIONING: graphs.conditioning_graph(model.gpt),
-        folders.SPEAKER: graphs.speaker_graph(model.speaker_encoder),
+        folders.VOCODER_FILE: graphs.vocoder_graph(model.vocoder),
+        folders.CONDITIONING_FILE: graphs.conditioning_graph(model.gpt),
+        folders.SPEAKER_FILE: graphs.speaker_graph(model.speaker_encoder),
     }
     if isinstance(decoder := model.vocoder.waveform_decoder, SourceFilter):
-        other_graphs[folders.SOURCE] = graphs.source_graph(decoder)
+        other_graphs[folders.SOURCE_FILE] = graphs.source_graph(decoder)
     for name, graph in other_graphs.items():
         files |= weights.write(*trace(graph, folded=True), part / name)
     for name in [name for name in files if name.endswith(".onnx")]:
@@ -116,7 +116,7 @@ def _write_files(
     gpt = model.gpt
     parts = (gpt.text_embedding, gpt.text_pos_embedding.emb, gpt.mel_embedding, gpt.mel_pos_embedding.emb)
     tables = torch.cat([part.weight.detach() for part in parts])
-    for name, array in ((folders.EMBEDDINGS, tables), (folders.MEL_STATS, model.mel_stats)):
+    for name, array in ((folders.EMBEDDINGS_FILE, tables), (folders.MEL_STATS_FILE, model.mel_stats)):
         numbers = np.ascontiguousarray(array.numpy(), np.float32)
         files[name] = replace_file(part / name, partial(np.save, arr=numbers))
     # Adds the name of the normaliser, which may be missing in a base model.
@@ -129,7 +129,7 @@ def _write_files(
     vocabulary = (source.folder / "vocab.json").read_bytes()
     files["vocab.json"] = replace_file(part / "vocab.json", lambda file: file.write(vocabulary))
     if source.reference is not None:
-        files[folders.VOICE] = _write_latents(model, source.reference, part / folders.VOICE)
+        files[folders.LATENTS_FILE] = _write_latents(model, source.reference, part / folders.LATENTS_FILE)
     write_latents = partial(_write_latents, model)
     return files | speakers.copy_speakers(source.speakers, part, ".safetensors", write_latents)
 
@@ -144,10 +144,10 @@ def _folder_bytes(model: model_loading.Model, kinds: Sequence[str]) -> int:
     """The size of the folder in bytes: the transformer in each kind, the rest in float32."""
     parts = (model.gpt, model.vocoder, model.speaker_encoder)
     num_weights = sum(tensor.numel() for part in parts for tensor in part.state_dict().values())
-    in_transformer = sum(parameter.numel() for parameter in model.gpt.gpt.parameters())
+    num_transformer_weights = sum(parameter.numel() for parameter in model.gpt.gpt.parameters())
     # In int4, each group of 32 also has a 32-bit scale and a 4-bit zero point.
     bits = sum({"fp32": 32, "int8": 8, "int4": 6}[kind] for kind in kinds)
-    return in_transformer * bits // 8 + 4 * (num_weights - in_transformer)
+    return num_transformer_weights * bits // 8 + 4 * (num_weights - num_transformer_weights)
 
 
 def _refuse_others(to: Path) -> None:
@@ -158,7 +158,7 @@ def _refuse_others(to: Path) -> None:
         raise OnnxError(f"--to {to} is a file; name a folder.")
     exported: set[str] = set()
     with contextlib.suppress(OnnxError):
-        exported = {*(Path(name).parts[0] for name in folders.read(to).files), folders.NAME}
+        exported = {*(Path(name).parts[0] for name in folders.read(to).files), folders.MANIFEST_FILE}
     if others := sorted({path.name for path in to.iterdir()} - exported):
         raise OnnxError(
             f"--to {to} contains {others[0]}, which is not part of an ONNX export. Name a new or "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from extras.onnx.folder import GPT
+from extras.onnx.folder import GPT_FILES
 from machine import commands
 from machine.errors import SotaqueError
 
@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("folder", type=Path, help="the model's folder")
     parser.add_argument("to", type=Path)
-    parser.add_argument("--kinds", nargs="+", choices=tuple(GPT), default=tuple(GPT))
+    parser.add_argument("--kinds", nargs="+", choices=tuple(GPT_FILES), default=tuple(GPT_FILES))
     parser.add_argument("--checkpoint", type=Path, help="replaces the GPT")
     parser.add_argument("--decoder", type=Path, help="a vocoder trained for these weights")
     arguments = parser.parse_args(argv)

@@ -43,10 +43,10 @@ class GraphCache(AttentionLayout):
 
     def __post_init__(self) -> None:
         # Computed once for all layers, to keep shape arithmetic out of the step.
-        ahead = torch.full((self.time, self.time), EMPTY_SCORE).triu(1)
-        before = self.bias[:, None].expand(-1, self.time, -1)
-        self._bias = torch.cat((before, ahead.expand(self.bias.shape[0], -1, -1)), -1)[:, None]
-        self._places = self.bias.shape[1]
+        future = torch.full((self.time, self.time), EMPTY_SCORE).triu(1)
+        past = self.bias[:, None].expand(-1, self.time, -1)
+        self._bias = torch.cat((past, future.expand(self.bias.shape[0], -1, -1)), -1)[:, None]
+        self._num_places = self.bias.shape[1]
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         transposed = keys.transpose(2, 3)
@@ -56,8 +56,8 @@ class GraphCache(AttentionLayout):
         queries = queries * self.head_width**-0.5
         scores = torch.cat((queries @ self.past_keys[layer], queries @ transposed), dim=-1)
         weights = (scores + self._bias).softmax(-1)
-        seen = weights[..., : self._places] @ self.past_values[layer]
-        return seen + weights[..., self._places :] @ values
+        from_past = weights[..., : self._num_places] @ self.past_values[layer]
+        return from_past + weights[..., self._num_places :] @ values
 
 
 class StepGraph(nn.Module):
@@ -91,8 +91,8 @@ class PartsGraph(nn.Module):
         for name, part in parts.items():
             self.add_module(name, part)
 
-    def forward(self, *given: Tensor) -> Tensor:
-        return self.compute(*given)
+    def forward(self, *arguments: Tensor) -> Tensor:
+        return self.compute(*arguments)
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,13 @@ class ExportGraph:
     """A module and the arguments of its trace.
 
     Attributes:
-        given: The arguments.
+        arguments: The arguments of the module.
         inputs, outputs: The names of the graph's tensors.
         axes: The names of the dynamic axes of each tensor.
     """
 
     module: nn.Module
-    given: tuple[Tensor, ...]
+    arguments: tuple[Tensor, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     axes: Mapping[str, Mapping[int, str]]
@@ -156,8 +156,8 @@ def vocoder_graph(vocoder: Vocoder) -> ExportGraph:
     decoder = vocoder.waveform_decoder
     module = PartsGraph(lambda steps, speaker: decoder(steps, g=speaker)[:, 0], decoder=decoder)
     axes = {"steps": {0: "batch", 2: "steps"}, "speaker": {0: "batch"}, "samples": {0: "batch", 1: "samples"}}
-    given = (torch.rand(2, vocoder.rows, 20), torch.randn(2, vocoder.speaker_width, 1))
-    return ExportGraph(module, given, ("steps", "speaker"), ("samples",), axes)
+    arguments = (torch.rand(2, vocoder.rows, 20), torch.randn(2, vocoder.speaker_width, 1))
+    return ExportGraph(module, arguments, ("steps", "speaker"), ("samples",), axes)
 
 
 def source_graph(decoder: SourceFilter) -> ExportGraph:
@@ -165,11 +165,11 @@ def source_graph(decoder: SourceFilter) -> ExportGraph:
     follows the speaker; output `steps` [1, rows, steps]."""
     module = PartsGraph(lambda latents, speaker=None: decoder.excite(latents, speaker), decoder=decoder)
     names: tuple[str, ...] = ("latents",)
-    given: tuple[torch.Tensor, ...] = (torch.randn(1, decoder.width, 20),)
+    arguments: tuple[torch.Tensor, ...] = (torch.randn(1, decoder.width, 20),)
     if decoder.pitch.speaker is not None:
-        names, given = (*names, "speaker"), (*given, torch.randn(1, decoder.speaker_width, 1))
+        names, arguments = (*names, "speaker"), (*arguments, torch.randn(1, decoder.speaker_width, 1))
     axes = {"latents": {2: "steps"}, "steps": {2: "steps"}}
-    return ExportGraph(module, given, names, ("steps",), axes)
+    return ExportGraph(module, arguments, names, ("steps",), axes)
 
 
 def speaker_graph(encoder: SpeakerEncoder) -> ExportGraph:

@@ -41,7 +41,7 @@ def trace(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, Te
         warnings.simplefilter("ignore")
         torch.onnx.export(
             graph.module,
-            graph.given,
+            graph.arguments,
             cast("str", stream),  # torch's annotation forgets files
             dynamo=False,
             opset_version=OPSET,
@@ -104,13 +104,13 @@ def _take_initializers(model: ModelProto, module_weights: dict[str, Tensor]) -> 
 def _transpose_weights(model: ModelProto, weights: dict[str, Tensor]) -> None:
     """Stores the weights of `x @ W.T` transposed. Transposing 1.5 GB at the start of a session
     would take twice that memory."""
-    rest = []
+    other_nodes = []
     for node in model.graph.node:
         if node.op_type == "Transpose" and node.input[0] in weights:
             weights[node.output[0]] = weights[node.input[0]].t()
         else:
-            rest.append(node)
-    replace_nodes(model, rest)
+            other_nodes.append(node)
+    replace_nodes(model, other_nodes)
 
 
 def _shorten_shapes(model: ModelProto) -> None:

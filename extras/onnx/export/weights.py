@@ -90,9 +90,9 @@ def _quantise(model: ModelProto, weights: dict[str, Tensor], kind: str, files: M
     new_product = {"int8": _int8_product, "int4": _int4_product}[kind]
     bias_additions = {node.input[1]: node for node in model.graph.node if node.op_type == "Add"}
     nodes: list[NodeProto] = []
-    done: set[str] = set()
+    merged_outputs: set[str] = set()
     for node in model.graph.node:
-        if node.output[0] in done:
+        if node.output[0] in merged_outputs:
             continue
         if node.op_type != "MatMul" or node.input[1] not in weights:
             nodes.append(node)
@@ -101,7 +101,7 @@ def _quantise(model: ModelProto, weights: dict[str, Tensor], kind: str, files: M
         nodes.append(new_product(node, add.input[0], add.output[0], weights))
         files.forget(weights[node.input[1]].data_ptr(), weights[node.input[1]].nbytes)
         trim_heap()  # frees 1.5 GB of gaps between the kept matrices at XTTS-v2's size
-        done.add(add.output[0])
+        merged_outputs.add(add.output[0])
     replace_nodes(model, nodes)
     model.opset_import.append(helper.make_opsetid(_CONTRIB_DOMAIN, 1))
 
@@ -127,9 +127,9 @@ def _int4_product(node: NodeProto, bias: str, output: str, weights: dict[str, Te
     rows, name = node.input
     grouped = weights[name].float().t().unflatten(1, (-1, GROUP_SIZE))
     # The range includes zero, because the zero point must be one of the sixteen numbers.
-    least, most = grouped.amin(-1).clamp(max=0), grouped.amax(-1).clamp(min=0)
-    scales = ((most - least) / 15).clamp(min=1e-8)
-    zeros = (-least / scales).round()
+    smallest, largest = grouped.amin(-1).clamp(max=0), grouped.amax(-1).clamp(min=0)
+    scales = ((largest - smallest) / 15).clamp(min=1e-8)
+    zeros = (-smallest / scales).round()
     numbers = ((grouped / scales[..., None]).round() + zeros[..., None]).clamp(0, 15)
     names = (f"{name}_int4", f"{name}_scales", f"{name}_zeros")
     weights[names[0]] = _pack_pairs(numbers)

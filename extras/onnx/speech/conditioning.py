@@ -38,17 +38,23 @@ if TYPE_CHECKING:
     from xtts.model.loading import Model
 
 # A limit for imports and sessions of a large model, on a machine that is busy with starting.
-_LIMIT_SECONDS = 300.0
+_MAX_ENCODING_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
 class EncodingRequest:
-    """What the child encodes. folder, weights, wish, options: of the ONNX model; recordings: one
-    voice; cache: the folder that caches latents, or None; to: the file for the latents."""
+    """What the child encodes.
+
+    Attributes:
+        folder, weights, provider, options: Those of the ONNX model.
+        recordings: The recordings of one voice.
+        cache: The folder that caches latents, or None.
+        to: The file for the latents.
+    """
 
     folder: str
     weights: str
-    wish: str
+    provider: str
     options: OnnxSessionOptions
     recordings: Sequence[str]
     cache: str | None
@@ -68,13 +74,13 @@ def voice_of_recording(model: OnnxModel, recording: Reference, cache: Path | Non
         request = EncodingRequest(
             str(model.folder),
             model.voice.weights,
-            model.wish,
+            model.provider,
             model.options,
             [str(path) for path in recordings],
             None if cache is None else str(cache),
             str(to),
         )
-        reply = ask_once(module_command(__name__), _LIMIT_SECONDS, request=asdict(request))
+        reply = ask_once(module_command(__name__), _MAX_ENCODING_SECONDS, request=asdict(request))
         if reply.answer is None:
             raise OnnxError(f"The recording could not be encoded: {reply.last_error}.")
         if refused := reply.answer.get("refused"):
@@ -85,14 +91,14 @@ def voice_of_recording(model: OnnxModel, recording: Reference, cache: Path | Non
 class OnnxVoiceEncoder:
     """Replaces `xtts.model.loading.Model` for encoding recordings (`xtts.inference.voice`)."""
 
-    def __init__(self, folder: Path, wish: str, options: OnnxSessionOptions) -> None:
+    def __init__(self, folder: Path, provider: str, options: OnnxSessionOptions) -> None:
         import torch
 
         self.device = torch.device("cpu")
         self.config = ModelConfig.read(folder)
-        self.mel_stats = torch.from_numpy(np.load(folder / folders.MEL_STATS))
+        self.mel_stats = torch.from_numpy(np.load(folder / folders.MEL_STATS_FILE))
         self.gpt = self
-        self._folder, self._wish, self._options = folder, wish, options
+        self._folder, self._provider, self._options = folder, provider, options
         self._sessions: dict[str, Session] = {}
 
     def listening(self) -> AbstractContextManager[None]:
@@ -101,19 +107,19 @@ class OnnxVoiceEncoder:
 
     def conditioning_latents(self, mel: "Tensor") -> "Tensor":
         """Mel [batch, 80, frames] -> latents [batch, 32, width]."""
-        return self._run(folders.CONDITIONING, mel)
+        return self._run(folders.CONDITIONING_FILE, mel)
 
     def speaker_encoder(self, waveform: "Tensor") -> "Tensor":
         """Waveform [batch, samples] at 16 kHz -> [batch, 512, 1]."""
         from xtts.audio import speaker_mel
 
-        return self._run(folders.SPEAKER, speaker_mel(waveform))
+        return self._run(folders.SPEAKER_FILE, speaker_mel(waveform))
 
     def _run(self, name: str, mel: "Tensor") -> "Tensor":
         import torch
 
         if name not in self._sessions:
-            opened = sessions.open_session(self._folder / name, self._wish, self._options)
+            opened = sessions.open_session(self._folder / name, self._provider, self._options)
             self._sessions[name] = opened.session
         (output,) = self._sessions[name].run(None, {"mel": mel.numpy()})
         return torch.from_numpy(output)
@@ -133,7 +139,7 @@ def main() -> None:
 
 
 def _encode(request: EncodingRequest) -> None:
-    encoder = OnnxVoiceEncoder(Path(request.folder), request.wish, request.options)
+    encoder = OnnxVoiceEncoder(Path(request.folder), request.provider, request.options)
     paths = tuple(map(Path, request.recordings))
     cache = None if request.cache is None else Path(request.cache)
     latents = latents_file.latents_of_recording(

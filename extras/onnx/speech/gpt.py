@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 # The block size in places. A step reads all places, used or not.
-BLOCK = 64
-_NOTHING = np.float32(-1e30)
+BLOCK_PLACES = 64
+_UNUSED_BIAS = np.float32(-1e30)
 
 
 class Past:
@@ -30,7 +30,7 @@ class Past:
     keys: [layers, 1, heads, head_width, places]; values: [layers, 1, heads, places, head_width].
     """
 
-    def __init__(self, shape: GPTShape, places: int = BLOCK) -> None:
+    def __init__(self, shape: GPTShape, places: int = BLOCK_PLACES) -> None:
         self._head_width = shape.width // shape.heads
         self._layers, self._heads = shape.layers, shape.heads
         self.length = 0
@@ -71,11 +71,11 @@ class Past:
         lead = (self._layers, 1, self._heads)
         self._keys = np.zeros((*lead, self._head_width, places), np.float32)
         self._values = np.zeros((*lead, places, self._head_width), np.float32)
-        self._bias = np.full((1, places), _NOTHING, np.float32)
+        self._bias = np.full((1, places), _UNUSED_BIAS, np.float32)
 
     def _grow(self, needed: int) -> None:
         keys, values, length = self._keys, self._values, self.length
-        self._allocate(-(-needed // BLOCK) * BLOCK)
+        self._allocate(-(-needed // BLOCK_PLACES) * BLOCK_PLACES)
         self._keys[..., :length] = keys[..., :length]
         self._values[..., :length, :] = values[..., :length, :]
         self._bias[:, :length] = 0.0
@@ -89,11 +89,11 @@ class OnnxGPT:
         self._session = session
         # Exports of earlier versions lack this output and speak without alignment.
         self.tells_queries = any(output.name == "queries" for output in session.get_outputs())
-        tables = np.load(folder / folders.EMBEDDINGS, mmap_mode="r")
+        tables = np.load(folder / folders.EMBEDDINGS_FILE, mmap_mode="r")
         counts = (shape.text_ids, shape.text_positions, shape.audio_ids, shape.audio_positions)
         if tables.shape != (sum(counts), shape.width):
             raise folders.OnnxError(
-                f"{folder / folders.EMBEDDINGS} is {list(tables.shape)}, but config.json requires "
+                f"{folder / folders.EMBEDDINGS_FILE} is {list(tables.shape)}, but config.json requires "
                 f"{[sum(counts), shape.width]}. Export the voice again."
             )
         ends = np.cumsum(counts)[:-1]
@@ -124,6 +124,6 @@ class OnnxGPT:
 
     def _run(self, embedded: Array, past: Past) -> tuple[Array, Array]:
         feed = {"embedded": np.ascontiguousarray(embedded), **past.feed()}
-        latent, logits, *new = self._session.run(None, feed)
-        past.add(*new)
+        latent, logits, *new_entries = self._session.run(None, feed)
+        past.add(*new_entries)
         return latent[0], logits[0]

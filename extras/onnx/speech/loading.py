@@ -21,15 +21,17 @@ from xtts.model.shapes import MIN_QUANTIZED_WIDTH
 from xtts.model.streaming_vocoder import MAX_SAMPLES
 from xtts.text.tokenizer import Tokenizer
 
-# The most samples that the vocoder computes at once under LOW_MEMORY: 90 MB at XTTS-v2's size.
-SHORT_SAMPLES = 48_000
+# What the vocoder computes at once under LOW_MEMORY: 90 MB at XTTS-v2's size.
+MAX_SAMPLES_LOW_MEMORY = 48_000
 
 
-def gpt_kind(precision: str, width: int, *, low: bool, kinds: Sequence[str] = tuple(folders.GPT)) -> str:
+def gpt_kind(
+    precision: str, width: int, *, low_memory: bool, kinds: Sequence[str] = tuple(folders.GPT_FILES)
+) -> str:
     """Resolves a precision to one of these kinds. Raises OnnxError if it is not among them."""
     kind = precision
     if precision == "auto":
-        rounded = low or width >= MIN_QUANTIZED_WIDTH
+        rounded = low_memory or width >= MIN_QUANTIZED_WIDTH
         kind = "int8" if "int8" in kinds and rounded else kinds[0]
     if kind not in kinds:
         raise OnnxError(
@@ -51,8 +53,13 @@ def session_options(where: ComputeConfig) -> OnnxSessionOptions:
 
 @dataclass
 class OnnxModel:
-    """The sessions and tables of a voice. status: the execution provider of the GPT, and the
-    reason."""
+    """The sessions and tables of a voice.
+
+    Attributes:
+        kind: The precision of the GPT: fp32, int8 or int4.
+        provider: The requested provider, as for `open_session`.
+        status: The execution provider of the GPT, and the reason.
+    """
 
     config: ModelConfig
     folder: Path
@@ -61,7 +68,7 @@ class OnnxModel:
     gpt: OnnxGPT
     vocoder: OnnxVocoder
     kind: str
-    wish: str
+    provider: str
     options: OnnxSessionOptions
     status: SessionStatus
 
@@ -72,18 +79,18 @@ def load_onnx_model(folder: Path, where: ComputeConfig, *, verify: bool = True) 
     Raises OnnxError, also for a precision that this export lacks, ConfigError and the
     errors of `extras.common.onnxruntime.sessions`.
     """
-    config, low = ModelConfig.read(folder), where.low_memory
+    config, low_memory = ModelConfig.read(folder), where.low_memory
     kinds = folders.read(folder).kinds
-    kind = gpt_kind(where.precision, config.gpt.width, low=low, kinds=kinds)
-    wish = "cpu" if where.device == "auto" and kind != "fp32" else where.device
+    kind = gpt_kind(where.precision, config.gpt.width, low_memory=low_memory, kinds=kinds)
+    provider = "cpu" if where.device == "auto" and kind != "fp32" else where.device
     options = session_options(where)
     voice = folders.verify(folder, kind) if verify else folders.read(folder)
-    gpt = sessions.open_session(folder / folders.GPT[kind], wish, options)
-    vocoder = sessions.open_session(folder / folders.VOCODER, wish, options)
+    gpt = sessions.open_session(folder / folders.GPT_FILES[kind], provider, options)
+    vocoder = sessions.open_session(folder / folders.VOCODER_FILE, provider, options)
     source = None
-    if folders.SOURCE in voice.files:
-        source = sessions.open_session(folder / folders.SOURCE, wish, options).session
-    max_samples = SHORT_SAMPLES if low else MAX_SAMPLES
+    if folders.SOURCE_FILE in voice.files:
+        source = sessions.open_session(folder / folders.SOURCE_FILE, provider, options).session
+    max_samples = MAX_SAMPLES_LOW_MEMORY if low_memory else MAX_SAMPLES
     return OnnxModel(
         config,
         folder,
@@ -92,7 +99,7 @@ def load_onnx_model(folder: Path, where: ComputeConfig, *, verify: bool = True) 
         OnnxGPT(gpt.session, folder, config.gpt),
         OnnxVocoder(vocoder.session, config.vocoder, max_samples, source),
         kind,
-        wish,
+        provider,
         options,
         gpt.status,
     )

@@ -60,7 +60,7 @@ class LoadedOnnxVoice(LoadedVoice):
     @property
     def graphs(self) -> dict[str, str]:
         """As in `LoadedVoice`."""
-        speaking = (folders.GPT[self.model.kind], folders.VOCODER, folders.EMBEDDINGS)
+        speaking = (folders.GPT_FILES[self.model.kind], folders.VOCODER_FILE, folders.EMBEDDINGS_FILE)
         files = self.model.voice.files.items()
         return {name: file.sha256 for name, file in files if name.removesuffix(".data") in speaking}
 
@@ -86,7 +86,7 @@ class LoadedOnnxVoice(LoadedVoice):
     def _own_latents(self) -> Voice | None:
         if (reference := self.files.requested_reference) is not None:
             return self.voice_of(reference, self.latents_folder)
-        stored = self.model.folder / folders.VOICE
+        stored = self.model.folder / folders.LATENTS_FILE
         latents = self.files.latents or (stored if stored.is_file() else None)
         return loading.read_voice(latents, self.model.config) if latents else None
 
@@ -124,7 +124,7 @@ def _export(files: VoiceFiles, where: ComputeConfig) -> Path:
     if files.decoder is not None:  # the same weights may be exported without it
         sha256 = hashlib.sha256((sha256 + sha256_of(files.decoder)).encode()).hexdigest()
     width = ModelConfig.read(files.folder).gpt.width
-    kind = loading.gpt_kind(where.precision, width, low=where.low_memory)
+    kind = loading.gpt_kind(where.precision, width, low_memory=where.low_memory)
     checkpoint = files.weights if files.state is not None else None
     exports = where.latents_folder.parent / "onnx"
     return export_cache.cached_export(exports, files.folder, sha256, kind, checkpoint, decoder=files.decoder)

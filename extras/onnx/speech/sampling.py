@@ -25,8 +25,8 @@ def sample(logits: Array, seen: Array, decoding: SamplingParams, random: np.rand
     logits = repetition_penalty(logits.astype(np.float32), seen, decoding.repetition_penalty)
     if decoding.greedy:
         return int(logits.argmax())
-    chances = softmax(top_k_top_p(logits, decoding)).astype(np.float64)
-    return int(random.choice(len(chances), p=chances / chances.sum()))
+    probabilities = softmax(top_k_top_p(logits, decoding)).astype(np.float64)
+    return int(random.choice(len(probabilities), p=probabilities / probabilities.sum()))
 
 
 def repetition_penalty(logits: Array, seen: Array, penalty: float) -> Array:
@@ -43,20 +43,20 @@ def top_k_top_p(logits: Array, decoding: SamplingParams) -> Array:
     probability."""
     logits = logits / np.float32(max(decoding.temperature, 1e-5))
     if 0 < decoding.top_k < len(logits):
-        least = np.partition(logits, -decoding.top_k)[-decoding.top_k]
-        logits = np.where(logits < least, -np.inf, logits)
+        threshold = np.partition(logits, -decoding.top_k)[-decoding.top_k]
+        logits = np.where(logits < threshold, -np.inf, logits)
     if decoding.top_p < 1.0:
         order = np.argsort(logits, kind="stable")
         # The likeliest code always stays, as in Hugging Face's TopPLogitsWarper.
-        out = softmax(logits[order]).cumsum() <= 1 - decoding.top_p
-        out[-1] = False
+        is_removed = softmax(logits[order]).cumsum() <= 1 - decoding.top_p
+        is_removed[-1] = False
         logits = logits.copy()
-        logits[order[out]] = -np.inf
+        logits[order[is_removed]] = -np.inf
     return logits
 
 
 def softmax(logits: Array) -> Array:
     """The probabilities `[n]` of logits `[n]`, some of which may be -inf."""
-    raised = np.exp(logits - logits.max())
-    shares: Array = raised / raised.sum()
-    return shares
+    exponentials = np.exp(logits - logits.max())
+    probabilities: Array = exponentials / exponentials.sum()
+    return probabilities

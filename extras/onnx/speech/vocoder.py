@@ -16,7 +16,11 @@ Array = np.ndarray
 
 
 class OnnxVocoder:
-    """As `xtts.model.streaming_vocoder.StepVocoder`."""
+    """As `xtts.model.streaming_vocoder.StepVocoder`.
+
+    Args:
+        source: The session of `folder.SOURCE_FILE`, if the vocoder has an oscillator.
+    """
 
     arrays: ModuleType = np
     widths = ()
@@ -28,7 +32,6 @@ class OnnxVocoder:
         max_samples: int = MAX_SAMPLES,
         source: "Session | None" = None,
     ) -> None:
-        """source: the session of `folder.SOURCE`, if the vocoder has an oscillator."""
         self.shape, self.max_samples = shape, max_samples
         self._session, self._source = session, source
 
@@ -45,34 +48,34 @@ class OnnxVocoder:
         total = int(frames * STEPS_PER_FRAME)
         steps = np.arange(left, right).clip(0, total - 1)
         if self._source is not None:
-            # The phase of a step depends on all before it.
-            whole = self._interpolated(latents, np.arange(total), frames)
-            feed = {"latents": whole}
+            # The phase of a step depends on all steps before it.
+            feed = {"latents": self._interpolate(latents, np.arange(total), frames)}
             if len(self._source.get_inputs()) > 1:  # its pitch follows the speaker
                 feed["speaker"] = speaker.astype(np.float32)
             excited: Array = self._source.run(None, feed)[0]
             return excited[:, :, steps]
-        return self._interpolated(latents, steps, frames)
+        return self._interpolate(latents, steps, frames)
 
-    def _interpolated(self, latents: Sequence[Array], steps: Array, frames: int) -> Array:
-        """The latents at some steps `[1, width, steps]`; frames: the number of all of them after
-        the first interpolation."""
+    def _interpolate(self, latents: Sequence[Array], steps: Array, frames: int) -> Array:
+        """The latents at some steps `[1, width, steps]`; `frames` is the length of all latents after the
+        first interpolation."""
         total = int(frames * STEPS_PER_FRAME)
         if total == frames:
             # With equal numbers of steps and frames, torch copies.
             low = high = steps
             share: Array = np.zeros(len(steps))
         else:
-            low, high, share = _between(steps, STEPS_PER_FRAME, frames)
-        seen = self._frames(latents, int(low[0]), int(high[-1]) + 1)
-        return np.ascontiguousarray(_mix(seen[low - low[0]], seen[high - low[0]], share).T[None])
+            low, high, share = _neighbours(steps, STEPS_PER_FRAME, frames)
+        near_frames = self._interpolate_codes(latents, int(low[0]), int(high[-1]) + 1)
+        mixed = _mix(near_frames[low - low[0]], near_frames[high - low[0]], share)
+        return np.ascontiguousarray(mixed.T[None])
 
-    def _frames(self, latents: Sequence[Array], left: int, right: int) -> Array:
+    def _interpolate_codes(self, latents: Sequence[Array], left: int, right: int) -> Array:
         """The frames `[right - left, width]` after the first interpolation."""
         per_code = self.shape.steps_per_code
         if per_code == 1:
             return np.stack(latents[left:right])
-        low, high, share = _between(np.arange(left, right), float(per_code), len(latents))
+        low, high, share = _neighbours(np.arange(left, right), float(per_code), len(latents))
         codes = np.stack(latents[int(low[0]) : int(high[-1]) + 1])
         return _mix(codes[low - low[0]], codes[high - low[0]], share)
 
@@ -84,9 +87,9 @@ def _mix(near: Array, far: Array, share: Array) -> Array:
     return mixed
 
 
-def _between(places: Array, scale: float, length: int) -> tuple[Array, Array, Array]:
-    """For each place, the indices of the two of `length` values around it, and its position between
-    them."""
-    places = np.maximum((places + 0.5) / scale - 0.5, 0.0)
-    low = np.minimum(places.astype(np.int64), length - 1)
-    return low, np.minimum(low + 1, length - 1), places - low
+def _neighbours(outputs: Array, scale: float, length: int) -> tuple[Array, Array, Array]:
+    """For each output index, the indices of the two of `length` inputs around it, and its position
+    between them, from 0 to 1."""
+    positions = np.maximum((outputs + 0.5) / scale - 0.5, 0.0)
+    low = np.minimum(positions.astype(np.int64), length - 1)
+    return low, np.minimum(low + 1, length - 1), positions - low

@@ -22,11 +22,11 @@ def test_an_epoch_speaks_with_its_own_weights_and_voice(tmp_path, caplog, monkey
     assert main(["export", "--checkpoint", str(checkpoint), "--to", str(to), "--onnx", "fp32"]) == 0
     assert "Random weights, free to use" in caplog.text
     assert folder.read(to).kinds == ("fp32",)
-    table = np.load(to / folder.EMBEDDINGS)
+    table = np.load(to / folder.EMBEDDINGS_FILE)
     expected = read_tensors(base / "model.pth")["gpt.text_embedding.weight"].float() + 0.01
     assert np.allclose(table[: len(expected)], expected.numpy())
     loaded = model.load_onnx_model(to, ComputeConfig(precision="fp32"))
-    voice = model.read_voice(to / folder.VOICE, loaded.config)
+    voice = model.read_voice(to / folder.LATENTS_FILE, loaded.config)
     assert (
         len(speech.synthesize(OnnxBackend(loaded), voice, SynthesisRequest("one two.", "en", max_codes=10)))
         > 0

@@ -17,7 +17,7 @@ def test_what_is_asked_for_is_really_tried_in_a_child():
 
 
 def test_a_trial_that_does_not_come_back_is_told(monkeypatch):
-    monkeypatch.setattr(inspection, "_LIMIT_SECONDS", 0.05)
+    monkeypatch.setattr(inspection, "_MAX_TRIAL_SECONDS", 0.05)
     trial = inspection.try_provider(CUDA, {})
     assert "no answer" in trial.ending
     assert judge_trial(ProviderRequest("cuda"), GPU, trial)[0] == "hung"

@@ -20,7 +20,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.numpy_helper import from_array
 
-from extras.common.onnxruntime.providers import CPU, CUDA, OPENVINO, WISHES
+from extras.common.onnxruntime.providers import CPU, CUDA, OPENVINO, PROVIDER_KINDS
 
 pytestmark = [
     pytest.mark.system,
@@ -172,7 +172,7 @@ PAIRS = {
 @pytest.mark.parametrize("name", PAIRS)
 def test_every_wish_with_every_build(name, model, request):
     expected = PAIRS[name]
-    assert expected.keys() >= set(WISHES)
+    assert expected.keys() >= set(PROVIDER_KINDS)
     found = request.getfixturevalue(name).statuses(model, *expected)
     told = {wish: (status["execution_provider"], status["reason_code"]) for wish, status in found.items()}
     assert told == expected

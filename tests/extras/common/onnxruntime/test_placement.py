@@ -2,7 +2,7 @@
 
 import pytest
 
-from extras.common.onnxruntime.placement import status
+from extras.common.onnxruntime.placement import session_status
 from extras.common.onnxruntime.providers import CPU, CUDA, ProviderRequest
 
 HEAVY = {CUDA: {"Conv": 30, "Add": 4}, CPU: {"Shape": 6, "Gather": 6, "ConvTranspose": 2}}
@@ -24,7 +24,7 @@ SHAPES = {CUDA: {"Conv": 3}, CPU: {"Shape": 60, "Gather": 60, "Concat": 40}}
 )
 def test_a_session_for_cuda(active, nodes, device, code, counted, told):
     wish = ProviderRequest("cuda")
-    found = status(wish, wish, active, nodes, None)
+    found = session_status(wish, wish, active, nodes, None)
     assert (found.device, found.reason_code) == (device, code)
     assert found.execution_provider == (CPU if device == "cpu" else CUDA)
     assert (found.cpu_nodes, found.accelerator_nodes) == counted

@@ -7,8 +7,15 @@ import pytest
 
 from extras.common.onnxruntime import reasons
 from extras.common.onnxruntime.inspection import OnnxSurroundings, Trial
-from extras.common.onnxruntime.placement import judge_trial, status
-from extras.common.onnxruntime.providers import CPU, CUDA, OPENVINO, PROVIDERS, ProviderRequest, wish_of
+from extras.common.onnxruntime.placement import judge_trial, session_status
+from extras.common.onnxruntime.providers import (
+    CPU,
+    CUDA,
+    OPENVINO,
+    PROVIDERS,
+    ProviderRequest,
+    parse_provider,
+)
 from tests.extras.common.onnxruntime import onnx_evidence as seen
 
 ROOT = Path(__file__).parents[4]
@@ -194,10 +201,10 @@ PAIRS: list[tuple[str, OnnxSurroundings, Trial, str, tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("wish", "machine", "trial", "code", "told"), PAIRS)
 def test_every_pair_of_wished_and_got_has_its_sentence(wish, machine, trial, code, told):
-    wished = wish_of(wish)
+    wished = parse_provider(wish)
     refusal = judge_trial(wished, machine, trial)
     got, active = (ProviderRequest("cpu"), CPU) if refusal else (wished, trial.provider)
-    found = status(wished, got, active, {active: {"Conv": 3}}, refusal)
+    found = session_status(wished, got, active, {active: {"Conv": 3}}, refusal)
     assert found.reason_code == code
     assert all(part in found.message for part in told), found.message
     if code:
@@ -211,7 +218,7 @@ def test_every_pair_of_wished_and_got_has_its_sentence(wish, machine, trial, cod
 
 
 def test_the_table_knows_every_wish_and_every_way_out():
-    assert {wish_of(pair[0]).kind for pair in PAIRS} == set(PROVIDERS) - {"cpu"}
+    assert {parse_provider(pair[0]).kind for pair in PAIRS} == set(PROVIDERS) - {"cpu"}
     page = (ROOT / "docs/develop/onnx.md").read_text(encoding="utf-8")
     codes = {pair[3] for pair in PAIRS} | {"refused_model", "heavy_on_cpu", "lost"}
     assert [code for code in sorted(codes - {""}) if f"`{code}`" not in page] == []
@@ -219,13 +226,13 @@ def test_the_table_knows_every_wish_and_every_way_out():
 
 def test_the_place_in_onnx_runtimes_source_is_left_out_of_its_words():
     log = "first line\n2026-11-21 11:15:33.22 [W:onnxruntime:Default, some.cc:12 Create] It failed.\n"
-    assert reasons.last_words(log + "\n---\n42\n") == "It failed."
-    assert reasons.last_words("\n1 2 3\n") == ""
-    assert len(reasons.last_words("word " * 200)) == 300
+    assert reasons.last_message(log + "\n---\n42\n") == "It failed."
+    assert reasons.last_message("\n1 2 3\n") == ""
+    assert len(reasons.last_message("word " * 200)) == 300
 
 
 def test_a_missing_library_is_told_before_what_follows_from_it():
     trial = seen.without("libcudnn.so.9")
     both = replace(trial, fault="CUDA failure 100: no CUDA-capable device is detected")
-    assert reasons.inactive(wish_of("cuda"), GPU, both)[0] == "missing_cudnn"
-    assert reasons.inactive(wish_of("cuda"), GPU, replace(both, log=""))[0] == "no_gpu"
+    assert reasons.inactive_reason(parse_provider("cuda"), GPU, both)[0] == "missing_cudnn"
+    assert reasons.inactive_reason(parse_provider("cuda"), GPU, replace(both, log=""))[0] == "no_gpu"

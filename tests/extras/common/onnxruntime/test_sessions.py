@@ -10,9 +10,9 @@ import onnxruntime
 import pytest
 
 from extras.common.onnxruntime.inspection import OnnxSurroundings, Trial
-from extras.common.onnxruntime.providers import CPU, CUDA, OPENVINO, WISHES, ProviderRequest
+from extras.common.onnxruntime.providers import CPU, CUDA, OPENVINO, PROVIDER_KINDS, ProviderRequest
 from extras.common.onnxruntime.sessions import (
-    Looks,
+    Inspectors,
     ModelRefused,
     OnnxSessionOptions,
     RuntimeMissing,
@@ -29,8 +29,8 @@ HERE = seen.CPU_ONLY
 TWO = replace(HERE, packages={"onnxruntime": "1.31.1", "onnxruntime-gpu": "1.31.1"})
 
 
-def looks(machine: OnnxSurroundings, trials: Mapping[str, Trial]) -> Looks:
-    return Looks(lambda: machine, lambda wish: trials[wish.kind])
+def looks(machine: OnnxSurroundings, trials: Mapping[str, Trial]) -> Inspectors:
+    return Inspectors(lambda: machine, lambda wish: trials[wish.kind])
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_the_cpu_is_taken_without_a_look():
     def never(*_: object) -> object:
         raise AssertionError
 
-    found = open_session(GRAPH, "cpu", looks=Looks(never, never)).status  # type: ignore[arg-type]
+    found = open_session(GRAPH, "cpu", inspectors=Inspectors(never, never)).status  # type: ignore[arg-type]
     assert (found.device, found.message, found.cpu_nodes) == ("cpu", "", 2)
     fields = "device execution_provider requested_provider message reason_code cpu_nodes accelerator_nodes"
     assert found.as_dict().keys() == set(fields.split())
 
 
-@pytest.mark.parametrize("wish", WISHES)
+@pytest.mark.parametrize("wish", PROVIDER_KINDS)
 def test_this_machines_own_answer_is_never_silent(wish):
     """With the installed ONNX Runtime and real child processes."""
     opened = open_session(GRAPH, wish)

@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from extras.common.onnxruntime.placement import status
+from extras.common.onnxruntime.placement import session_status
 from extras.common.onnxruntime.providers import CPU, CUDA, ProviderRequest
 from extras.doctor.explain.graph import ModelGraph
 from extras.doctor.explain.model_report import facts
@@ -46,4 +46,4 @@ def on_cuda(on_cpu: dict[str, int], rows: list[dict] | None = None) -> dict:
         "run": run,
     }
     wish = ProviderRequest("cuda")
-    return facts(graph, status(wish, wish, CUDA, nodes, None), told, LOG)
+    return facts(graph, session_status(wish, wish, CUDA, nodes, None), told, LOG)

@@ -6,7 +6,12 @@ import pytest
 
 from extras.common.onnxruntime.placement import SessionStatus
 from extras.common.onnxruntime.providers import CPU, CUDA
-from extras.doctor.explain.cpu_operators import Judgement, answer, forecast, judge
+from extras.doctor.explain.cpu_operators import (
+    Judgement,
+    forecast_placement,
+    judge_operator,
+    placement_verdict,
+)
 
 SMALL, LARGE = 12, 1_000_000
 
@@ -36,22 +41,22 @@ SMALL, LARGE = 12, 1_000_000
     ],
 )
 def test_normal_or_not(operator, largest, normal, told):
-    found, why = judge(operator, largest, "ai.onnx.ml" if "Tree" in operator else "")
+    found, why = judge_operator(operator, largest, "ai.onnx.ml" if "Tree" in operator else "")
     assert found == normal and told in why
 
 
 def test_answers():
-    yes, no, unclear = (Judgement(name, 1, *judge(name, LARGE)) for name in ("If", "Conv", "Slice"))
+    yes, no, unclear = (Judgement(name, 1, *judge_operator(name, LARGE)) for name in ("If", "Conv", "Slice"))
     placed = SessionStatus("cuda:0", CUDA, CUDA, accelerator_nodes=5)
     here = SessionStatus("cpu", CPU, CPU, accelerator_nodes=0)
-    assert answer(here, []).startswith("Yes: the CPU was requested")
-    assert answer(replace(here, message="Why."), []).startswith("No: an accelerator")
-    assert answer(placed, []) == "Yes: every node is on the accelerator."
-    assert answer(placed, [yes]).startswith("Yes")
-    assert answer(placed, [yes, unclear]).startswith("Mostly")
-    assert answer(placed, [yes, unclear, no]).startswith("No")
+    assert placement_verdict(here, []).startswith("Yes: the CPU was requested")
+    assert placement_verdict(replace(here, message="Why."), []).startswith("No: an accelerator")
+    assert placement_verdict(placed, []) == "Yes: every node is on the accelerator."
+    assert placement_verdict(placed, [yes]).startswith("Yes")
+    assert placement_verdict(placed, [yes, unclear]).startswith("Mostly")
+    assert placement_verdict(placed, [yes, unclear, no]).startswith("No")
 
 
 def test_a_forecast_counts_what_a_gpu_would_take():
     operators = {"Conv": 4, "Relu": 4, "Shape": 3, "MatMulInteger": 2}
-    assert forecast(operators) == {"gpu": 8, "either": 5}
+    assert forecast_placement(operators) == {"gpu": 8, "either": 5}

@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from extras.common.answers import ChildReply
-from extras.common.onnxruntime.providers import CPU, CUDA, wish_of
-from extras.common.onnxruntime.sessions import Looks
+from extras.common.onnxruntime.providers import CPU, CUDA, parse_provider
+from extras.common.onnxruntime.sessions import Inspectors
 from extras.doctor.explain import explanation, running_child
 from extras.doctor.explain.graph import ExplainError, read
 from tests.extras.common.onnxruntime import onnx_evidence as seen
@@ -215,7 +215,7 @@ def test_a_model_that_ends_its_process_ends_nothing_else(tmp_path, monkeypatch):
     died = ChildReply(-11, "", "", 0.1)
     monkeypatch.setattr(explanation, "ask_once", lambda *_, **__: died)
     with pytest.raises(ExplainError, match="Segmentation fault"):
-        explanation.look(graph, wish_of("cpu"), [])
+        explanation.explain(graph, parse_provider("cpu"), [])
 
 
 def test_a_model_that_the_accelerator_refuses_is_explained_on_the_cpu(tmp_path, monkeypatch):
@@ -228,8 +228,8 @@ def test_a_model_that_the_accelerator_refuses_is_explained_on_the_cpu(tmp_path, 
         return asked(graph, provider, got, plans)
 
     monkeypatch.setattr(explanation, "_ask_child", refusing)
-    looks = Looks(lambda: seen.GPU_BUILD, lambda _: seen.working(CUDA))
-    found = explanation.look(graph, wish_of("cuda"), [], looks)
+    looks = Inspectors(lambda: seen.GPU_BUILD, lambda _: seen.working(CUDA))
+    found = explanation.explain(graph, parse_provider("cuda"), [], looks)
     assert found["status"]["reason_code"] == "refused_model"
     assert "dynamic rank" in found["status"]["message"] and found["nodes"].keys() == {CPU}
 

@@ -28,7 +28,7 @@ def test_damage_is_read_or_refused_and_nothing_else(data):
         path = Path(folder) / "damaged.onnx"
         path.write_bytes(raw)
         try:
-            inputs.plans(read(path).inputs, {})
+            inputs.make_plans(read(path).inputs, {})
         except ExplainError as refused:
             assert "\n" not in str(refused)
 

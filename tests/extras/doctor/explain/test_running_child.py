@@ -5,7 +5,7 @@ import json
 import pytest
 
 from extras.common.onnxruntime.operators import is_heavy
-from extras.common.onnxruntime.placement import status
+from extras.common.onnxruntime.placement import session_status
 from extras.common.onnxruntime.providers import CPU, CUDA, ProviderRequest
 from extras.doctor.explain import inputs, running_child
 from extras.doctor.explain.graph import ModelGraph, read
@@ -32,7 +32,7 @@ EXPECTED = {
 
 def run_here(graph: ModelGraph, monkeypatch: pytest.MonkeyPatch) -> dict:
     """Does the child's work in this process, where everything is imported."""
-    plans = inputs.plans(graph.inputs, {})
+    plans = inputs.make_plans(graph.inputs, {})
     monkeypatch.setattr(running_child, "_WARM_SECONDS", 0.0)
     found = running_child.answer({"model": str(graph.path), "provider": CPU, "options": {}, "plans": plans})
     return json.loads(json.dumps(found))
@@ -55,7 +55,7 @@ def test_it_is_read_and_run_with_sensible_inputs(kind, tmp_path, monkeypatch):
         row["seconds"] >= 0 and row["times"] > 0 for row in told["run"]["executed"]
     )
     wish = ProviderRequest("cpu")
-    text = as_text(facts(graph, status(wish, wish, CPU, told["nodes"], None), told, ""))
+    text = as_text(facts(graph, session_status(wish, wish, CPU, told["nodes"], None), told, ""))
     assert "Yes: the CPU was requested" in text and "With a GPU, " in text
     assert all(f"run with {shape}" in text for shape in shapes.values())
     assert max(map(len, text.splitlines())) <= 100

@@ -30,7 +30,9 @@ def test_the_graph_makes_the_sound_of_torch(tmp_path, sizes):
     latents = torch.randn(1, 20, config.gpt.width, generator=draw)
     speaker = torch.nn.functional.normalize(torch.randn(1, 512, 1, generator=draw), dim=1)
     exporter.export(exporter.source_of_folder(voice), to := tmp_path / "onnx", ["int8"])
-    session = onnxruntime.InferenceSession(str(to / onnx_folder.VOCODER), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        str(to / onnx_folder.VOCODER_FILE), providers=["CPUExecutionProvider"]
+    )
     steps = vocoder.steps(latents, speaker)
     (said,) = session.run(None, {"steps": steps.numpy(), "speaker": speaker.numpy()})
     expected = vocoder.sound(steps, speaker).numpy()

@@ -33,9 +33,9 @@ def test_two_at_once_make_it_once(needed, tmp_path):
     with ThreadPoolExecutor(2) as both:
         found = list(both.map(kept, range(2)))
     assert found[0] == found[1] and folder.verify(found[0], "int8").kinds == ("int8",)
-    made = (found[0] / folder.NAME).stat().st_mtime_ns
+    made = (found[0] / folder.MANIFEST_FILE).stat().st_mtime_ns
     assert kept(3) == found[0]
-    assert (found[0] / folder.NAME).stat().st_mtime_ns == made
+    assert (found[0] / folder.MANIFEST_FILE).stat().st_mtime_ns == made
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_the_ones_used_last_stay_and_what_was_killed_goes(needed, tmp_path):
     for age in range(1, MAX_EXPORTS + 2):
         old = tmp_path / f"old{age}"
         old.mkdir()
-        (old / folder.NAME).write_text("{}")
+        (old / folder.MANIFEST_FILE).write_text("{}")
         os.utime(old, (1e9 - age, 1e9 - age))
     (tmp_path / ".half.1234.sotaque-part").mkdir()
     export_cache.cached_export(tmp_path, *needed, run=at_home)

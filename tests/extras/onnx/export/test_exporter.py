@@ -39,12 +39,14 @@ def run(path: Path, *given: torch.Tensor) -> np.ndarray:
 def test_four_graphs_that_the_checker_accepts_at_a_stated_opset(onnx_folder):
     said = folder.verify(onnx_folder)
     graphs = sorted(name for name in said.files if name.endswith(".onnx"))
-    assert graphs == sorted([*folder.GPT.values(), folder.VOCODER, folder.CONDITIONING, folder.SPEAKER])
+    assert graphs == sorted(
+        [*folder.GPT_FILES.values(), folder.VOCODER_FILE, folder.CONDITIONING_FILE, folder.SPEAKER_FILE]
+    )
     for name in graphs:
-        onnx.checker.check_model(str(onnx_folder / name), full_check=name != folder.GPT["int8"])
+        onnx.checker.check_model(str(onnx_folder / name), full_check=name != folder.GPT_FILES["int8"])
         loaded = onnx.load(str(onnx_folder / name), load_external_data=False)
         assert loaded.opset_import[0].version == said.opset == 17
-        assert {path.name for path in onnx_folder.iterdir()} == {*said.files, folder.NAME}
+        assert {path.name for path in onnx_folder.iterdir()} == {*said.files, folder.MANIFEST_FILE}
 
 
 @pytest.mark.parametrize("seconds", [0.5, 2.0])
@@ -52,9 +54,9 @@ def test_what_hears_a_voice_is_torchs(onnx_folder, torch_model, seconds):
     sound = 0.1 * torch.randn(int(22_050 * seconds), generator=torch.Generator().manual_seed(0))
     mel = conditioning_mel(sound[None], torch_model.mel_stats)
     expected = torch_model.gpt.conditioning_latents(mel).numpy()
-    assert np.abs(run(onnx_folder / folder.CONDITIONING, mel) - expected).max() < 1e-4
+    assert np.abs(run(onnx_folder / folder.CONDITIONING_FILE, mel) - expected).max() < 1e-4
     heard = torch_model.speaker_encoder(sound[None]).numpy()
-    found = run(onnx_folder / folder.SPEAKER, speaker_mel(sound[None]))
+    found = run(onnx_folder / folder.SPEAKER_FILE, speaker_mel(sound[None]))
     assert np.abs(found - heard).max() < 1e-5
 
 
@@ -63,11 +65,11 @@ def test_the_voice_of_its_own_recording_is_in_it(tmp_path, torch_model):
     sound = 0.1 * torch.randn(44_100, generator=torch.Generator().manual_seed(0))
     encoding.write_wav(base / "reference.wav", sound, 22_050)
     exporter.export(exporter.source_of_folder(base), tmp_path / "to", ["int8"])
-    found = model.read_voice(tmp_path / "to" / folder.VOICE, torch_model.config)
+    found = model.read_voice(tmp_path / "to" / folder.LATENTS_FILE, torch_model.config)
     expected = voice.voice_from_reference(torch_model, audio.read(base / "reference.wav", 22_050))
     assert np.abs(found.latents - expected.latents.numpy()).max() < 1e-5
     assert np.abs(found.speaker - expected.speaker.numpy()).max() < 1e-5
-    assert latents_file.read(tmp_path / "to" / folder.VOICE, torch_model) is not None
+    assert latents_file.read(tmp_path / "to" / folder.LATENTS_FILE, torch_model) is not None
     with pytest.raises(OnnxError, match="has int8, not fp32"):
         model.load_onnx_model(tmp_path / "to", ComputeConfig(precision="fp32"))
 
@@ -82,7 +84,7 @@ def test_the_vocoder_is_the_learned_one(tmp_path, torch_model):
     steps = torch.randn(1, torch_model.config.gpt.width, 20)
     speaker = torch.randn(1, torch_model.config.speaker_encoder.embedding_width, 1)
     expected = vocoder.load_vocoder(louder, torch_model.config).sound(steps, speaker)
-    (found,) = run(tmp_path / "to" / folder.VOCODER, steps, speaker)
+    (found,) = run(tmp_path / "to" / folder.VOCODER_FILE, steps, speaker)
     assert np.abs(found - expected.numpy()).max() < 1e-3
 
 

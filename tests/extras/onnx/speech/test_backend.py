@@ -44,7 +44,7 @@ def test_the_embedded_voice_says_what_it_says_with_torch(tmp_path):
         load_onnx_model(tmp_path / "demo", ComputeConfig(precision="fp32")),
         torchs.load_model(DEMO),
     )
-    whose = read_voice(tmp_path / "demo" / folder.VOICE, ours.config)
+    whose = read_voice(tmp_path / "demo" / folder.LATENTS_FILE, ours.config)
     voice = Voice(torch.from_numpy(whose.latents), torch.from_numpy(whose.speaker))
     rules = replace(ours.config.decoding, greedy=True)
     for text in ("The farmer found a silver coin.", "Good evening, my sister!", "one two three."):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from extras.onnx.speech.gpt import BLOCK
+from extras.onnx.speech.gpt import BLOCK_PLACES
 from extras.onnx.speech.loading import load_onnx_model
 from xtts.inference import torch_backend
 from xtts.inference.compute_config import ComputeConfig
@@ -32,7 +32,7 @@ def test_latents_and_logits_are_torchs_at_every_step(torch_model, torch_voice, o
     found = [first]
     for place, code in enumerate(codes.tolist(), start=1):
         found.append(list(onnx_model.gpt.step(code, place, past)))
-    assert past.length > BLOCK  # the past has grown
+    assert past.length > BLOCK_PLACES  # the past has grown
     for (latent, logits), (their_latent, their_logits) in zip(found, expected, strict=True):
         assert np.abs(latent - their_latent[0].numpy()).max() < 1e-5
         assert np.abs(logits - their_logits[0].numpy()).max() < 1e-5

@@ -92,4 +92,4 @@ def test_threads_are_those_that_this_process_may_use(monkeypatch):
     ],
 )
 def test_what_auto_means(precision, width, low, kind):
-    assert model.gpt_kind(precision, width, low=low) == kind
+    assert model.gpt_kind(precision, width, low_memory=low) == kind

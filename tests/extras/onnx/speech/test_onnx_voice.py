@@ -54,7 +54,7 @@ def test_the_onnx_child_answers_as_the_one_with_torch(talk):
 def test_a_voice_is_exported_once_and_kept(talk, base, kept):
     (folder,) = (path for path in (kept / "onnx").iterdir() if path.is_dir())
     # Unused weights are not exported: such a small model speaks in float32.
-    assert not (folder / folders.GPT["int8"]).exists()
+    assert not (folder / folders.GPT_FILES["int8"]).exists()
     before = (folder / "onnx.json").stat().st_mtime_ns
     assert talk.open("again", base)["say"] == "opened"
     assert (folder / "onnx.json").stat().st_mtime_ns == before
