@@ -13,10 +13,10 @@ from extras.common.readings.snapshot import Machine
 from extras.doctor.checks import builds, drivers, gpus, onnx, surroundings
 from extras.doctor.finding import Finding, Severity, could_not_run
 
-# Takes the readings that its parameters name; returns None if it does not apply to this machine.
-Judge = Callable[..., Finding | tuple[Finding, ...] | None]
+# Takes the readings that are named like its parameters; returns None if it does not apply to this machine.
+Check = Callable[..., Finding | tuple[Finding, ...] | None]
 
-CHECKS: dict[str, Judge] = {
+CHECKS: dict[str, Check] = {
     "settings": surroundings.settings,
     "disk": surroundings.disk,
     "memory": surroundings.memory,
@@ -40,8 +40,8 @@ CHECKS: dict[str, Judge] = {
     "device": gpus.device,
 }
 
-# Checks whose failure makes a healthy GPU fail too.
-CAUSES = {
+# The checks whose failure makes a healthy GPU fail too.
+GPU_FAULT_CAUSES = {
     "kernel_log",
     "driver",
     "container",
@@ -54,16 +54,16 @@ CAUSES = {
     "compute_mode",
     "after_suspend",
 }
-_GPU = re.compile(r"gpu\d+")
+_GPU_CHECK_ID = re.compile(r"gpu\d+")
 
 
 def judge(machine: Machine) -> tuple[Finding, ...]:
     """Every finding, in the order of the list."""
-    findings = [finding for name, check in CHECKS.items() for finding in _findings(name, check, machine)]
-    return _with_one_cause(tuple(findings))
+    findings = [finding for name, check in CHECKS.items() for finding in _run_check(name, check, machine)]
+    return _with_common_fix(tuple(findings))
 
 
-def needs(check: Judge) -> list[str]:
+def required_readings(check: Check) -> list[str]:
     """The names of the readings that a check takes."""
     return list(inspect.signature(check).parameters)
 
@@ -76,19 +76,23 @@ def exit_code(findings: tuple[Finding, ...]) -> int:
     return 1 if states & {Severity.WARN, Severity.COULD_NOT_RUN} else 0
 
 
-def _with_one_cause(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def _with_common_fix(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Gives a failing GPU the fix of the first failing cause, since that fixes both."""
-    causes = [finding for finding in findings if finding.id in CAUSES and finding.status is Severity.FAIL]
+    causes = [
+        finding for finding in findings if finding.id in GPU_FAULT_CAUSES and finding.status is Severity.FAIL
+    ]
     if not causes:
         return findings
     return tuple(
-        replace(finding, fix=causes[0].fix) if finding.fix and _GPU.fullmatch(finding.id) else finding
+        replace(finding, fix=causes[0].fix)
+        if finding.fix and _GPU_CHECK_ID.fullmatch(finding.id)
+        else finding
         for finding in findings
     )
 
 
-def _findings(name: str, check: Judge, machine: Machine) -> tuple[Finding, ...]:
-    readings = {reading: getattr(machine, reading) for reading in needs(check)}
+def _run_check(name: str, check: Check, machine: Machine) -> tuple[Finding, ...]:
+    readings = {reading: getattr(machine, reading) for reading in required_readings(check)}
     missing = [reading for reading, value in readings.items() if value is None]
     result: Finding | tuple[Finding, ...] | None
     if missing:
@@ -101,5 +105,5 @@ def _findings(name: str, check: Judge, machine: Machine) -> tuple[Finding, ...]:
             message = f"{type(error).__name__}: {error}"
             result = could_not_run("the check failed with an error", evidence=message)
     seconds = round(sum(machine.seconds.get(reading, 0.0) for reading in readings), 3)
-    many = result if isinstance(result, tuple) else (result,) if result else ()
-    return tuple(replace(finding, id=finding.id or name, seconds=seconds) for finding in many)
+    findings = result if isinstance(result, tuple) else (result,) if result else ()
+    return tuple(replace(finding, id=finding.id or name, seconds=seconds) for finding in findings)

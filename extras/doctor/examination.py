@@ -3,13 +3,13 @@
 import sys
 
 from extras.doctor import report
-from extras.doctor.collection import ReadingPlace, look
+from extras.doctor.collection import ReadingPlace, read_machine
 from extras.doctor.diagnosis import exit_code, judge
 
 
 def run(place: ReadingPlace, *, as_json: bool = False, only_fixes: bool = False) -> int:
     """Returns 0 if all is well, 1 for a warning or a failed reading, 2 for a fault to fix."""
-    findings = judge(look(place))
+    findings = judge(read_machine(place))
     if as_json:
         text = report.as_json(findings)
     elif only_fixes:

@@ -29,10 +29,10 @@ class MachineMetrics:
     ) -> None:
         self._meter = meter or _this_machine
         self._every_seconds = every_seconds
-        self._seen: list[dict[str, float]] = []
+        self._figures: list[dict[str, float]] = []
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._read_on, name="machine", daemon=True)
+        self._thread = threading.Thread(target=self._read_repeatedly, name="machine", daemon=True)
 
     def __enter__(self) -> "MachineMetrics":
         self._thread.start()
@@ -47,37 +47,37 @@ class MachineMetrics:
         """The mean of every figure since the last call; empty if nothing was read. Does not
         wait."""
         with self._lock:
-            seen, self._seen = self._seen, []
+            figures_since, self._figures = self._figures, []
         values: dict[str, list[float]] = defaultdict(list)
-        for figures in seen:
+        for figures in figures_since:
             for name, value in figures.items():
                 values[name].append(value)
         return {name: sum(readings) / len(readings) for name, readings in values.items()}
 
-    def _read_on(self) -> None:
+    def _read_repeatedly(self) -> None:
         try:
             read = self._meter()
             while not self._ended.wait(self._every_seconds):
                 figures = figures_of(read())
                 with self._lock:
                     # `take` is not called while a sample is spoken; keeping an hour is enough.
-                    self._seen = [*self._seen[-1800:], figures]
+                    self._figures = [*self._figures[-1800:], figures]
         except Exception as error:
             log.warning("GPU, CPU and RAM usage are no longer logged (%s). Training continues.", error)
 
 
 def figures_of(usage: Usage) -> dict[str, float]:
     """The figures by their names under machine/ in TensorBoard, without unknown ones."""
-    named: dict[str, float | None] = {
+    figures_by_name: dict[str, float | None] = {
         "cpu_percent": usage.cpu_percent,
         "memory_bytes": usage.memory_used_bytes,
         "trainer_cpu_percent": usage.trainer_cpu_percent,
         "trainer_memory_bytes": usage.trainer_memory_bytes,
     }
     for gpu in usage.gpus:
-        named[f"gpu{gpu.index}_busy_percent"] = gpu.busy_percent
-        named[f"gpu{gpu.index}_memory_bytes"] = gpu.used_bytes
-    return {name: float(value) for name, value in named.items() if value is not None}
+        figures_by_name[f"gpu{gpu.index}_busy_percent"] = gpu.busy_percent
+        figures_by_name[f"gpu{gpu.index}_memory_bytes"] = gpu.used_bytes
+    return {name: float(value) for name, value in figures_by_name.items() if value is not None}
 
 
 def _this_machine() -> Callable[[], Usage]:

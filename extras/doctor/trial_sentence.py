@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TEXT = "The birch canoe slid on the smooth planks."
-_SECONDS = 3
+_REFERENCE_SECONDS = 3
 
 
 def main() -> int:
@@ -31,17 +31,17 @@ def main() -> int:
     from xtts.voices.loading import load_voice
     from xtts.voices.voice_files import VoiceSpec
 
-    device, out = sys.argv[1], Path(sys.argv[2])
+    device, output_path = sys.argv[1], Path(sys.argv[2])
     # TensorFloat-32 would exceed the tolerance of this check.
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     model = load_voice(VoiceSpec("demo"), ComputeConfig(device, precision="fp32")).model
     started = time.perf_counter()
-    speaker = voice.voice_from_reference(model, vowel(audio.CODE_RATE))
+    speaker = voice.voice_from_reference(model, synthetic_vowel(audio.CODE_RATE))
     request = SynthesisRequest(TEXT, "en", sampling=SamplingParams(greedy=True))
     waveform = speech.synthesize(TorchBackend(model), speaker, request)
     seconds = time.perf_counter() - started
-    out.write_bytes(waveform.float().contiguous().numpy().tobytes())
+    output_path.write_bytes(waveform.float().contiguous().numpy().tobytes())
     measurements = {
         "seconds": seconds,
         "audio_seconds": len(waveform) / audio.VOCODER_RATE,
@@ -51,11 +51,11 @@ def main() -> int:
     return 0
 
 
-def vowel(rate: int) -> "Tensor":
+def synthetic_vowel(rate: int) -> "Tensor":
     """A reference without a recording, `[samples]`: harmonics of 120 Hz with varying loudness."""
     import torch
 
-    seconds = torch.arange(_SECONDS * rate) / rate
+    seconds = torch.arange(_REFERENCE_SECONDS * rate) / rate
     parts = [torch.sin(2 * math.pi * 120 * n * seconds) / n for n in range(1, 20)]
     rhythm = 0.6 + 0.4 * torch.sin(2 * math.pi * 3 * seconds)
     return 0.1 * torch.stack(parts).sum(0) * rhythm

@@ -17,7 +17,7 @@ from extras.common.readings.nvml import GpuState
 from machine.storage.files import read_text
 
 # psutil's errors for a process that has ended or belongs to another user, and for a broken /proc.
-_UNREADABLE = (psutil.Error, OSError, RuntimeError, ValueError, LookupError, TypeError)
+_READING_ERRORS = (psutil.Error, OSError, RuntimeError, ValueError, LookupError, TypeError)
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -59,7 +59,7 @@ class UsageMeter:
         self._gpus, self._trainer = gpus, trainer
         self._cgroup = cgroup
         self._cpu_seconds = 0.0, 0.0
-        self._spent: dict[int, float] = {}
+        self._cpu_seconds_by_pid: dict[int, float] = {}
         self._read_at = time.monotonic()
         self.read()  # the baseline of the first real reading
 
@@ -74,24 +74,24 @@ class UsageMeter:
     def _cpu(self) -> float | None:
         try:
             now = psutil.cpu_times()
-        except _UNREADABLE:
+        except _READING_ERRORS:
             return None
         idle = now.idle + getattr(now, "iowait", 0.0)
         # The guest time is already part of user and nice.
-        whole = sum(now) - getattr(now, "guest", 0.0) - getattr(now, "guest_nice", 0.0)
-        (idle_before, before), self._cpu_seconds = self._cpu_seconds, (idle, whole)
-        if whole <= before:
+        total = sum(now) - getattr(now, "guest", 0.0) - getattr(now, "guest_nice", 0.0)
+        (idle_before, total_before), self._cpu_seconds = self._cpu_seconds, (idle, total)
+        if total <= total_before:
             return None
-        return max(0.0, 100.0 * (1 - (idle - idle_before) / (whole - before)))
+        return max(0.0, 100.0 * (1 - (idle - idle_before) / (total - total_before)))
 
     def _memory(self) -> tuple[int | None, int | None]:
         try:
             memory = psutil.virtual_memory()
-        except _UNREADABLE:
+        except _READING_ERRORS:
             return None, None
-        return self._limited(memory.total) or (memory.total - memory.available, memory.total)
+        return self._container_memory(memory.total) or (memory.total - memory.available, memory.total)
 
-    def _limited(self, machine_bytes: int) -> tuple[int, int] | None:
+    def _container_memory(self, machine_bytes: int) -> tuple[int, int] | None:
         """(used, limit) in a container with a limit; reclaimable page cache does not count."""
         names = (
             ("memory.max", "memory.current", "memory.stat"),
@@ -102,8 +102,8 @@ class UsageMeter:
             used = read_text(self._cgroup / used_name).strip()
             if limit.isdigit() and used.isdigit() and int(limit) < machine_bytes:
                 stat = read_text(self._cgroup / stat_name)
-                dropped = re.search(r"^inactive_file (\d+)$", stat, re.MULTILINE)
-                return max(0, int(used) - int(dropped[1] if dropped else 0)), int(limit)
+                inactive_file = re.search(r"^inactive_file (\d+)$", stat, re.MULTILINE)
+                return max(0, int(used) - int(inactive_file[1] if inactive_file else 0)), int(limit)
         return None
 
     def _tree(self, seconds: float) -> tuple[float | None, int | None]:
@@ -111,21 +111,23 @@ class UsageMeter:
         root = self._trainer()
         try:
             tree = _tree(root) if root else {}
-        except _UNREADABLE:
+        except _READING_ERRORS:
             tree = {}
         if root is None or root not in tree:
-            self._spent = {}
+            self._cpu_seconds_by_pid = {}
             return None, None
         spent = {pid: process.cpu_seconds for pid, process in tree.items()}
         # A process seen for the first time adds nothing: its time may be older than this interval.
-        worked = sum(max(0.0, now - self._spent.get(pid, now)) for pid, now in spent.items())
-        has_earlier, self._spent = bool(self._spent), spent
+        cpu_seconds = sum(
+            max(0.0, now - self._cpu_seconds_by_pid.get(pid, now)) for pid, now in spent.items()
+        )
+        has_earlier, self._cpu_seconds_by_pid = bool(self._cpu_seconds_by_pid), spent
         memory = tree[root].resident_bytes + sum(
             max(0, process.resident_bytes - process.shared_bytes)
             for pid, process in tree.items()
             if pid != root
         )
-        return (100.0 * worked / seconds if has_earlier and seconds > 0 else None), memory
+        return (100.0 * cpu_seconds / seconds if has_earlier and seconds > 0 else None), memory
 
 
 class _Process(NamedTuple):

@@ -19,11 +19,11 @@ from extras.doctor.usage import Usage, UsageMeter
 from machine.errors import SotaqueError
 from machine.text import printable
 
-PROC = Path("/proc")
+PROC_FOLDER = Path("/proc")
 _HEADER_EVERY = 20
 # Below this utilization a training GPU waits for more than half of the time.
 _IDLE_PERCENT = 30.0
-_FIXED = (
+_COMMON_COLUMNS = (
     "time",
     "seconds",
     "cpu_percent",
@@ -32,7 +32,7 @@ _FIXED = (
     "trainer_cpu_percent",
     "trainer_memory_bytes",
 )
-_PER_GPU = ("busy_percent", "memory_used_bytes", "memory_total_bytes")
+_GPU_COLUMNS = ("busy_percent", "memory_used_bytes", "memory_total_bytes")
 
 
 def run(log: Path | None, duration_seconds: float | None, interval_seconds: float, output_dir: Path) -> int:
@@ -42,50 +42,50 @@ def run(log: Path | None, duration_seconds: float | None, interval_seconds: floa
         SotaqueError: The log cannot be written.
     """
     gpus = GpuUsageReader()
-    meter = UsageMeter(gpus.read, lambda: trainer_of(output_dir))
-    seen: list[Usage] = []
-    reported = ""
+    meter = UsageMeter(gpus.read, lambda: find_trainer(output_dir))
+    readings: list[Usage] = []
+    reported_fault = ""
     # `timeout 60 python -m xtts monitor` must end with a summary too. And a shell that starts a
     # program in the background has it ignore SIGINT, which Python does not change.
-    stops = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(stop, signal.default_int_handler) for stop in stops]
+    stop_signals = (signal.SIGTERM, signal.SIGINT)
+    earlier_handlers = [signal.signal(stop, signal.default_int_handler) for stop in stop_signals]
     try:
         with _log(log) as write:
-            for moment in _ticks(duration_seconds, interval_seconds):
-                now = meter.read()
-                if gpus.fault and gpus.fault != reported:
-                    reported = gpus.fault
-                    _say(f"No GPU can be read: {reported}.")
-                if len(seen) % _HEADER_EVERY == 0:
-                    _say(_header(now))
-                seen.append(now)
+            for seconds in _ticks(duration_seconds, interval_seconds):
+                usage = meter.read()
+                if gpus.fault and gpus.fault != reported_fault:
+                    reported_fault = gpus.fault
+                    _print(f"No GPU can be read: {reported_fault}.")
+                if len(readings) % _HEADER_EVERY == 0:
+                    _print(_header(usage))
+                readings.append(usage)
                 # The log first: a line that was shown is in the log even if the user stops it then.
-                write(moment, now)
-                _say(line_of(now))
+                write(seconds, usage)
+                _print(usage_line(usage))
     except KeyboardInterrupt:
-        _say("")
+        _print("")
     finally:
-        for stop, handler in zip(stops, before, strict=True):
+        for stop, handler in zip(stop_signals, earlier_handlers, strict=True):
             signal.signal(stop, handler)
         gpus.close()
-    if seen:
-        _say(summary(seen))
+    if readings:
+        _print(summary(readings))
     return 0
 
 
-def trainer_of(output_dir: Path, proc: Path = PROC) -> int | None:
+def find_trainer(output_dir: Path, proc: Path = PROC_FOLDER) -> int | None:
     """The process that trains in OUTPUT_DIR, by the process ID in its lock file; None if none."""
     try:
         pid = int((output_dir / ".lock").read_text())
-        words = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
+        command = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
     except (OSError, ValueError):
         return None
     # The system may have given that process ID to another program since.
-    trains = b"train" in words or any(word.endswith(b"/train/__main__.py") for word in words)
-    return pid if trains else None
+    is_trainer = b"train" in command or any(word.endswith(b"/train/__main__.py") for word in command)
+    return pid if is_trainer else None
 
 
-def line_of(usage: Usage) -> str:
+def usage_line(usage: Usage) -> str:
     """One reading as a line."""
     cells = [datetime.now().strftime("%H:%M:%S")]
     for gpu in usage.gpus:
@@ -97,24 +97,24 @@ def line_of(usage: Usage) -> str:
     return "  ".join(cells)
 
 
-def summary(seen: list[Usage]) -> str:
+def summary(readings: list[Usage]) -> str:
     """Means and peaks of all readings, and the meaning of a low utilization."""
     parts: list[str] = []
-    busiest: float | None = None
-    for index, gpu in enumerate(seen[-1].gpus):
-        states = [usage.gpus[index] for usage in seen if index < len(usage.gpus)]
+    highest_busy: float | None = None
+    for index, gpu in enumerate(readings[-1].gpus):
+        states = [usage.gpus[index] for usage in readings if index < len(usage.gpus)]
         busy = _mean([state.busy_percent for state in states])
-        busiest = busy if busiest is None else max(busiest, busy or 0.0)
-        most = max((state.used_bytes or 0 for state in states), default=0)
-        parts.append(f"{gpu.name} busy {_percent(busy).strip()}, at most {_gigabytes(most)} GB")
-    cpu = _mean([usage.cpu_percent for usage in seen])
-    most = max((usage.memory_used_bytes or 0 for usage in seen), default=0)
-    parts.append(f"CPU {_percent(cpu).strip()}, RAM at most {_gigabytes(most)} GB")
-    trained = [usage.trainer_memory_bytes for usage in seen if usage.trainer_memory_bytes]
+        highest_busy = busy if highest_busy is None else max(highest_busy, busy or 0.0)
+        peak_bytes = max((state.used_bytes or 0 for state in states), default=0)
+        parts.append(f"{gpu.name} busy {_percent(busy).strip()}, at most {_gigabytes(peak_bytes)} GB")
+    cpu = _mean([usage.cpu_percent for usage in readings])
+    peak_bytes = max((usage.memory_used_bytes or 0 for usage in readings), default=0)
+    parts.append(f"CPU {_percent(cpu).strip()}, RAM at most {_gigabytes(peak_bytes)} GB")
+    trained = [usage.trainer_memory_bytes for usage in readings if usage.trainer_memory_bytes]
     if trained:
         parts.append(f"the trainer at most {_gigabytes(max(trained))} GB")
     text = f"On average: {'; '.join(parts)}."
-    if trained and busiest is not None and busiest < _IDLE_PERCENT:
+    if trained and highest_busy is not None and highest_busy < _IDLE_PERCENT:
         text += (
             "\nThe GPU is idle most of the time. See train/data_wait_share in TensorBoard: near 1 "
             "it waits for data; near 0, raise BATCH_SECONDS."
@@ -163,10 +163,10 @@ def _writer(path: Path, file: IO[str]) -> Callable[[float, Usage], None]:
         if not columns:
             columns.extend(_columns(len(usage.gpus)))
             file.seek(0)
-            before = file.readline().strip().split(",")
-            if before == [""]:
+            earlier_columns = file.readline().strip().split(",")
+            if earlier_columns == [""]:
                 rows.writerow(columns)
-            elif before != columns:
+            elif earlier_columns != columns:
                 raise SotaqueError(
                     f"--log {path} has other columns than this monitor writes; name another file."
                 )
@@ -177,11 +177,11 @@ def _writer(path: Path, file: IO[str]) -> Callable[[float, Usage], None]:
 
 
 def _columns(num_gpus: int) -> list[str]:
-    return [*_FIXED, *(f"gpu{index}_{name}" for index in range(num_gpus) for name in _PER_GPU)]
+    return [*_COMMON_COLUMNS, *(f"gpu{index}_{name}" for index in range(num_gpus) for name in _GPU_COLUMNS)]
 
 
 def _row(seconds: float, usage: Usage, width: int) -> list[object]:
-    fixed = [getattr(usage, name) for name in _FIXED[2:]]
+    fixed = [getattr(usage, name) for name in _COMMON_COLUMNS[2:]]
     gpus = [value for gpu in usage.gpus for value in (gpu.busy_percent, gpu.used_bytes, gpu.total_bytes)]
     values = [datetime.now(UTC).isoformat(timespec="milliseconds"), seconds, *fixed, *gpus]
     plain = [
@@ -190,7 +190,7 @@ def _row(seconds: float, usage: Usage, width: int) -> list[object]:
     return (plain + [""] * width)[:width]
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     # GPU names and error texts come from drivers and may hold control characters.
     sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()

@@ -26,7 +26,7 @@ _ONNX_PACKAGES = (
     "onnxruntime-openvino",
     "onnxruntime-training",
 )
-_LIMIT_SECONDS = 90.0
+_MAX_IMPORT_SECONDS = 90.0
 
 
 def torch_build(variables: Mapping[str, str], cache: Facts | None) -> TorchBuild:
@@ -34,13 +34,13 @@ def torch_build(variables: Mapping[str, str], cache: Facts | None) -> TorchBuild
 
     Raises ReadingFailed if the child hangs.
     """
-    words = [variables.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")]
-    searched = [Path(part) for word in words for part in re.split("[: ]", word) if part]
+    search_paths = [variables.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")]
+    searched = [Path(part) for search_path in search_paths for part in re.split("[: ]", search_path) if part]
     stamps = _stamps([*_torch_files(), *searched, Path("/etc/ld.so.cache")])
-    key = hashlib.sha256(json.dumps([stamps, sys.executable, *words]).encode()).hexdigest()
+    key = hashlib.sha256(json.dumps([stamps, sys.executable, *search_paths]).encode()).hexdigest()
     build = cache.get("torch", key) if cache else None
     if build is None:
-        reply = ask_once((*_LIBRARIES_CHILD, "torch"), _LIMIT_SECONDS)
+        reply = ask_once((*_LIBRARIES_CHILD, "torch"), _MAX_IMPORT_SECONDS)
         if reply.answer is None and reply.code:
             return TorchBuild(fault=reply.last_error)
         if reply.answer is None:
@@ -69,7 +69,7 @@ def onnx_runtime() -> OnnxRuntime:
     if not library.is_file():
         return OnnxRuntime(packages)
     command = (*_LIBRARIES_CHILD, str(library))
-    reply = ask_once(command, _LIMIT_SECONDS)
+    reply = ask_once(command, _MAX_IMPORT_SECONDS)
     faults = reply.answer or dict.fromkeys(("alone", "with_torch"), reply.last_error)
     return OnnxRuntime(packages, cuda or "unknown", faults["alone"], faults["with_torch"])
 

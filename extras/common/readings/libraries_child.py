@@ -13,7 +13,7 @@ from pathlib import Path
 from machine.process import reserve_stdout, write_json_line
 from machine.storage.files import read_text
 
-OURS_TO_JUDGE = re.compile(
+CUDA_LIBRARIES = re.compile(
     r"lib(cublas|cublasLt|cudart|cufft|cudnn\w*|curand|cusolver|cusparse|cusparseLt|nvrtc|"
     r"nvJitLink|nccl|cupti)\.so"
 )
@@ -21,8 +21,8 @@ OURS_TO_JUDGE = re.compile(
 
 def main() -> int:
     """Answers with the fields of `TorchBuild`, or with why the library FILE cannot be loaded."""
-    answers, what = reserve_stdout(), sys.argv[1]
-    write_json_line(answers, torch_build() if what == "torch" else provider_faults(what))
+    answers, subject = reserve_stdout(), sys.argv[1]
+    write_json_line(answers, torch_build() if subject == "torch" else provider_faults(subject))
     return 0
 
 
@@ -39,7 +39,7 @@ def torch_build() -> dict[str, object]:
         "cuda": torch.version.cuda or "",
         "cudnn": cudnn,
         "architectures": (flags or "").split(),
-        "libraries": mapped_libraries(read_text(Path("/proc/self/maps")), OURS_TO_JUDGE),
+        "libraries": mapped_libraries(read_text(Path("/proc/self/maps")), CUDA_LIBRARIES),
         "folders": own_folders(Path(torch.__file__).parent),
     }
 

@@ -21,18 +21,20 @@ _LIBCUDA = (
     "import ctypes; ctypes.CDLL('libcuda.so.1');"
     "print([line.split()[-1] for line in open('/proc/self/maps') if 'libcuda.so' in line][0])"
 )
-_LIMIT_SECONDS = 8.0
+_MAX_DRIVER_SECONDS = 8.0
 
 
 def libcuda() -> tuple[str, str]:
     """The path of libcuda.so.1 as the loader finds it, or "" and the loader's error."""
-    result = run_with_timeout((sys.executable, "-I", "-c", _LIBCUDA), _LIMIT_SECONDS)
+    result = run_with_timeout((sys.executable, "-I", "-c", _LIBCUDA), _MAX_DRIVER_SECONDS)
     if result.code == 0:
         return result.out.strip(), ""
     return "", result.last_error.removeprefix("OSError: ")
 
 
-def managed_gpus(programs: Mapping[str, str], loaded: bool, limit_seconds: float = _LIMIT_SECONDS) -> Managed:
+def managed_gpus(
+    programs: Mapping[str, str], loaded: bool, limit_seconds: float = _MAX_DRIVER_SECONDS
+) -> Managed:
     """The GPUs by nvidia-smi, or by NVML without it. loaded: whether a driver is loaded."""
     if program := programs.get("nvidia-smi"):
         gpus, result = read_nvidia_smi(program, limit_seconds)
@@ -67,8 +69,8 @@ def read_nvidia_smi(program: str, limit_seconds: float) -> tuple[tuple[GpuState,
 
 
 def _gpu_state(row: list[str]) -> GpuState:
-    index, name, busy, used, total, driver, mode, *more = row
-    major, _, minor = (more[0] if more else "").partition(".")
+    index, name, busy, used, total, driver, mode, *optional_fields = row
+    major, _, minor = (optional_fields[0] if optional_fields else "").partition(".")
     return GpuState(
         index=int(index),
         name=name,
@@ -78,7 +80,7 @@ def _gpu_state(row: list[str]) -> GpuState:
         capability=(int(major), int(minor)) if major.isdigit() and minor.isdigit() else None,
         driver_version=driver,
         compute_mode=mode,
-        uuid=more[1] if len(more) > 1 else "",
+        uuid=optional_fields[1] if len(optional_fields) > 1 else "",
     )
 
 

@@ -22,8 +22,8 @@ PROGRAMS = (
     "dmesg",
     "journalctl",
 )
-_SETTINGS_SECONDS = 60.0
-_LOG_SECONDS = 8.0
+_MAX_SETTINGS_SECONDS = 60.0
+_MAX_LOG_SECONDS = 8.0
 
 
 def on_path(variables: Mapping[str, str]) -> dict[str, str]:
@@ -38,7 +38,7 @@ def kernel_log(programs: Mapping[str, str]) -> tuple[str, ...]:
     commands = (("dmesg",), ("journalctl", "-k", "-b", "-q", "--no-pager", "-n", "5000"))
     for name, *options in commands:
         if name in programs:
-            result = run_with_timeout((programs[name], *options), _LOG_SECONDS)
+            result = run_with_timeout((programs[name], *options), _MAX_LOG_SECONDS)
             if result.code == 0:
                 return tuple(line for line in result.out.splitlines() if "NVRM: Xid" in line)
     return ()
@@ -58,7 +58,7 @@ def refused_settings(
     """
     refusals: list[tuple[str, str]] = []
     for program, command in preflights.items():
-        reply = ask_once((*command, str(dotenv)), _SETTINGS_SECONDS, environ)
+        reply = ask_once((*command, str(dotenv)), _MAX_SETTINGS_SECONDS, environ)
         if reply.answer is None:
             raise ReadingFailed(f"the settings of {program}: {reply.last_error}")
         refusals += [(program, sentence) for sentence in reply.answer]

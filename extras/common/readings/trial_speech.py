@@ -7,7 +7,7 @@ from pathlib import Path
 from extras.common.answers import ask_once
 from extras.common.readings.snapshot import TrialSpeech
 
-_LIMIT_SECONDS = 180.0
+_MAX_TRIAL_SECONDS = 180.0
 
 
 def speak_trials(trial: Sequence[str], devices: Sequence[str]) -> tuple[TrialSpeech, ...]:
@@ -21,7 +21,7 @@ def speak_trials(trial: Sequence[str], devices: Sequence[str]) -> tuple[TrialSpe
     with tempfile.TemporaryDirectory(prefix="sotaque-doctor-") as folder:
         for number, device in enumerate(devices):
             out = Path(folder) / f"{number}.f32"
-            reply = ask_once((*trial, device, str(out)), _LIMIT_SECONDS)
+            reply = ask_once((*trial, device, str(out)), _MAX_TRIAL_SECONDS)
             if reply.answer is None:
                 results.append(TrialSpeech(device, reply.seconds, fault=reply.last_error))
                 continue
@@ -35,10 +35,10 @@ def relative_distance(path: Path, reference: Path) -> float | None:
     import numpy as np
 
     try:
-        output, other = (np.fromfile(file, np.float32).astype(np.float64) for file in (path, reference))
+        output, expected = (np.fromfile(file, np.float32).astype(np.float64) for file in (path, reference))
     except OSError:
         return None
-    if output.shape != other.shape:
+    if output.shape != expected.shape:
         return None
-    size = float(np.linalg.norm(other))
-    return float(np.linalg.norm(output - other)) / size if size else float("inf")
+    expected_norm = float(np.linalg.norm(expected))
+    return float(np.linalg.norm(output - expected)) / expected_norm if expected_norm else float("inf")

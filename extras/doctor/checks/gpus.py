@@ -12,13 +12,13 @@ from machine.devices.selection import DeviceError, Environment, choose_device
 
 _XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)(.*)")
 # NVIDIA's catalogue, shortened: docs.nvidia.com/deploy/xid-errors
-_OF_A_PROGRAM = {
+_PROGRAM_XIDS = {
     13: "a program's kernel failed",
     31: "a program accessed invalid memory",
     43: "a program's kernel was stopped",
     45: "a program was ended",
 }
-_OF_THE_CARD = {
+_CARD_XIDS = {
     48: ("the card's memory failed (double-bit error)", REBOOT),
     63: ("the card remapped a failing row of its memory", REBOOT),
     64: ("the card could not remap a failing row of its memory", "Have the card replaced."),
@@ -40,11 +40,11 @@ def kernel_log(kernel_log: tuple[str, ...], driver: Driver, managed: Managed) ->
     matches = [(line, match) for line in kernel_log if (match := _XID.search(line))]
     if not matches:
         return ok("no fault of a card in the kernel log since boot, or the log is not readable")
-    line, last = matches[-1]
-    number = int(last[2])
-    if number in _OF_A_PROGRAM:
-        return ok(f"last Xid {number}: {_OF_A_PROGRAM[number]}", evidence=line.strip())
-    meaning, fix = _OF_THE_CARD.get(number, ("a fault of the card or the driver", REBOOT))
+    line, last_match = matches[-1]
+    number = int(last_match[2])
+    if number in _PROGRAM_XIDS:
+        return ok(f"last Xid {number}: {_PROGRAM_XIDS[number]}", evidence=line.strip())
+    meaning, fix = _CARD_XIDS.get(number, ("a fault of the card or the driver", REBOOT))
     judge = fail if managed.fault else warn
     return judge(
         f"last Xid {number}; {len(matches)} Xid line{'s' * (len(matches) > 1)} since boot",
@@ -120,20 +120,22 @@ def _judge(gpu: GpuHealth, nodes: Nodes, driver: Driver, managed: Managed, conta
 def _meaning_of(
     gpu: GpuHealth, nodes: Nodes, driver: Driver, managed: Managed, container: Container
 ) -> tuple[str, str]:
-    """(meaning, fix)"""
+    """Returns the meaning of a GPU's state, and the fix."""
     outcome = gpu.outcome
     if outcome is Outcome.DEGRADED:
         if not gpu.works:
-            bad = ", ".join(sorted(gpu.failed))
-            use = "does not use this GPU"
+            failed_operations = ", ".join(sorted(gpu.failed))
+            consequence = "does not use this GPU"
             if gpu.trains:
-                use = "trains on this GPU and speaks on the CPU"
+                consequence = "trains on this GPU and speaks on the CPU"
             elif gpu.speaks:
-                use = "speaks on this GPU and trains on the CPU"
-            return f"Failed: {bad}. Sotaque {use}.", CPU_ONLY
-        bad = ", ".join(sorted(operation.name for operation in gpu.operations if operation.reason))
+                consequence = "speaks on this GPU and trains on the CPU"
+            return f"Failed: {failed_operations}. Sotaque {consequence}.", CPU_ONLY
+        failed_operations = ", ".join(
+            sorted(operation.name for operation in gpu.operations if operation.reason)
+        )
         rest = "Sotaque can still train and speak on this GPU and avoids what failed."
-        return f"Failed: {bad}. {rest}", CPU_ONLY
+        return f"Failed: {failed_operations}. {rest}", CPU_ONLY
     if outcome is Outcome.BUILD:
         fitting = fitting_backend(driver.version, [gpu.capability])
         return (
@@ -148,8 +150,8 @@ def _meaning_of(
     if "unknown error" in gpu.reason.lower() and "nvidia-uvm" in nodes.names:
         return "The driver did not wake up after a suspend; see after_suspend.", _AFTER_SUSPEND
     if outcome is Outcome.DRIVER:
-        mend = REBOOT if managed.fault else driver_command(driver.system, container.inside)
-        return "The driver cannot start CUDA.", mend
+        fix = REBOOT if managed.fault else driver_command(driver.system, container.inside)
+        return "The driver cannot start CUDA.", fix
     meanings = {
         Outcome.HANG: "A call into the driver did not return. Sotaque does not use this GPU.",
         Outcome.CRASH: "A fault inside a library ended the check's process.",
@@ -159,8 +161,8 @@ def _meaning_of(
     }
     # Running the check by hand shows its own output.
     check = commands.program(f"machine.devices.probe_child --device cuda:{gpu.index}")
-    last = {Outcome.HANG: "Reboot; if it hangs again, set DEVICE=cpu.", Outcome.COULD_NOT_RUN: check}
-    return meanings.get(outcome, ""), last.get(outcome, CPU_ONLY)
+    fixes = {Outcome.HANG: "Reboot; if it hangs again, set DEVICE=cpu.", Outcome.COULD_NOT_RUN: check}
+    return meanings.get(outcome, ""), fixes.get(outcome, CPU_ONLY)
 
 
 def _evidence(gpu: GpuHealth) -> str:

@@ -19,7 +19,7 @@ from tests.processes import gone
 def seen(root: Path, environ: Mapping[str, str] | None = None, **more: Any) -> Machine:
     variables = {"HOME": str(root), "PATH": ""} | dict(environ or {})
     place = collection.ReadingPlace(root, root / ".env", variables, gpus=lambda **_: computer(), **more)
-    return collection.look(place)
+    return collection.read_machine(place)
 
 
 def test_a_laptop_with_two_cards_is_read(tmp_path):
@@ -97,10 +97,7 @@ def test_a_look_that_raises_and_one_that_never_ends():
     def wrong() -> None:
         raise RuntimeError("the kernel says no")
 
-    found: dict[str, Any] = {}
-    troubles: dict[str, str] = {}
-    seconds: dict[str, float] = {}
-    looks = {"late": late, "wrong": wrong, "good": lambda: 7}
-    collection._take(looks, 0.2, found, troubles, seconds)
-    assert found == {"good": 7}
-    assert troubles == {"late": "no answer within 0.2 s", "wrong": "the kernel says no"}
+    readings = collection.Readings()
+    readings.take({"late": late, "wrong": wrong, "good": lambda: 7}, 0.2)
+    assert readings.values == {"good": 7}
+    assert readings.troubles == {"late": "no answer within 0.2 s", "wrong": "the kernel says no"}

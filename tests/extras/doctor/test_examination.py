@@ -30,7 +30,7 @@ def laptop(monkeypatch: pytest.MonkeyPatch) -> list[ReadingPlace]:
         asked.append(place)
         return simulated.MACHINES["hybrid_laptop"]
 
-    monkeypatch.setattr(examination, "look", look)
+    monkeypatch.setattr(examination, "read_machine", look)
     return asked
 
 
@@ -48,7 +48,7 @@ def test_only_the_lines_that_mend(laptop, capsys):
 
 
 def test_nothing_to_mend_is_said(monkeypatch, capsys):
-    monkeypatch.setattr(examination, "look", lambda _place: simulated.MACHINES["healthy"])
+    monkeypatch.setattr(examination, "read_machine", lambda _place: simulated.MACHINES["healthy"])
     assert main(["doctor", "--fix-hints"]) == 0
     assert capsys.readouterr().out == "Nothing to fix.\n"
 

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from extras.doctor import report
-from extras.doctor.diagnosis import CHECKS, judge, needs
+from extras.doctor.diagnosis import CHECKS, judge, required_readings
 from extras.doctor.finding import Severity
 from tests.extras.doctor.simulated import GOLDEN, HEALTHY, MACHINES, told
 
@@ -46,5 +46,5 @@ def test_failures_come_before_warnings_and_no_line_twice():
 
 
 def test_every_reading_is_used():
-    used = {name for check in CHECKS.values() for name in needs(check)}
+    used = {name for check in CHECKS.values() for name in required_readings(check)}
     assert used == set(type(HEALTHY).__dataclass_fields__) - {"troubles", "seconds"}

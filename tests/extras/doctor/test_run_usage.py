@@ -36,10 +36,10 @@ def wait_until(true: Callable[[], bool]) -> None:
 def test_what_is_told_stands_in_the_event_file_and_in_the_metrics(tmp_path):
     usage = Usage((GPU,), 25.0, 9_000_000_000, 64_000_000_000, 150.0, 3_000_000_000)
     with MachineMetrics(readings(usage), 0.01) as machine, logs(tmp_path, usage=machine.take) as found:
-        wait_until(lambda: bool(machine._seen))
+        wait_until(lambda: bool(machine._figures))
         train(found, 1, 1)
         train(found, 2, 3)  # LOG_EVERY=10: these steps are not logged
-        wait_until(lambda: bool(machine._seen))
+        wait_until(lambda: bool(machine._figures))
         train(found, 4, 4)
     told = {
         "cpu_percent": 25.0,
@@ -60,7 +60,7 @@ def test_what_is_told_stands_in_the_event_file_and_in_the_metrics(tmp_path):
 def test_a_line_tells_the_mean_since_the_one_before():
     busy = (Usage((GPU,), cpu_percent=10.0), Usage((), cpu_percent=30.0))
     machine = MachineMetrics(readings(*busy))
-    machine._seen = [figures_of(percent) for percent in busy]
+    machine._figures = [figures_of(percent) for percent in busy]
     assert machine.take() == {"cpu_percent": 20.0, "gpu0_busy_percent": 60.0, "gpu0_memory_bytes": 8e9}
     assert machine.take() == {}
 
@@ -97,7 +97,7 @@ def test_a_meter_that_fails_is_told_once(caplog):
 
 def test_this_machine_is_read_for_real(tmp_path):
     with MachineMetrics(every_seconds=0.05) as machine:
-        wait_until(lambda: len(machine._seen) >= 2)
+        wait_until(lambda: len(machine._figures) >= 2)
     found = machine.take()
     assert found["trainer_memory_bytes"] > 50_000_000  # this process, with torch
     assert found["memory_bytes"] > found["trainer_memory_bytes"] / 2

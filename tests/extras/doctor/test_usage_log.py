@@ -120,14 +120,14 @@ def test_the_trainer_is_found_by_its_lock(tmp_path):
     proc = tmp_path / "proc"
     (proc / "41").mkdir(parents=True)
     (proc / "41" / "cmdline").write_bytes(b"/x/train-it/.venv/bin/python\0-m\0train\0")
-    assert usage_log.trainer_of(tmp_path, proc) is None
+    assert usage_log.find_trainer(tmp_path, proc) is None
     (tmp_path / ".lock").write_text("41\n")
-    assert usage_log.trainer_of(tmp_path, proc) == 41
+    assert usage_log.find_trainer(tmp_path, proc) == 41
     # Another program now has this process id.
     (proc / "41" / "cmdline").write_bytes(b"/x/train-it/.venv/bin/python\0-m\0api\0")
-    assert usage_log.trainer_of(tmp_path, proc) is None
+    assert usage_log.find_trainer(tmp_path, proc) is None
     (tmp_path / ".lock").write_text("")
-    assert usage_log.trainer_of(tmp_path, proc) is None
+    assert usage_log.find_trainer(tmp_path, proc) is None
 
 
 def test_a_gpu_that_waits_is_pointed_at():
@@ -143,5 +143,5 @@ def test_a_gpu_that_waits_is_pointed_at():
 
 
 def test_what_is_not_known_is_a_question_mark():
-    assert "? %" in usage_log.line_of(Usage((GpuState(0, "MIG"),)))
+    assert "? %" in usage_log.usage_line(Usage((GpuState(0, "MIG"),)))
     assert usage_log.summary([Usage()]).startswith("On average: CPU ? %")

@@ -112,6 +112,6 @@ def test_libraries_are_read_from_a_memory_map():
         "7f03-7f04 r-xp 00000000 fe:00 14  /usr/lib/libcuda.so.1\n"
         "7f04-7f05 rw-p 00000000 00:00 0\n"
     )
-    assert libraries_child.mapped_libraries(maps, libraries_child.OURS_TO_JUDGE) == {
+    assert libraries_child.mapped_libraries(maps, libraries_child.CUDA_LIBRARIES) == {
         "libcufft.so.12": ["/a b/nvidia/cu13/lib/libcufft.so.12", "/usr/local/cuda/lib64/libcufft.so.12"]
     }
