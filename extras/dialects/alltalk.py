@@ -28,9 +28,9 @@ from xtts.arguments import SPEED, TEMPERATURE
 from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["alltalk"], responses=PROBLEMS)
-_OFF = frozenset({"", "false", "disabled", "0"})
-_STREAM = SoundForm("wav", "stream")
-_UNSPEAKABLE = re.compile(r"[\W_]+")
+_DISABLED_WORDS = frozenset({"", "false", "disabled", "0"})
+_WAV_STREAM = SoundForm("wav", "stream")
+_UNSPOKEN_SIGNS = re.compile(r"[\W_]+")
 
 
 class GenerateForm(BaseModel):
@@ -63,7 +63,7 @@ class GenerateForm(BaseModel):
     def unused(self) -> list[str]:
         """The enabled fields that have no effect here."""
         names = ("narrator_enabled", "rvccharacter_voice_gen", "autoplay")
-        return [name for name in names if getattr(self, name).lower() not in _OFF]
+        return [name for name in names if getattr(self, name).lower() not in _DISABLED_WORDS]
 
 
 class Generated(BaseModel):
@@ -132,11 +132,11 @@ async def generate(form: Annotated[GenerateForm, Form()], request: Request, stat
     itself."""
     caller = state.check_rate(request)
     text = html.unescape(form.text_input) if form.text_filtering == "html" else form.text_input
-    ask = SynthesisRequest(text, form.language, temperature=form.temperature, speed=form.speed)
-    voice, sent = form.character_voice_gen, _STREAM
+    speech = SynthesisRequest(text, form.language, temperature=form.temperature, speed=form.speed)
+    voice, sound_form = form.character_voice_gen, _WAV_STREAM
     if not form.streaming:
-        sent = await _keep(voice, request, state, form.unused)
-    return await speaking.respond(state, caller, ask, sent, voice, voice_field="character_voice_gen")
+        sound_form = await _keeping_form(voice, request, state, form.unused)
+    return await speaking.respond(state, caller, speech, sound_form, voice, voice_field="character_voice_gen")
 
 
 @router.post(
@@ -145,10 +145,10 @@ async def generate(form: Annotated[GenerateForm, Form()], request: Request, stat
 async def preview_voice(voice: Annotated[VoiceText, Form()], request: Request, state: Shared) -> Response:
     """Speaks a sentence with the name of a voice, and returns the address of the audio."""
     caller = state.check_rate(request)
-    name = _UNSPEAKABLE.sub(" ", voice.removesuffix(".wav")).strip()
-    ask = SynthesisRequest(f"This is the voice {name}.", "")
-    recording = await _keep(voice, request, state, [])
-    return await speaking.respond(state, caller, ask, recording, voice)
+    name = _UNSPOKEN_SIGNS.sub(" ", voice.removesuffix(".wav")).strip()
+    speech = SynthesisRequest(f"This is the voice {name}.", "")
+    sound_form = await _keeping_form(voice, request, state, [])
+    return await speaking.respond(state, caller, speech, sound_form, voice)
 
 
 @router.get(
@@ -163,8 +163,8 @@ async def generate_stream(
 ) -> Response:
     """Speaks `text` as a WAV stream whose header leaves its length open."""
     caller = state.check_rate(request)
-    ask = SynthesisRequest(text, language)
-    return await speaking.respond(state, caller, ask, _STREAM, voice)
+    speech = SynthesisRequest(text, language)
+    return await speaking.respond(state, caller, speech, _WAV_STREAM, voice)
 
 
 @router.get("/audio/{name}", response_class=Response, responses=speaking.sound("wav"))
@@ -178,11 +178,12 @@ async def read_sound(name: str, state: Shared) -> Response:
     return Response(wav, media_type="audio/wav", headers=headers)
 
 
-async def _keep(voice: str, request: Request, state: AppState, unused: list[str]) -> SoundForm:
-    """Keeps the audio and returns its address. Clients of version 1 use the address unchanged and
-    add `.wav` to voice names; clients of version 2 append it to the server's address."""
-    version_1 = voice.endswith(".wav") and voice not in await protocols.labels(state)
-    root = str(request.base_url).rstrip("/") if version_1 else ""
+async def _keeping_form(voice: str, request: Request, state: AppState, unused: list[str]) -> SoundForm:
+    """The form of an answer for which the audio is kept, and its address is returned. Clients of version
+    1 use the address unchanged and add `.wav` to voice names; clients of version 2 append it to the
+    server's address."""
+    is_version_1 = voice.endswith(".wav") and voice not in await protocols.labels(state)
+    root = str(request.base_url).rstrip("/") if is_version_1 else ""
     headers = {"X-Ignored-Fields": ", ".join(unused)} if unused else {}
 
     def keep(wav: bytes) -> bytes:

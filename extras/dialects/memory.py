@@ -4,7 +4,7 @@ import secrets
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
@@ -14,43 +14,49 @@ from api.state import AppState
 
 _MAX_CALLERS = 1_000
 _MAX_SOUNDS = 64
-_MAX_BYTES = 64 << 20
-_SECONDS = 600.0
+_MAX_SOUND_BYTES = 64 << 20
+_MAX_SOUND_SECONDS = 600.0
+
+
+class _KeptSound(NamedTuple):
+    kept_at: float
+    wav: bytes
 
 
 @dataclass
 class KeptSounds:
     """Audio that AllTalk's clients fetch with a second request.
 
-    Dropped after ten minutes, and the oldest also when there are too many or their total size is
-    too large. The names cannot be guessed."""
+    A sound is dropped after ten minutes, the oldest ones earlier if there are too many or their total
+    size is too large. The names cannot be guessed.
+    """
 
-    _known: "OrderedDict[str, tuple[float, bytes]]" = field(default_factory=OrderedDict)
-    _bytes: int = 0
+    _sounds: "OrderedDict[str, _KeptSound]" = field(default_factory=OrderedDict)
+    _total_bytes: int = 0
 
     def keep(self, wav: bytes) -> str:
         """Keeps a WAV file and returns the name to fetch it by."""
-        self._clear(time.monotonic(), len(wav))
+        self._make_room(time.monotonic(), len(wav))
         name = f"{secrets.token_urlsafe(16)}.wav"
-        self._known[name] = (time.monotonic(), wav)
-        self._bytes += len(wav)
+        self._sounds[name] = _KeptSound(time.monotonic(), wav)
+        self._total_bytes += len(wav)
         return name
 
     def find(self, name: str) -> bytes | None:
         """The WAV file of that name; None if it was dropped or never existed."""
-        self._clear(time.monotonic(), 0)
-        sound = self._known.get(name)
-        return sound[1] if sound else None
+        self._make_room(time.monotonic(), 0)
+        sound = self._sounds.get(name)
+        return sound.wav if sound else None
 
-    def _clear(self, now: float, more: int) -> None:
-        """Makes room for `more` bytes. With 0, drops only what is too old."""
-        while self._known:
-            at, wav = next(iter(self._known.values()))
-            full = len(self._known) >= _MAX_SOUNDS or self._bytes + more > _MAX_BYTES
-            if now - at < _SECONDS and not (more and full):
+    def _make_room(self, now: float, new_bytes: int) -> None:
+        """Makes room for a sound of this size. With 0, drops only sounds that are too old."""
+        while self._sounds:
+            oldest = next(iter(self._sounds.values()))
+            is_full = len(self._sounds) >= _MAX_SOUNDS or self._total_bytes + new_bytes > _MAX_SOUND_BYTES
+            if now - oldest.kept_at < _MAX_SOUND_SECONDS and not (new_bytes and is_full):
                 return
-            self._known.popitem(last=False)
-            self._bytes -= len(wav)
+            self._sounds.popitem(last=False)
+            self._total_bytes -= len(oldest.wav)
 
 
 class TtsSettings(BaseModel):

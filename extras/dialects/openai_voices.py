@@ -33,7 +33,7 @@ from api.state import AppState, Shared
 from machine.storage.files import remove_stale, replace_file, write_json
 
 MAX_CONSENTS = 1_000
-_ID = re.compile(r"cons_[0-9a-f]{12}")
+_CONSENT_ID = re.compile(r"cons_[0-9a-f]{12}")
 _STALE_SECONDS = 3600.0
 
 router = APIRouter(prefix="/v1/audio", tags=["voices"], responses=PROBLEMS)
@@ -109,7 +109,7 @@ async def create_voice(
         response.headers["X-Ignored-Fields"] = "consent"
     decoded = await decode_uploads(state, [audio_sample])
     voice = await keep_voice(state, visible_name(name), decoded)
-    return CreatedVoice(id=voice.id, created_at=_seconds(voice.created), name=voice.name)
+    return CreatedVoice(id=voice.id, created_at=_unix_seconds(voice.created), name=voice.name)
 
 
 @router.delete("/voices/{voice_id}")
@@ -146,13 +146,13 @@ def list_consents(
     """The consents, the newest first. after: the last id of the page before."""
     rows = [consent.row() for consent in _consents(state).all()]
     ids = [row.id for row in rows]
-    begin = ids.index(after) + 1 if after in ids else 0
-    page = rows[begin : begin + limit]
+    first_row = ids.index(after) + 1 if after in ids else 0
+    page = rows[first_row : first_row + limit]
     return ConsentList(
         data=page,
         first_id=page[0].id if page else None,
         last_id=page[-1].id if page else None,
-        has_more=begin + limit < len(rows),
+        has_more=first_row + limit < len(rows),
     )
 
 
@@ -187,7 +187,7 @@ class Consent:
     def row(self) -> ConsentRow:
         """As OpenAI lists it."""
         return ConsentRow(
-            id=self.id, created_at=_seconds(self.created), language=self.language, name=self.name
+            id=self.id, created_at=_unix_seconds(self.created), language=self.language, name=self.name
         )
 
 
@@ -203,8 +203,8 @@ class Consents:
         return sorted(consents, key=lambda consent: (consent.created, consent.id), reverse=True)
 
     def _get(self, identity: str) -> Consent | None:
-        valid = _ID.fullmatch(identity)
-        return read(Consent, self.folder / f"{identity}.json", identity) if valid else None
+        is_valid = _CONSENT_ID.fullmatch(identity)
+        return read(Consent, self.folder / f"{identity}.json", identity) if is_valid else None
 
     def find(self, identity: str) -> Consent:
         """The consent with this id. Raises APIError (404), also for an invalid id."""
@@ -247,5 +247,5 @@ def _consents(state: AppState) -> Consents:
     return Consents(state.voices.folder / ".consents")
 
 
-def _seconds(created: str) -> int:
+def _unix_seconds(created: str) -> int:
     return int(datetime.fromisoformat(created).timestamp())

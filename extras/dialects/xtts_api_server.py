@@ -20,7 +20,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text.languages import NAMES
 
 router = APIRouter(tags=["xtts-api-server"], responses=PROBLEMS)
-_STREAM = SoundForm("wav", "stream", "audio/x-wav")
+_WAV_STREAM = SoundForm("wav", "stream", "audio/x-wav")
 
 
 class TtsToAudioRequest(BaseModel):
@@ -100,16 +100,16 @@ async def speak_stream(
     """Speaks `text` as a WAV stream whose header leaves its length open."""
     caller = state.check_rate(request)
     body = TtsToAudioRequest(text=text, speaker_wav=speaker_wav, language=language)
-    return await _respond(body, _STREAM, state, caller)
+    return await _respond(body, _WAV_STREAM, state, caller)
 
 
 async def _respond(body: TtsToAudioRequest, form: SoundForm, state: AppState, caller: str) -> Response:
     chosen = state.part(Memory).caller_settings.get(caller)
-    ask = SynthesisRequest(
+    speech = SynthesisRequest(
         body.text,
         body.language or "",
         temperature=chosen.temperature if chosen else None,
         speed=chosen.speed if chosen else 1.0,
     )
     voice = body.speaker_wav or SERVED
-    return await speaking.respond(state, caller, ask, form, voice, voice_field="speaker_wav")
+    return await speaking.respond(state, caller, speech, form, voice, voice_field="speaker_wav")

@@ -29,10 +29,10 @@ from machine.text import plain_name
 from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["xtts-streaming-server"], responses=PROBLEMS)
-_MARK = "sotaque:"
+_HANDLE_PREFIX = "sotaque:"
 # Coqui's demo keeps such arrays in half precision, which represents byte / 256 exactly.
-_UNIT = 256.0
-_LONGEST = 128
+_HANDLE_SCALE = 256.0
+_MAX_HANDLE_LENGTH = 128
 
 
 class VoiceHandle(BaseModel):
@@ -123,27 +123,31 @@ async def speak_whole(body: TtsRequest, request: Request, state: Shared) -> Resp
 
 def handle_of(voice_id: str) -> VoiceHandle:
     """The voice as two arrays."""
-    numbers = [byte / _UNIT for byte in f"{_MARK}{voice_id}".encode()]
+    numbers = [byte / _HANDLE_SCALE for byte in f"{_HANDLE_PREFIX}{voice_id}".encode()]
     return VoiceHandle(speaker_embedding=numbers, gpt_cond_latent=[numbers])
 
 
 def voice_of(handle: VoiceHandle) -> str:
     """The id that the arrays encode. Raises APIError (400) for arrays of another server."""
-    numbers = [number * _UNIT for number in handle.speaker_embedding]
-    fits = len(numbers) <= _LONGEST and all(0 < number < 128 and number == int(number) for number in numbers)
-    text = "".join(chr(int(number)) for number in numbers) if fits else ""
-    if not text.startswith(_MARK):
+    numbers = [number * _HANDLE_SCALE for number in handle.speaker_embedding]
+    is_handle = len(numbers) <= _MAX_HANDLE_LENGTH and all(
+        0 < number < 128 and number == int(number) for number in numbers
+    )
+    text = "".join(chr(int(number)) for number in numbers) if is_handle else ""
+    if not text.startswith(_HANDLE_PREFIX):
         message = (
             "These latents are from another server. Take speaker_embedding and gpt_cond_latent "
             "from this one: /studio_speakers, or /clone_speaker with the recording."
         )
         raise APIError(400, "foreign_latents", message, param="speaker_embedding")
-    return text.removeprefix(_MARK)
+    return text.removeprefix(_HANDLE_PREFIX)
 
 
 async def _respond(body: TtsRequest, form: SoundForm, state: AppState, caller: str) -> Response:
-    ask = SynthesisRequest(body.text, body.language)
-    return await speaking.respond(state, caller, ask, form, voice_of(body), voice_field="speaker_embedding")
+    speech = SynthesisRequest(body.text, body.language)
+    return await speaking.respond(
+        state, caller, speech, form, voice_of(body), voice_field="speaker_embedding"
+    )
 
 
 def _in_base64(wav: bytes) -> bytes:

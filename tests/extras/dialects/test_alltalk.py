@@ -64,7 +64,7 @@ def test_html_is_resolved_where_it_is_said_to_be(dialect):
 
 def test_sounds_are_kept_within_bounds(monkeypatch):
     monkeypatch.setattr(memory, "_MAX_SOUNDS", 3)
-    monkeypatch.setattr(memory, "_MAX_BYTES", 100)
+    monkeypatch.setattr(memory, "_MAX_SOUND_BYTES", 100)
     kept = KeptSounds()
     # However many there were: removed sounds do not take up space.
     names = [kept.keep(bytes(20)) for _ in range(40)]
