@@ -11,8 +11,7 @@ from machine.text import last_line, printable
 
 # Python's exit code for an exception that nothing caught; those of Sotaque are in docs/errors.md.
 _UNCAUGHT_EXCEPTION = 1
-# In characters.
-_LONGEST_MESSAGE = 700
+_MAX_MESSAGE_CHARACTERS = 700
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,8 @@ def ask_once(
         status 0. Without an answer, `last_error` is never empty: the child hung, could not be
         started, was ended by a signal, failed with a message, or wrote no JSON.
     """
-    given = b"" if request is None else json.dumps(request).encode()
-    result = process.run_with_timeout(command, limit_seconds, environ, given=given)
+    stdin = b"" if request is None else json.dumps(request).encode()
+    result = process.run_with_timeout(command, limit_seconds, environ, given=stdin)
     reply = ChildReply(**asdict(result))
     if reply.code != 0:
         fault = reply.fault or ("" if reply.last_error else f"exit status {reply.code}")
@@ -75,4 +74,4 @@ def failure_message(code: int, stderr: str) -> str:
     """
     stderr = printable(stderr)
     message = last_line(stderr) if code == _UNCAUGHT_EXCEPTION else " ".join(stderr.split())
-    return message[-_LONGEST_MESSAGE:]
+    return message[-_MAX_MESSAGE_CHARACTERS:]

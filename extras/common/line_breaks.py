@@ -33,12 +33,12 @@ def joiner(text: str, language: str) -> Callable[[Sequence[str]], str]:
     code = short_code(language) if language else ""
 
     @cache  # most texts divide no word
-    def facts() -> tuple[frozenset[str], bool]:
+    def words_and_is_english() -> tuple[frozenset[str], bool]:
         words = frozenset(word.casefold() for word in _WORD.findall(text))
-        english = code == "en" or (not code and other_language([text], "en") is None)
-        return words, english
+        is_english = code == "en" or (not code and other_language([text], "en") is None)
+        return words, is_english
 
-    def joined(lines: Sequence[str]) -> str:
+    def join(lines: Sequence[str]) -> str:
         parts, last = list[str](), lines[0] if lines else ""
         for line in lines[1:]:
             first, rest = _FIRST_PART.search(last[-_TAIL_LENGTH:]), _SECOND_PART.match(line)
@@ -47,28 +47,35 @@ def joiner(text: str, language: str) -> Callable[[Sequence[str]], str]:
                 last = line
                 continue
             head = last[: max(len(last) - _TAIL_LENGTH, 0) + first.start()]
-            between = _between(head, first, rest["rest"], *facts())
-            parts += (head, first["first"], between)
+            separator = _separator(head, first, rest["rest"], *words_and_is_english())
+            parts += (head, first["first"], separator)
             last = line[rest.start("rest") :]
         return "".join([*parts, last])
 
-    return joined
+    return join
 
 
-def _between(before: str, divided: re.Match[str], rest: str, words: frozenset[str], english: bool) -> str:
-    """What stands between the two parts: nothing, a hyphen, or a hyphen and a space. before: the
-    line up to the first part."""
+def _separator(before: str, divided: re.Match[str], rest: str, words: frozenset[str], english: bool) -> str:
+    """The text between the two parts of a divided word: "", a hyphen, or a hyphen and a space.
+
+    Args:
+        before: The line up to the first part.
+        divided: The match of `_FIRST_PART`.
+        rest: The second part.
+        words: The words inside of lines.
+        english: Whether the text is English.
+    """
     first = divided["first"]
     if divided[0].rstrip()[-1] in "¬\u00ad":
         return ""
     one_word = f"{first}{rest}".casefold() in words or (english and is_known((first + rest).lower()))
     if rest in _CONJUNCTIONS and not one_word:
         return "- "
-    # Nobody divides after a figure or a single letter, before a capital, or at a second hyphen.
-    compound = before.endswith(tuple(_HYPHENS)) and not before.endswith(f" {before[-1:]}")
-    if len(first) == 1 or first[-1].isdigit() or not rest[0].islower() or compound:
-        capitals = first.isupper() and rest.isupper() and len(first) > 1
-        return "" if capitals and not compound else "-"
+    # Words are not divided after a figure or a single letter, before a capital, or at a second hyphen.
+    is_compound = before.endswith(tuple(_HYPHENS)) and not before.endswith(f" {before[-1:]}")
+    if len(first) == 1 or first[-1].isdigit() or not rest[0].islower() or is_compound:
+        is_upper = first.isupper() and rest.isupper() and len(first) > 1
+        return "" if is_upper and not is_compound else "-"
     if f"{first}-{rest}".casefold() in words:
         return "-"
     return "-" if english and not one_word and _are_words(first.lower(), rest.lower()) else ""

@@ -19,15 +19,15 @@ from api.shared_folder import changing, read, read_all, writing
 from machine.storage.files import write_json
 
 ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
-_LONGEST_SLUG = 40
-_DELETED = ".deleted-"
+_MAX_SLUG_LENGTH = 40
+_DELETED_PREFIX = ".deleted-"
 
 
 def free_id(name: str, fallback: str, taken: Collection[str]) -> str:
     """An unused id for a name, of lower-case ASCII letters, digits and single hyphens:
     "Ana, fita 1" -> ana-fita-1, then ana-fita-1-2. fallback: the id of a name without any of these."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    slug = re.sub(r"[^a-z0-9]+", "-", plain)[:_LONGEST_SLUG].strip("-") or fallback
+    ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9]+", "-", ascii_name)[:_MAX_SLUG_LENGTH].strip("-") or fallback
     numbered = (f"{slug}-{number}" for number in itertools.count(2))
     return next(identity for identity in itertools.chain((slug,), numbered) if identity not in taken)
 
@@ -119,13 +119,13 @@ class NamedFolders(Generic[Named]):
         if len(self.all()) >= limit:
             text = f"There are already {limit} {word}s, the limit. Delete one."
             raise APIError(409, f"too_many_{word}s", text)
-        created = False
-        while not created:
+        is_created = False
+        while not is_created:
             identity = free_id(name, word, os.listdir(self.folder))
             # Without file locks, another replica may take the same id first.
             with contextlib.suppress(FileExistsError):
                 (self.folder / identity).mkdir()
-                created = True
+                is_created = True
         try:
             yield identity
         except BaseException:
@@ -137,7 +137,7 @@ class NamedFolders(Generic[Named]):
 
         Raises APIError if it is already deleted or cannot be deleted.
         """
-        deleted_path = self.folder / f"{_DELETED}{folder.id}-{secrets.token_hex(4)}"
+        deleted_path = self.folder / f"{_DELETED_PREFIX}{folder.id}-{secrets.token_hex(4)}"
         with folder.changing():
             folder.folder.rename(deleted_path)
         # `remove_leftovers` may delete the same files at the same time.
@@ -146,7 +146,7 @@ class NamedFolders(Generic[Named]):
 
     def remove_leftovers(self) -> None:
         """Removes the leftovers of killed deletions."""
-        for path in self.folder.glob(f"{_DELETED}*"):
+        for path in self.folder.glob(f"{_DELETED_PREFIX}*"):
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -34,13 +34,13 @@ log = logging.getLogger("api")
 NICENESS = 15
 # The OOM killer takes the work first, because it can be continued.
 _OOM_SCORE = 900
-_LOOK_SECONDS = 5.0
-_READ_LIMIT = 1 << 16
+_POLL_SECONDS = 5.0
+_MAX_LINE_BYTES = 1 << 16
 # The time between two checks whether somebody speaks.
-_WATCH_SECONDS = 0.05
-# After this many checks (half a second): whether another replica has stopped the work.
+_CHECK_SECONDS = 0.05
+# Every half second, a check whether another replica has stopped the work.
 _CHECKS_UNTIL_STOP = 10
-# After this many checks (5 s): whether the disk has room.
+# Every 5 s, a check whether the disk has room.
 _CHECKS_UNTIL_ROOM = 100
 # How long speech must be absent before paused work resumes.
 _QUIET_SECONDS = 1.0
@@ -101,6 +101,13 @@ class WorkFolder(NamedFolder):
 Item = TypeVar("Item", bound=WorkFolder)
 
 
+class _RunningChild(NamedTuple):
+    """The item that this service works on, and its child once it has started."""
+
+    item_id: str
+    process: asyncio.subprocess.Process | None
+
+
 class WorkQueue(ABC, Generic[Item]):
     """Works on the queued items.
 
@@ -135,13 +142,13 @@ class WorkQueue(ABC, Generic[Item]):
         self.niceness = NICENESS
         self._store = store
         self._changed = changed
-        self._busy = busy
+        self._is_speech_active = busy
         self._check_room = check_room
-        self._woken = asyncio.Event()
+        self._wake_event = asyncio.Event()
         self._lock: contextlib.ExitStack | None = None
-        self._running: tuple[str, asyncio.subprocess.Process | None] | None = None
-        self._stopped = False
-        self._fault = ""
+        self._running: _RunningChild | None = None
+        self._is_stopping = False
+        self._failure = ""
         self._last_output = ""
         self._paused = False
 
@@ -167,7 +174,7 @@ class WorkQueue(ABC, Generic[Item]):
 
     def wake(self) -> None:
         """Makes `work` check the queue at once."""
-        self._woken.set()
+        self._wake_event.set()
 
     def told(self, item: Item) -> str:
         """The last line of the child's log, if this service works on that item."""
@@ -178,7 +185,7 @@ class WorkQueue(ABC, Generic[Item]):
         return self._paused and self._works_on(item)
 
     def _works_on(self, item: Item) -> bool:
-        return self._running is not None and self._running[0] == item.id
+        return self._running is not None and self._running.item_id == item.id
 
     def place(self, item: Item) -> int:
         """The number of queued items before this one. Blocks."""
@@ -203,8 +210,8 @@ class WorkQueue(ABC, Generic[Item]):
                     raise
         # Also if the child starts only now.
         while self._works_on(item):
-            self._stopped = True
-            if (child := self._running[1] if self._running else None) is not None:
+            self._is_stopping = True
+            if (child := self._running.process if self._running else None) is not None:
                 kill_group(child.pid)
             await asyncio.sleep(0.02)
 
@@ -214,7 +221,7 @@ class WorkQueue(ABC, Generic[Item]):
         """Works on the queue until cancelled; the next service continues what is unfinished."""
         try:
             while True:
-                self._woken.clear()
+                self._wake_event.clear()
                 try:
                     if (item := await asyncio.to_thread(self._next)) is not None:
                         await self._process(item)
@@ -222,14 +229,14 @@ class WorkQueue(ABC, Generic[Item]):
                 except (APIError, WriteError, OSError) as error:
                     log.error("The queue of %ss has stopped: %s", self.work_name, error)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), _LOOK_SECONDS)
+                    await asyncio.wait_for(self._wake_event.wait(), _POLL_SECONDS)
         finally:
             if self._lock is not None:
                 self._lock.close()
 
     def _next(self) -> Item | None:
         """The next item, if this service holds the lock. Blocks."""
-        if not self._store.folder.is_dir() or not self._is_ours():
+        if not self._store.folder.is_dir() or not self._take_lock():
             return None
         return next(iter(self._waiting()), None)
 
@@ -240,7 +247,7 @@ class WorkQueue(ABC, Generic[Item]):
         waiting.sort(key=lambda pair: (pair[1].state != "running", pair[1].asked or ""))
         return [item for item, _ in waiting]
 
-    def _is_ours(self) -> bool:
+    def _take_lock(self) -> bool:
         if self._lock is not None:
             return True
         lock = contextlib.ExitStack()
@@ -254,13 +261,13 @@ class WorkQueue(ABC, Generic[Item]):
 
     def _unqueue(self, item: Item) -> bool:
         """Removes an item from the queue; returns whether it was queued."""
-        return self._write(item, state="stopped", ended=now(), message=self._stopped_message)
+        return self._change_job(item, state="stopped", ended=now(), message=self._stopped_message)
 
     @property
     def _stopped_message(self) -> str:
         return f"Stopped. Start the {self.work_name} again to continue from there."
 
-    def _write(self, item: Item, **changes: Any) -> bool:
+    def _change_job(self, item: Item, **changes: Any) -> bool:
         """Changes the fields of a job if it is queued or running; returns whether it was. A job
         that has ended does not change. Blocks. Raises APIError."""
         with item.changing():
@@ -282,12 +289,12 @@ class WorkQueue(ABC, Generic[Item]):
         log.info("%s of %s: %s. %s", self.work_name.capitalize(), item.id, state, message)
 
     async def _process(self, item: Item) -> None:
-        self._stopped, self._fault, self._last_output = False, "", ""
-        self._running = (item.id, None)
+        self._is_stopping, self._failure, self._last_output = False, "", ""
+        self._running = _RunningChild(item.id, None)
         try:
             # It may have been removed from the queue since it was chosen.
-            begun = {"state": "running", "started": now(), "ended": None, "message": ""}
-            if not await asyncio.to_thread(self._write, item, **begun):
+            started = {"state": "running", "started": now(), "ended": None, "message": ""}
+            if not await asyncio.to_thread(self._change_job, item, **started):
                 return
             command = await asyncio.to_thread(self._prepare, item)
             self._changed(item.id)
@@ -296,15 +303,15 @@ class WorkQueue(ABC, Generic[Item]):
         except asyncio.CancelledError:
             text = f"The service was stopped. After a restart the {self.work_name} continues."
             with contextlib.suppress(APIError):
-                await asyncio.shield(asyncio.to_thread(self._write, item, state="queued", message=text))
+                await asyncio.shield(asyncio.to_thread(self._change_job, item, state="queued", message=text))
             raise
         except (APIError, WriteError, OSError) as error:
             message = without_paths(str(error))
             with contextlib.suppress(APIError):
-                await asyncio.to_thread(self._write, item, state="failed", ended=now(), message=message)
+                await asyncio.to_thread(self._change_job, item, state="failed", ended=now(), message=message)
             log.error("The %s of %s failed: %s", self.work_name, item.id, error)
             # If that cannot be written either, the item is still queued: do not retry at once.
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
         finally:
             self._running = None
             self._changed(item.id)
@@ -318,15 +325,15 @@ class WorkQueue(ABC, Generic[Item]):
             stdout=asyncio.subprocess.PIPE,
             stderr=errors.fileno(),
             start_new_session=True,
-            limit=_READ_LIMIT,
+            limit=_MAX_LINE_BYTES,
             env={**os.environ, **self._environment()},
         )
-        self._running = (item.id, child)
+        self._running = _RunningChild(item.id, child)
         _lower_priority(child.pid, self.niceness)
         watching = asyncio.create_task(self._watch(child, item))
         try:
             async with asyncio.timeout(self.max_seconds):
-                await self._listen(child)
+                await self._read_output(child)
                 await child.wait()
         except TimeoutError:
             hours = (self.max_seconds or 0.0) / 3600
@@ -340,10 +347,10 @@ class WorkQueue(ABC, Generic[Item]):
             self._paused = False
             stderr = errors.tail()
             errors.close()
-        if self._stopped:
+        if self._is_stopping:
             return JobOutcome("stopped", self._stopped_message)
-        if self._fault:
-            return JobOutcome("failed", self._fault)
+        if self._failure:
+            return JobOutcome("failed", self._failure)
         assert child.returncode is not None
         return outcome(child.returncode, stderr, self.work_name)
 
@@ -352,7 +359,7 @@ class WorkQueue(ABC, Generic[Item]):
         or if another replica has stopped or deleted its work."""
         quiet_since = 0.0
         for count in itertools.count(1):
-            if self._busy is not None and self._busy():
+            if self._is_speech_active is not None and self._is_speech_active():
                 quiet_since = time.monotonic()
             # Not before its first line: until then it loads a voice, holding locks that speech may
             # need.
@@ -361,20 +368,20 @@ class WorkQueue(ABC, Generic[Item]):
                 self._paused = pause
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, signal.SIGSTOP if pause else signal.SIGCONT)
-            await asyncio.sleep(_WATCH_SECONDS)
+            await asyncio.sleep(_CHECK_SECONDS)
             with contextlib.suppress(OSError):  # the folder may be unavailable for a moment
                 if count % _CHECKS_UNTIL_STOP == 0:
-                    self._stopped = self._stopped or await asyncio.to_thread(_is_stopped, item)
+                    self._is_stopping = self._is_stopping or await asyncio.to_thread(_is_stopped, item)
                 if count % _CHECKS_UNTIL_ROOM == 0 and self._check_room is not None:
                     try:
                         await asyncio.to_thread(self._check_room)
                     except APIError as error:
-                        self._fault = str(error)
-            if self._stopped or self._fault:
+                        self._failure = str(error)
+            if self._is_stopping or self._failure:
                 kill_group(child.pid)
                 return
 
-    async def _listen(self, child: asyncio.subprocess.Process) -> None:
+    async def _read_output(self, child: asyncio.subprocess.Process) -> None:
         assert child.stdout is not None
         while True:
             try:
@@ -383,8 +390,8 @@ class WorkQueue(ABC, Generic[Item]):
                 continue
             if not line:
                 return
-            if line_shown := last_line(printable(line.decode(errors="replace"))):
-                self._last_output = without_paths(line_shown)
+            if shown_line := last_line(printable(line.decode(errors="replace"))):
+                self._last_output = without_paths(shown_line)
 
 
 def _is_stopped(item: WorkFolder) -> bool:

@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from xtts.model.loading import Model
 
 CODES_PER_MINUTE = 60 * CODE_RATE / SAMPLES_PER_CODE
-# The number of texts between writes, and thus the most that a killed run repeats.
-_PORTION = 4 * SLOTS
+# A killed run repeats at most these.
+_TEXTS_PER_WRITE = 4 * SLOTS
 # Speech whose codes per id differ from the median by a larger factor was cut, or babbles.
-_MAX_UNLIKE = 2.0
+_MAX_RATE_RATIO = 2.0
 # One text in this many, per narrator, is held out for judging.
 HELD_OUT_EVERY = 25
 # Languages that are written without spaces between words.
-_UNSPACED = {"zh", "ja"}
+_LANGUAGES_WITHOUT_SPACES = {"zh", "ja"}
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def endless_texts(sentences: Sequence[str], language: str, rng: random.Random) -
 
 def _halves(text: str, language: str) -> tuple[str, str]:
     """The beginning and the end of a text; a single word is both."""
-    if " " in text or short_code(language) in _UNSPACED:
+    if " " in text or short_code(language) in _LANGUAGES_WITHOUT_SPACES:
         return halve(text)
     return text + " ", text
 
@@ -206,7 +206,7 @@ def speak_lessons(source: LessonSource, minutes: float, folder: Path) -> list[Le
             first = len(lines)
             portion = [
                 NarratedRequest(index % count, next(requests[index % count]))
-                for index in range(first, first + _PORTION)
+                for index in range(first, first + _TEXTS_PER_WRITE)
             ]
             new_lines = _speak(source.teacher, source.narrators, portion)
             with writing_to(path), path.open("a", encoding="utf-8") as file:
@@ -237,8 +237,9 @@ def draw_lessons(lessons: Sequence[Lesson], minutes: float, seed: int) -> list[L
 
 
 def _endless_requests(source: LessonSource, number: int) -> Iterator[SynthesisRequest]:
-    """The texts of the narrator with that number: in the languages of the narrator's clips, in
-    proportion to their numbers; the user's texts in the most frequent language of all clips."""
+    """Requests for the narrator with that number, without end. Their languages are those of the
+    narrator's clips, in proportion. In the most frequent language of all clips, the user's texts replace
+    the transcripts."""
     narrator = source.narrators[number]
     narrator_clips = [source.clips[index] for index in narrator.training_indices or narrator.clip_indices]
     counts = Counter(clip.language for clip in narrator_clips)
@@ -318,7 +319,7 @@ def _plausible_lessons(lines: Sequence[SpeechLine], target_codes: float, num_nar
     return [
         lesson
         for lesson, rate in zip(lessons, rates, strict=True)
-        if len(lesson.codes) and median_rate / _MAX_UNLIKE <= rate <= median_rate * _MAX_UNLIKE
+        if len(lesson.codes) and median_rate / _MAX_RATE_RATIO <= rate <= median_rate * _MAX_RATE_RATIO
     ]
 
 

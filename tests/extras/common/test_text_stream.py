@@ -6,7 +6,7 @@ import pytest
 
 from api.errors import APIError
 from api.schemas import MAX_CHARACTERS
-from extras.common.text_stream import MAX_WAITING, TextStream, clause_end, last_end
+from extras.common.text_stream import MAX_WAITING_CHARACTERS, TextStream, last_clause_end, last_sentence_end
 
 SPELLED = '<say-as interpret-as="characters">All? Of it. And</say-as>'
 
@@ -35,7 +35,7 @@ SPELLED = '<say-as interpret-as="characters">All? Of it. And</say-as>'
     ],
 )
 def test_it_is_cut_behind_whole_sentences(text, whole):
-    assert text[: last_end(text)] == whole
+    assert text[: last_sentence_end(text)] == whole
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_it_is_cut_behind_whole_sentences(text, whole):
     ],
 )
 def test_a_first_part_may_be_a_clause_of_four_words(text, clause):
-    assert text[: clause_end(text)] == clause
+    assert text[: last_clause_end(text)] == clause
 
 
 def taken(*steps: str) -> list[str]:
@@ -147,7 +147,7 @@ def test_a_part_is_no_longer_than_a_request_may_be():
 
 def test_a_client_that_sends_more_than_is_spoken_is_told():
     stream = TextStream()
-    stream.add("x" * MAX_WAITING)
+    stream.add("x" * MAX_WAITING_CHARACTERS)
     with pytest.raises(APIError) as told:
         stream.add("x")
     assert told.value.code == "too_large"

@@ -86,7 +86,7 @@ def test_as_much_is_said_as_is_asked_for_by_every_narrator(scene, tmp_path):
 
 @pytest.mark.slow
 def test_a_torn_line_is_said_again_and_the_rest_is_kept(scene, tmp_path, monkeypatch):
-    monkeypatch.setattr(lessons, "_PORTION", 4)
+    monkeypatch.setattr(lessons, "_TEXTS_PER_WRITE", 4)
     whole = said(scene, tmp_path)
     path = kept(tmp_path)
     lines = path.read_text().splitlines(keepends=True)
@@ -188,7 +188,7 @@ def test_clips_are_drawn_up_to_the_minutes(scene):
 
 
 def test_a_teacher_that_ends_nothing_is_told_and_not_listened_to_for_ever(scene, tmp_path, monkeypatch):
-    monkeypatch.setattr(lessons, "_PORTION", 4)
+    monkeypatch.setattr(lessons, "_TEXTS_PER_WRITE", 4)
     monkeypatch.setattr(
         lessons, "_speak", lambda _, __, portion: [{"narrator": 0, "pieces": []} for _ in portion]
     )

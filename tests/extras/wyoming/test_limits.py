@@ -10,7 +10,7 @@ import pytest
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart
 
 from api.http.connections import ConnectionLimits
-from extras.common.text_stream import MAX_WAITING
+from extras.common.text_stream import MAX_WAITING_CHARACTERS
 from extras.wyoming import session
 from tests.api.conftest import QUICK
 from tests.api.heard import said
@@ -131,7 +131,7 @@ def test_the_rate_limit_is_the_one_of_http(tmp_path):
 
 def test_text_that_waits_is_bounded(ports):
     # Those after the refused one are read too, because unread bytes would reset the connection.
-    chunks = [SynthesizeChunk("word " * 800)] * (MAX_WAITING // 4000 + 300)
+    chunks = [SynthesizeChunk("word " * 800)] * (MAX_WAITING_CHARACTERS // 4000 + 300)
     found = asyncio.run(answered(ports, SynthesizeStart(), *chunks, last="synthesize-stopped"))
     assert found.code == "too_large"
 

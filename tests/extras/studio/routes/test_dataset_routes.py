@@ -405,7 +405,7 @@ def test_a_service_that_ends_leaves_its_cut_to_the_next(tmp_path):
 
 
 def test_one_of_two_replicas_cuts_and_both_tell_of_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("extras.common.work_queue._LOOK_SECONDS", 0.2)
+    monkeypatch.setattr("extras.common.work_queue._POLL_SECONDS", 0.2)
     with running(settings_in(tmp_path)) as first, running(settings_in(tmp_path)) as other:
         for service in (first, other):
             assert with_tape(service).cut()["cut"]["state"] == "done"
