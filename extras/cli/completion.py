@@ -60,31 +60,34 @@ def choices() -> dict[str, tuple[str, ...]]:
 
 def script(shell: str) -> str:
     """The script for bash or zsh, with every verb and flag that is installed."""
-    listed = console.verbs()
-    described = " ".join(shlex.quote(f"{name}:{verb.summary}") for name, verb in listed.items())
+    verbs = console.verbs()
+    described = " ".join(shlex.quote(f"{name}:{verb.summary}") for name, verb in verbs.items())
     return _SHELLS[shell].format(
-        verbs=shlex.quote(" ".join(listed)), described=described, table=_table(listed)
+        verbs=shlex.quote(" ".join(verbs)), described=described, table=_completion_cases(verbs)
     )
 
 
-def _table(names: Iterable[str]) -> str:
+def _completion_cases(verbs: Iterable[str]) -> str:
     """The shell code that completes the values of flags with fixed words, and the flags of each
     verb; files elsewhere."""
-    flags: list[str] = []
-    after: dict[str, list[str]] = {}
-    for name in names:
-        choices = choices_of(name)
-        named = " ".join(flag for flag in choices if flag.startswith("--"))
-        flags.append(f"    {name}) found={shlex.quote(named)} ;;")
+    verb_cases: list[str] = []
+    flags_by_words: dict[str, list[str]] = {}
+    for verb in verbs:
+        choices = choices_of(verb)
+        flag_names = " ".join(flag for flag in choices if flag.startswith("--"))
+        verb_cases.append(f"    {verb}) found={shlex.quote(flag_names)} ;;")
         for flag, words in choices.items():
             if words:
-                after.setdefault(" ".join(words), []).append(shlex.quote(f"{name} {flag}"))
+                flags_by_words.setdefault(" ".join(words), []).append(shlex.quote(f"{verb} {flag}"))
     return "\n".join(
         [
             'case "$verb $previous" in',
-            *(f"{'|'.join(places)}) found={shlex.quote(words)} ;;" for words, places in after.items()),
+            *(
+                f"{'|'.join(patterns)}) found={shlex.quote(words)} ;;"
+                for words, patterns in flags_by_words.items()
+            ),
             "*) if [[ $current == -* ]]; then case $verb in",
-            *flags,
+            *verb_cases,
             "esac; fi ;;",
             "esac",
         ]

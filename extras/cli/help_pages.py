@@ -113,8 +113,8 @@ def groups(verbs: Collection[str]) -> list[Group]:
         )
         for group in GROUPS
     ]
-    named = {name for group in GROUPS for name in group.verbs}
-    installed.append(Group("More", tuple(name for name in verbs if name not in named), ()))
+    grouped_names = {name for group in GROUPS for name in group.verbs}
+    installed.append(Group("More", tuple(name for name in verbs if name not in grouped_names), ()))
     return [group for group in installed if group.verbs]
 
 

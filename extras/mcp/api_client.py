@@ -12,7 +12,7 @@ from api.settings import ApiSettings
 from machine.errors import SotaqueError
 from machine.settings.loading import load
 
-_LOOK_SECONDS, _SPEAK_SECONDS = 2.0, 600.0
+_MAX_STATUS_SECONDS, _MAX_SPEECH_SECONDS = 2.0, 600.0
 
 
 class ServiceError(SotaqueError):
@@ -44,27 +44,27 @@ class Service:
     def answers(self) -> bool:
         """Whether a service of Sotaque listens there."""
         try:
-            return "ready" in json.loads(self.get("/status", _LOOK_SECONDS))
+            return "ready" in json.loads(self.get("/status", _MAX_STATUS_SECONDS))
         except (ServiceError, ValueError):
             return False
 
-    def get(self, path: str, seconds: float = _LOOK_SECONDS) -> bytes:
+    def get(self, path: str, limit_seconds: float = _MAX_STATUS_SECONDS) -> bytes:
         """The body of an answer. Raises ServiceError."""
-        return self._ask(urllib.request.Request(self.url + path), seconds)
+        return self._send(urllib.request.Request(self.url + path), limit_seconds)
 
     def post(self, path: str, body: dict[str, Any]) -> bytes:
         """The body of the answer to a JSON body. Raises ServiceError."""
         data = json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
-        return self._ask(urllib.request.Request(self.url + path, data, headers), _SPEAK_SECONDS)
+        return self._send(urllib.request.Request(self.url + path, data, headers), _MAX_SPEECH_SECONDS)
 
-    def _ask(self, request: urllib.request.Request, seconds: float) -> bytes:
+    def _send(self, request: urllib.request.Request, limit_seconds: float) -> bytes:
         if self.key:
             request.add_header("Authorization", f"Bearer {self.key}")
         try:
-            with urllib.request.urlopen(request, timeout=seconds) as answer:
-                content: bytes = answer.read()
-                return content
+            with urllib.request.urlopen(request, timeout=limit_seconds) as response:
+                body: bytes = response.read()
+                return body
         except urllib.error.HTTPError as error:
             raise ServiceError(_detail(error)) from error
         except OSError as error:

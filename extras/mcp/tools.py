@@ -18,9 +18,9 @@ from machine.process import run_with_timeout
 from machine.storage.files import make_folder, replace_file
 
 Ending = Literal["wav", "mp3", "flac", "opus"]
-_DEFAULT = "default"
+_DEFAULT_VOICE = "default"
 # A long text on a slow CPU.
-_MAX_SECONDS = 3_600.0
+_MAX_COMMAND_SECONDS = 3_600.0
 
 
 class ToolError(SotaqueError):
@@ -28,13 +28,23 @@ class ToolError(SotaqueError):
 
 
 class Tools:
-    """folder: where `speak` writes; required: whether the service must answer."""
+    """The tools by name.
+
+    Args:
+        folder: Where `speak` writes.
+        required: Whether the service must answer.
+    """
 
     def __init__(self, folder: Path, service: Service, *, required: bool = False) -> None:
-        self._folder, self._service, self._required = folder, service, required
+        self._folder, self._service, self._requires_service = folder, service, required
 
     def speak(
-        self, text: str, voice: str = _DEFAULT, language: str = "", seed: int = 0, ending: Ending = "wav"
+        self,
+        text: str,
+        voice: str = _DEFAULT_VOICE,
+        language: str = "",
+        seed: int = 0,
+        ending: Ending = "wav",
     ) -> dict[str, str]:
         """Speaks a text into a new sound file, marked as AI-generated, and returns its path.
 
@@ -55,8 +65,8 @@ class Tools:
             else:
                 options = [f"--text={text}", f"--seed={seed}", f"--out={path}"]
                 options += [f"--language={language}"] if language else []
-                options += [] if voice == _DEFAULT else [f"--voice={voice}"]
-                _run(["xtts", "speak", *options])
+                options += [] if voice == _DEFAULT_VOICE else [f"--voice={voice}"]
+                _run_command(["xtts", "speak", *options])
         return {"file": str(path.resolve()), "voice": voice, "origin": "AI-generated"}
 
     def voices(self) -> list[dict[str, str]]:
@@ -78,13 +88,13 @@ class Tools:
         """
         if not Path(folder).is_dir():
             raise ToolError(f"{folder} is not a folder. Give the path of a folder of recordings.")
-        told = _run(["train", "check", "--json", "--no-likelihood", f"--dataset-dir={folder}"])
-        findings: dict[str, Any] = json.loads(told)
+        report = _run_command(["train", "check", "--json", "--no-likelihood", f"--dataset-dir={folder}"])
+        findings: dict[str, Any] = json.loads(report)
         return findings
 
     def _uses_service(self) -> bool:
         answers = self._service.answers
-        if self._required and not answers:
+        if self._requires_service and not answers:
             raise ToolError(f"No service answers at {self._service.url}. Start it: sotaque serve")
         return answers
 
@@ -113,16 +123,16 @@ def _voices_on_disk() -> list[dict[str, str]]:
     from xtts.voices.served_voice import ServedVoiceSettings, served_voice
 
     name, why = served_voice(load(ServedVoiceSettings)[0])
-    rows = [{"id": _DEFAULT, "name": f"{name}: {why}"}, {"id": "demo", "name": "the embedded voice"}]
+    rows = [{"id": _DEFAULT_VOICE, "name": f"{name}: {why}"}, {"id": "demo", "name": "the embedded voice"}]
     settings, _ = load(TrainSettings)
     folders = sorted({settings.output_dir, *settings.runs_dir.glob("*")})
     runs = [folder for folder in folders if RunFolder(folder).best_weights() is not None]
     return rows + [{"id": str(run), "name": f"the best of the run {run.name}"} for run in runs]
 
 
-def _run(words: Sequence[str]) -> str:
+def _run_command(command: Sequence[str]) -> str:
     """The stdout of a command. Raises ToolError with its message."""
-    done = run_with_timeout([sys.executable, "-m", *words], _MAX_SECONDS)
-    if done.code != 0:
-        raise ToolError(done.fault or done.errors.strip() or done.last_error)
-    return done.out
+    result = run_with_timeout([sys.executable, "-m", *command], _MAX_COMMAND_SECONDS)
+    if result.code != 0:
+        raise ToolError(result.fault or result.errors.strip() or result.last_error)
+    return result.out

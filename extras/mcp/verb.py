@@ -20,14 +20,14 @@ _INSTRUCTIONS = (
 )
 
 
-def main(words: Sequence[str]) -> int:
+def main(command_line: Sequence[str]) -> int:
     """Serves until the assistant closes stdin. Raises SotaqueError."""
     parser = argparse.ArgumentParser(prog="sotaque mcp", add_help=False)
     parser.add_argument("--folder", type=Path, default=Path("speech"))
     parser.add_argument("--service", metavar="URL", type=Service.address_of)
-    if {"-h", "--help"} & set(words):
+    if {"-h", "--help"} & set(command_line):
         return 0
-    arguments = parser.parse_args(words)
+    arguments = parser.parse_args(command_line)
     try:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
@@ -40,20 +40,20 @@ def main(words: Sequence[str]) -> int:
     service = Service.of_settings(arguments.service)
     tools = Tools(arguments.folder, service, required=arguments.service is not None)
     for tool in (tools.speak, tools.voices, tools.check):
-        server.tool()(_told(tool, ToolError))
+        server.tool()(_showing_errors(tool, ToolError))
     server.run()
     return 0
 
 
-def _told(tool: Callable[..., Any], told: type[Exception]) -> Callable[..., Any]:
-    """The tool, whose sentences reach the assistant: the package hides all other errors from it."""
+def _showing_errors(tool: Callable[..., Any], error_type: type[Exception]) -> Callable[..., Any]:
+    """The tool with its errors as `error_type`: the package hides all other errors from the assistant."""
 
     @wraps(tool)
     def call(*values: Any, **named: Any) -> Any:
         try:
             return tool(*values, **named)
         except SotaqueError as error:
-            raise told(str(error)) from error
+            raise error_type(str(error)) from error
 
     return call
 
