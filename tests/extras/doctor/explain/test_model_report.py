@@ -10,7 +10,7 @@ def test_document_000s_question_is_answered_yes():
     assert "Runs on cuda:0 (CUDAExecutionProvider)." in text
     assert "Is that normal?\n  Yes: the compute-heavy nodes are on the accelerator." in text
     assert "444 on CUDAExecutionProvider, 330 on CPUExecutionProvider" in text
-    assert "28 count_copies" in text and "moved 2 of them to the CPU" in text
+    assert "28 copies" in text and "moved 2 of them to the CPU" in text
 
 
 def test_a_convolution_on_the_cpu_is_answered_no_and_stands_first():
@@ -26,7 +26,7 @@ def test_a_convolution_on_the_cpu_is_answered_no_and_stands_first():
     assert "First run 3.90 s, then 50 ms (median of 30)." in text
     assert "CPUExecutionProvider 50 %, CUDAExecutionProvider 50 %" in text
     assert "NVIDIA GeForce MX230 at most 71 % busy, 512 MB in use" in " ".join(text.split())
-    assert found["count_copies"] == 28 and len(found["forced_to_cpu"]) == 2
+    assert found["copies"] == 28 and len(found["forced_to_cpu"]) == 2
     assert [row["normal"] for row in found["on_cpu"]] == ["no", "yes"]
     assert found["status"]["reason_code"] == "heavy_on_cpu"
 
