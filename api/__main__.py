@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings, report = load(sys.argv[1:] if argv is None else argv)
         for note in report.notes:
             log.info(note)
-        log.info(report.given())
+        log.info(report.changed_settings())
         return serve(settings)
     except SotaqueError as error:
         print(error, file=sys.stderr)
@@ -37,11 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def serve(
-    settings: ApiSettings, how: "ChildOptions | None" = None, limits: "EngineLimits | None" = None
+    settings: ApiSettings, options: "ChildOptions | None" = None, limits: "EngineLimits | None" = None
 ) -> int:
     """Runs uvicorn in this thread. The speaking process ends with it.
 
-    how, limits: replace the defaults in tests.
+    options, limits: replace the defaults in tests.
 
     Raises:
         SotaqueError: a port is in use, or a package is missing.
@@ -52,9 +52,9 @@ def serve(
             f"with: {commands.install_extra('api')}"
         )
     settings = replace(settings, voice=settings.voice and provide(settings.voice, settings))
-    from api.http.listening_socket import listening
+    from api.http.listening_socket import bind_port
 
-    sockets = listening(settings.api_host, settings.api_port)
+    sockets = bind_port(settings.api_host, settings.api_port)
     listeners = [
         (module, bound) for module in extras.modules("LISTENER") if (bound := module.sockets_of(settings))
     ]
@@ -62,7 +62,7 @@ def serve(
     from api.app import build
     from api.http.server import server_of
 
-    server = server_of(build(settings, how, limits), listeners=listeners)
+    server = server_of(build(settings, options, limits), listeners=listeners)
     log.info("Listens on http://%s:%d", settings.api_host, settings.api_port)
     for module, _ in listeners:
         log.info("Speaks %s", module.address(settings))

@@ -13,19 +13,19 @@ from starlette.exceptions import HTTPException
 from api import errors
 from api.engine.child import ChildOptions
 from api.engine.queue import EngineLimits
-from api.gate import OPEN, Gate, OriginRules
+from api.gate import OPEN_PATHS, Gate, OriginRules
 from api.page_files import PageFiles
 from api.parts import PAGE, page_folders, routers
 from api.routes import runs, speech, status, voice_files, voices
 from api.routes.speech import SpeechRequest
 from api.settings import ApiSettings
-from api.state import AppState, key_of
+from api.state import AppState, api_key_of
 from machine import process
 from machine.storage.files import JsonObject
 from xtts.inference.compute_config import ComputeConfig
 
 # /openapi.json lists them in this order, then those of the extras.
-_ROUTED = (speech, voices, voice_files, runs, status)
+_ROUTE_MODULES = (speech, voices, voice_files, runs, status)
 _SECURITY_SCHEMES = {
     "key": {
         "type": "http",
@@ -36,10 +36,10 @@ _SECURITY_SCHEMES = {
 
 
 def build(
-    settings: ApiSettings, how: ChildOptions | None = None, limits: EngineLimits | None = None
+    settings: ApiSettings, options: ChildOptions | None = None, limits: EngineLimits | None = None
 ) -> FastAPI:
-    """Builds the application. how, limits: replace the defaults in tests."""
-    state = AppState(settings, how or how_of(settings), limits or limits_of(settings))
+    """Builds the application. options, limits: replace the defaults in tests."""
+    state = AppState(settings, options or child_options(settings), limits or engine_limits(settings))
     app = FastAPI(
         title="Sotaque",
         description="Speaks with a fine-tuned XTTS-v2.",
@@ -49,10 +49,10 @@ def build(
         docs_url=None,
     )
     app.state.service = state
-    every = [*(module.router for module in _ROUTED), *routers()]
-    for router in every:
+    all_routers = [*(module.router for module in _ROUTE_MODULES), *routers()]
+    for router in all_routers:
         app.include_router(router)
-    routes = [route for router in every for route in router.routes]
+    routes = [route for router in all_routers for route in router.routes]
     app.state.routes = [route for route in routes if isinstance(route, APIRoute)]
     app.state.sockets = [route for route in routes if isinstance(route, APIWebSocketRoute)]
     for name, folder in page_folders().items():
@@ -62,8 +62,8 @@ def build(
     app.add_exception_handler(HTTPException, errors.answer_http)
     app.add_exception_handler(RequestValidationError, errors.answer_invalid)
     app.add_exception_handler(Exception, errors.answer_fault)
-    app.openapi = lambda: _document(app, state)  # type: ignore[method-assign]
-    key = key_of(settings)
+    app.openapi = lambda: _openapi_document(app, state)  # type: ignore[method-assign]
+    key = api_key_of(settings)
     rules = OriginRules(
         key is not None, frozenset(settings.api_allowed_origins), frozenset(settings.api_allowed_hosts)
     )
@@ -73,7 +73,7 @@ def build(
     return app
 
 
-def how_of(settings: ApiSettings) -> ChildOptions:
+def child_options(settings: ApiSettings) -> ChildOptions:
     """The options of the speaking process."""
     precision = "int8" if settings.low_memory else settings.speak_precision
     return ChildOptions(
@@ -90,7 +90,7 @@ def how_of(settings: ApiSettings) -> ChildOptions:
     )
 
 
-def limits_of(settings: ApiSettings) -> EngineLimits:
+def engine_limits(settings: ApiSettings) -> EngineLimits:
     """The limits of the engine."""
     return EngineLimits(slots=2 if settings.low_memory else None)
 
@@ -99,10 +99,10 @@ def limits_of(settings: ApiSettings) -> EngineLimits:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     state: AppState = app.state.service
     state.loop = asyncio.get_running_loop()
-    await asyncio.to_thread(state.exports.remove_left)
-    await state.follower.first()
-    works = (state.engine.live(), state.follower.follow(), *state.extras.works())
-    tasks = [asyncio.create_task(work) for work in works]
+    await asyncio.to_thread(state.exports.remove_leftovers)
+    await state.follower.choose_first_voice()
+    coroutines = (state.engine.keep_running(), state.follower.poll(), *state.extras.works())
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         yield
     finally:
@@ -113,7 +113,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         process.end_awaited()
 
 
-def _document(app: FastAPI, state: AppState) -> JsonObject:
+def _openapi_document(app: FastAPI, state: AppState) -> JsonObject:
     """/openapi.json, with the API key and the exact integer bounds that FastAPI leaves out."""
     if app.openapi_schema is not None:
         return app.openapi_schema
@@ -124,7 +124,7 @@ def _document(app: FastAPI, state: AppState) -> JsonObject:
     with_key: dict[str, list[str]] = {"key": []}
     # The empty requirement makes the key optional.
     document["security"] = [with_key, {}] if state.settings.api_key is None else [with_key]
-    for path in OPEN & set(document["paths"]):
+    for path in OPEN_PATHS & set(document["paths"]):
         for operation in document["paths"][path].values():
             operation["security"] = [with_key, {}] if path == "/" else []
     # FastAPI turns every bound into a float, which cannot hold 2**63 - 1.

@@ -1,4 +1,4 @@
-"""Bodies of uploads as they arrive, and the room for them on the disk."""
+"""Writes the bodies of uploads to the disk as they arrive, and checks the room for them."""
 
 import asyncio
 import contextlib
@@ -16,52 +16,52 @@ from starlette.requests import ClientDisconnect
 from api.errors import APIError
 from machine.storage.files import STALE_SECONDS, is_full
 
-_ARRIVING = ".arriving-"
-# Each write waits for a thread.
+_ARRIVING_PREFIX = ".arriving-"
+# Each write waits for a thread, so that many small ones would be slow.
 _WRITE_BYTES = 1 << 20
 # Uploads and audiobooks leave this much of the disk free for runs and voices.
-KEPT_FREE_BYTES = 1 << 30
+RESERVED_BYTES = 1 << 30
 
 
 def free_bytes(folder: Path) -> int:
     """The free bytes of a folder's disk; the folder need not exist yet."""
     folder = folder.absolute()
-    above = next(path for path in (folder, *folder.parents) if path.exists())
-    return shutil.disk_usage(above).free
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    return shutil.disk_usage(existing).free
 
 
 def bytes_below(folder: Path) -> int:
     """The total size of all files below a folder."""
-    used = 0
+    num_bytes = 0
     for parent, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
-                used += os.lstat(os.path.join(parent, name)).st_size
-    return used
+                num_bytes += os.lstat(os.path.join(parent, name)).st_size
+    return num_bytes
 
 
 @asynccontextmanager
-async def body_file(request: Request, folder: Path, what: str) -> AsyncIterator[Path]:
+async def body_file(request: Request, folder: Path, noun: str) -> AsyncIterator[Path]:
     """The body as a new file in `folder`; it is deleted afterwards unless it was renamed.
 
-    what: the word for it, such as `book`. Raises APIError: 507 if it cannot be written, or if the
+    noun: what the body is, such as `book`. Raises APIError: 507 if it cannot be written, or if the
     disk is full while the caller uses it; 422 for an empty body, 400 for one that ends early.
     """
-    path = folder / f"{_ARRIVING}{secrets.token_hex(8)}"
+    path = folder / f"{_ARRIVING_PREFIX}{secrets.token_hex(8)}"
     try:
-        num_bytes = await _write(request, path, what)
+        num_bytes = await _write_body(request, path, noun)
         if not num_bytes:
-            raise APIError(422, f"not_a_{what}", "The body is empty: send the file.")
+            raise APIError(422, f"not_a_{noun}", "The body is empty: send the file.")
         yield path
     except OSError as error:
         if not is_full(error):
             raise
-        raise _unwritten(what, "no_space", error) from error
+        raise _write_refusal(noun, "no_space", error) from error
     finally:
         await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
-async def _write(request: Request, path: Path, what: str) -> int:
+async def _write_body(request: Request, path: Path, noun: str) -> int:
     """Writes the body and returns its length in bytes."""
     buffer, num_bytes = bytearray(), 0
     try:
@@ -76,30 +76,30 @@ async def _write(request: Request, path: Path, what: str) -> int:
             file.write(buffer)
             await asyncio.to_thread(os.fsync, file.fileno())
     except ClientDisconnect:
-        text = f"The connection ended before the {what} had arrived. Send it again."
+        text = f"The connection ended before the {noun} had arrived. Send it again."
         raise APIError(400, "cut_off", text) from None
     except OSError as error:
-        raise _unwritten(what, "no_space" if is_full(error) else "not_kept", error) from error
+        raise _write_refusal(noun, "no_space" if is_full(error) else "not_kept", error) from error
     return num_bytes
 
 
-def _unwritten(what: str, code: str, error: OSError) -> APIError:
-    return APIError(507, code, f"The {what} cannot be written ({error.strerror}).")
+def _write_refusal(noun: str, code: str, error: OSError) -> APIError:
+    return APIError(507, code, f"The {noun} cannot be written ({error.strerror}).")
 
 
-def require_free(folder: Path, more_bytes: int = 0) -> None:
-    """Raises APIError (507) unless `KEPT_FREE_BYTES` stay free after `more_bytes`. Blocks."""
-    if (free := free_bytes(folder)) < KEPT_FREE_BYTES + more_bytes:
+def require_free(folder: Path, num_bytes: int = 0) -> None:
+    """Raises APIError (507) unless `RESERVED_BYTES` stay free after `num_bytes` are written. Blocks."""
+    if (free := free_bytes(folder)) < RESERVED_BYTES + num_bytes:
         text = (
-            f"The disk has {free:,} bytes left. This needs {more_bytes:,}, and "
-            f"{KEPT_FREE_BYTES:,} stay free. Free some space."
+            f"The disk has {free:,} bytes left. This needs {num_bytes:,}, and "
+            f"{RESERVED_BYTES:,} stay free. Free some space."
         )
         raise APIError(507, "no_space", text)
 
 
 def remove_arriving(folder: Path) -> None:
     """Removes the files of killed uploads. Another replica may be writing recent ones."""
-    for path in folder.glob(f"{_ARRIVING}*"):
+    for path in folder.glob(f"{_ARRIVING_PREFIX}*"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > STALE_SECONDS:
                 path.unlink()

@@ -19,22 +19,26 @@ from machine.storage.files import JsonObject
 
 log = logging.getLogger("api")
 
-PROBLEM = "application/problem+json"
+PROBLEM_MEDIA_TYPE = "application/problem+json"
 # The paths of OpenAI's clients.
-_OPENAI = ("/v1/audio/", "/v1/models")
+_OPENAI_PREFIXES = ("/v1/audio/", "/v1/models")
 # An absolute path, such as /data/output/x.pt, but not a URL path of this service, nor C:\x.
 _PATH = re.compile(
     r"(?<![\w.:/])(?!/v1/|/openapi\.json|/studio_speakers\b|/clone_speaker\b)"
     r"~?/[^\s'\"(),;]*[^\s'\"(),;.:]"
 )
-_LONGEST_SHOWN = 40
+_MAX_EXCERPT_CHARACTERS = 40
 
 
 class APIError(HTTPException):
     """A refused request with its reason; it becomes the response.
 
-    code: a word for programs, such as `queue_full`; retry_after: whole seconds; param: the field.
     It is an HTTPException because FastAPI turns any other error while reading a body into a 400.
+
+    Args:
+        code: A word for programs, such as `queue_full`.
+        retry_after: In whole seconds.
+        param: The field of the request that is at fault.
     """
 
     def __init__(
@@ -55,17 +59,17 @@ class APIError(HTTPException):
         return self.detail
 
 
-def closing() -> APIError:
+def closing_refusal() -> APIError:
     """The refusal of a service that is stopping; the client can try another replica."""
     return APIError(503, "closing", "The service is stopping.", retry_after=5)
 
 
-def starting() -> APIError:
+def starting_refusal() -> APIError:
     """The refusal of a service whose speaking process is not ready."""
     return APIError(503, "starting", "The speaking process is starting.", retry_after=2)
 
 
-def response(refusal: APIError, scope: Scope) -> JSONResponse:
+def problem_response(refusal: APIError, scope: Scope) -> JSONResponse:
     """The response of a refusal to the request of `scope`."""
     state = scope.get("state", {})
     state["refused"] = refusal.code
@@ -79,20 +83,20 @@ def response(refusal: APIError, scope: Scope) -> JSONResponse:
     }
     if refusal.param is not None:
         body["param"] = refusal.param
-    if str(scope.get("path", "")).startswith(_OPENAI):
+    if str(scope.get("path", "")).startswith(_OPENAI_PREFIXES):
         body["error"] = {
             "message": body["detail"],
             "type": _openai_type(refusal.status),
             "code": refusal.code,
             "param": refusal.param,
         }
-    return JSONResponse(body, refusal.status, headers=refusal.headers, media_type=PROBLEM)
+    return JSONResponse(body, refusal.status, headers=refusal.headers, media_type=PROBLEM_MEDIA_TYPE)
 
 
 async def answer_refusal(request: Request, error: Exception) -> JSONResponse:
     """FastAPI's handler for APIError."""
     assert isinstance(error, APIError)
-    return response(error, request.scope)
+    return problem_response(error, request.scope)
 
 
 async def answer_http(request: Request, error: Exception) -> JSONResponse:
@@ -107,14 +111,14 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
     elif status == 405:
         detail = f"This path takes {' and '.join(sorted(_methods_of(request)))}."
     elif status == 400:
-        if (refusal := _unread_body(request, error)) is not None:
-            return response(refusal, request.scope)
+        if (refusal := _body_refusal(request, error)) is not None:
+            return problem_response(refusal, request.scope)
         detail = (
             "The body does not match its Content-Type. Or it is nested too deeply, or one of its "
             "numbers or names is too long."
         )
     code = HTTPStatus(status).phrase.lower().replace(" ", "_")
-    answer = response(APIError(status, code, detail), request.scope)
+    answer = problem_response(APIError(status, code, detail), request.scope)
     for name, value in (getattr(error, "headers", None) or {}).items():
         answer.headers[name] = value
     if status == 405:
@@ -122,7 +126,7 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
     return answer
 
 
-def _unread_body(request: Request, error: Exception) -> APIError | None:
+def _body_refusal(request: Request, error: Exception) -> APIError | None:
     """Why FastAPI could not read a body; None if its form is malformed.
 
     FastAPI answers all these errors with 400. It keeps an arriving form in temporary files
@@ -163,13 +167,13 @@ def _methods_of(request: Request) -> set[str]:
     routes = [
         route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE
     ]
-    closest = max((_num_literal(route) for route in routes), default=0)
-    routes = [route for route in routes if _num_literal(route) == closest]
+    max_literals = max((_num_literals(route) for route in routes), default=0)
+    routes = [route for route in routes if _num_literals(route) == max_literals]
     methods = set().union(*(getattr(route, "methods", None) or () for route in routes))
     return methods | {"HEAD"} if "GET" in methods else methods
 
 
-def _num_literal(route: BaseRoute) -> int:
+def _num_literals(route: BaseRoute) -> int:
     """The number of literal characters in a route's path."""
     return len(re.sub(r"\{[^}]*\}", "", getattr(route, "path", "")))
 
@@ -177,22 +181,22 @@ def _num_literal(route: BaseRoute) -> int:
 async def answer_invalid(request: Request, error: Exception) -> JSONResponse:
     """Answers a body or parameter that does not match the schema, with its first error."""
     faults: list[JsonObject] = list(getattr(error, "errors", list)())
-    first: JsonObject = faults[0] if faults else {"loc": (), "msg": "it cannot be read", "type": "invalid"}
-    where = [str(part) for part in first["loc"][1:]]
+    fault: JsonObject = faults[0] if faults else {"loc": (), "msg": "it cannot be read", "type": "invalid"}
+    path = [str(part) for part in fault["loc"][1:]]
     # If the field is a union, pydantic adds the type that it tried.
-    param = where[0] if where else None
+    param = path[0] if path else None
     status, code = 422, "invalid_request"
-    if first["type"] == "json_invalid":
+    if fault["type"] == "json_invalid":
         status, code, param = 400, "invalid_json", None
-    detail = sentence(first, param)
-    kind = request.headers.get("content-type", "").lower()
-    if first["type"] == "missing" and "json" in kind and _takes_a_form(request):
+    detail = fault_sentence(fault, param)
+    content_type = request.headers.get("content-type", "").lower()
+    if fault["type"] == "missing" and "json" in content_type and _takes_a_form(request):
         status, code, param = 415, "unsupported_media_type", None
         detail = "This route takes a form, not JSON. Send a form, as `curl -d` does."
-    elif param is None and isinstance(first.get("input"), bytes):
+    elif param is None and isinstance(fault.get("input"), bytes):
         status, code = 415, "unsupported_media_type"
         detail = "Send JSON with the header `Content-Type: application/json`."
-    return response(APIError(status, code, detail, param=param), request.scope)
+    return problem_response(APIError(status, code, detail, param=param), request.scope)
 
 
 def _takes_a_form(request: Request) -> bool:
@@ -210,7 +214,7 @@ async def answer_fault(request: Request, error: Exception) -> JSONResponse:
     refusal = APIError(
         500, "internal", "The service failed. Its log has the details under this request's id."
     )
-    return response(refusal, request.scope)
+    return problem_response(refusal, request.scope)
 
 
 def without_paths(text: str) -> str:
@@ -226,11 +230,11 @@ def _openai_type(status: int) -> str:
     return "server_error" if status >= 500 else "invalid_request_error"
 
 
-def sentence(fault: JsonObject, param: str | None) -> str:
+def fault_sentence(fault: JsonObject, param: str | None) -> str:
     """The message for one of pydantic's `errors()`. param: the field; None for the whole body."""
     kind, context = str(fault["type"]), fault.get("ctx") or {}
     if param is None:
-        return _of_body(kind, context)
+        return _body_sentence(kind, context)
     if kind == "missing":
         return f"{param} is missing."
     if kind == "extra_forbidden":
@@ -240,14 +244,14 @@ def sentence(fault: JsonObject, param: str | None) -> str:
     if rule == message:
         return f"{param}: {message}."
     value = fault.get("input")
-    seen = f"{len(str(value)):,}" if kind.startswith("string_too_") else excerpt(value)
-    return f"{param} {rule}, not {seen}."
+    actual = f"{len(str(value)):,}" if kind.startswith("string_too_") else excerpt(value)
+    return f"{param} {rule}, not {actual}."
 
 
-def _of_body(kind: str, context: JsonObject) -> str:
+def _body_sentence(kind: str, context: JsonObject) -> str:
     if kind == "json_invalid":
-        why = str(context.get("error", "")).rstrip(".")
-        return f"The body is not JSON: {why[:1].lower()}{why[1:]}."
+        reason = str(context.get("error", "")).rstrip(".")
+        return f"The body is not JSON: {reason[:1].lower()}{reason[1:]}."
     if kind == "missing":
         return "The request has no body."
     return 'The body must be a JSON object, such as {"input": "Good morning."}.'
@@ -256,4 +260,4 @@ def _of_body(kind: str, context: JsonObject) -> str:
 def excerpt(value: object) -> str:
     """A value as the client wrote it, shortened if it is long."""
     text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
+    return text if len(text) <= _MAX_EXCERPT_CHARACTERS else text[: _MAX_EXCERPT_CHARACTERS - 1] + "…"

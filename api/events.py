@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Mapping
 
 from pydantic import BaseModel
 
-from api.errors import APIError, closing
+from api.errors import APIError, closing_refusal
 
 MAX_LISTENERS = 64
-_MAX_WAITING = 256
+# The events that may wait for one listener.
+_MAX_WAITING_EVENTS = 256
+# The time without an event after which a comment is sent.
 _COMMENT_SECONDS = 15.0
 EventData = BaseModel | Mapping[str, object]
 
@@ -30,25 +32,25 @@ class Events:
         self._closed = True
         self._put(None)
 
-    def _put(self, text: bytes | None) -> None:
+    def _put(self, event: bytes | None) -> None:
         for queue in self.listeners:
             if queue.full():
                 queue.get_nowait()
-            queue.put_nowait(text)
+            queue.put_nowait(event)
 
     async def listen(self, first: list[tuple[str, EventData]]) -> AsyncIterator[bytes]:
-        """All events from now on; comments in between keep the connection alive."""
+        """The `first` events, then all from now on; comments in between keep the connection alive."""
         if self._closed:
-            raise closing()
+            raise closing_refusal()
         if len(self.listeners) >= MAX_LISTENERS:
             raise APIError(
                 503, "too_many_listeners", "Too many clients are listening to events.", retry_after=5
             )
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_WAITING)
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_WAITING_EVENTS)
         self.listeners.add(queue)
-        return self._from(queue, first)
+        return self._events_from(queue, first)
 
-    async def _from(
+    async def _events_from(
         self, queue: "asyncio.Queue[bytes | None]", first: list[tuple[str, EventData]]
     ) -> AsyncIterator[bytes]:
         try:
@@ -57,12 +59,12 @@ class Events:
                 yield _event(name, data)
             while True:
                 try:
-                    text = await asyncio.wait_for(queue.get(), _COMMENT_SECONDS)
+                    event = await asyncio.wait_for(queue.get(), _COMMENT_SECONDS)
                 except TimeoutError:
-                    text = b": still here\n\n"
-                if text is None:
+                    event = b": still here\n\n"
+                if event is None:
                     return
-                yield text
+                yield event
         finally:
             self.listeners.discard(queue)
 

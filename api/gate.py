@@ -21,15 +21,19 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.errors import APIError, closing, response
+from api.errors import APIError, closing_refusal, problem_response
 from api.http.connections import ADMIT
 from api.metrics import ServiceMetrics
 
 # Open without a key: the pages ask for the key, and probes have none.
-OPEN = frozenset({"/", "/docs", "/livez", "/readyz"})
+OPEN_PATHS = frozenset({"/", "/docs", "/livez", "/readyz"})
 # Answered even above the limit of requests.
-PROBES = frozenset({"/livez", "/readyz", "/metrics"})
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_PROBE_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
+# Methods that change nothing (RFC 9110, 9.2.1).
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# Sec-Fetch-Site (https://www.w3.org/TR/fetch-metadata) of allowed pages: the service's own, or
+# none, as when a person types the address.
+_OWN_SITES = frozenset({"same-origin", "none"})
 _EXPOSED_HEADERS = [
     "Retry-After",
     "X-AI-Generated",
@@ -41,10 +45,6 @@ _EXPOSED_HEADERS = [
     "X-Respoken-Pieces",
     "X-Sample-Rate",
 ]
-# Sec-Fetch-Site (https://www.w3.org/TR/fetch-metadata) of allowed pages: the service's own, or
-# none, as when a person types the address.
-_OWN_SITES = frozenset({"same-origin", "none"})
-
 Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
 
 
@@ -60,7 +60,7 @@ class BodyLimit(NamedTuple):
 MAX_HEAD_BYTES = 16 << 10
 # The largest body of a text, and the largest message of a WebSocket.
 MAX_TEXT_BYTES = 64 << 10
-_TEXT = BodyLimit(MAX_TEXT_BYTES, 15.0, MAX_TEXT_BYTES)
+_TEXT_LIMIT = BodyLimit(MAX_TEXT_BYTES, 15.0, MAX_TEXT_BYTES)
 # The number of uploads that may arrive at once.
 _MAX_UPLOADS = 8
 
@@ -72,23 +72,28 @@ def takes_upload(
     must arrive within `seconds`; 0 means the whole body."""
     limit = BodyLimit(max_bytes, seconds, piece_bytes or max_bytes)
 
-    def marked(endpoint: Endpoint) -> Endpoint:
+    def mark(endpoint: Endpoint) -> Endpoint:
         endpoint.body_limit = limit  # type: ignore[attr-defined]
         return endpoint
 
-    return marked
+    return mark
 
 
 def reads_the_key(endpoint: Endpoint) -> Endpoint:
-    """Marks the function of a WebSocket that takes the key in a message, too: pages of browsers
-    cannot send headers. It calls `refuse_given` itself."""
+    """Marks the function of a WebSocket that also takes the key in a message: pages in browsers
+    cannot send headers. The function calls `given_key_refusal` itself."""
     endpoint.reads_the_key = True  # type: ignore[attr-defined]
     return endpoint
 
 
 class OriginRules(NamedTuple):
-    """origins: the pages that may send requests, as browsers write them; hosts: the host names that
-    the service answers to without a key."""
+    """The pages and host names that may send requests.
+
+    Attributes:
+        has_key: Whether the service has an API key.
+        origins: The allowed pages, as browsers write them.
+        hosts: The host names that the service answers to without a key.
+    """
 
     has_key: bool
     origins: frozenset[str] = frozenset()
@@ -100,7 +105,7 @@ class Gate:
 
     Args:
         routes: All routes; those with the tag `speech` cost computation.
-        sockets: The WebSockets; all of them do.
+        sockets: The WebSocket routes; each costs computation.
         rules: The allowed pages and host names; pages of `rules.origins` get CORS headers.
         key: The API key, or None.
         metrics: Counts every speech request by status, and every refusal by code.
@@ -147,26 +152,26 @@ class Gate:
             return
         state = scope.setdefault("state", {})
         request_id = state["request_id"] = secrets.token_hex(8)
-        added = [(b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
+        added_headers = [(b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
         status = 499  # nginx's code for a client that disconnected
 
-        async def sending(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message.get("headers", ()), *added]}
+                message = {**message, "headers": [*message.get("headers", ()), *added_headers]}
             await send(message)
 
         speaks = any(pattern.match(scope["path"]) for pattern in self._speech)
-        refusal = _refuse_head(scope) or refuse_origin(
+        refusal = _head_refusal(scope) or origin_refusal(
             Headers(scope=scope), scope["method"], speaks, self.rules
         )
-        inside = response(refusal, scope) if refusal else self._inside
+        inside = problem_response(refusal, scope) if refusal else self._inside
         try:
-            await inside(scope, receive, sending)
+            await inside(scope, receive, send_with_id)
         except asyncio.CancelledError:
             if status == 499:
-                await response(closing(), scope)(scope, receive, sending)
+                await problem_response(closing_refusal(), scope)(scope, receive, send_with_id)
         except Exception:
             status = 500
             raise
@@ -177,37 +182,38 @@ class Gate:
                 self.metrics.refusals.labels(str(status), code).inc()
 
     async def _open_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuses a WebSocket as a POST that speaks: a browser asks for no permission before it
-        opens one."""
+        """Opens a WebSocket, or refuses it as a POST that speaks: a browser asks for no permission
+        before it opens one."""
         scope.setdefault("state", {})["request_id"] = secrets.token_hex(8)
         headers = Headers(scope=scope)
         route = next((route for route in self._sockets if route.matches(scope)[0] is Match.FULL), None)
-        refusal = _refuse_head(scope) or refuse_origin(headers, "POST", True, self.rules)
-        if refusal is None and not (key_in(headers) == "" and hasattr(_endpoint(route), "reads_the_key")):
-            refusal = refuse_key(self.key, headers)
+        refusal = _head_refusal(scope) or origin_refusal(headers, "POST", True, self.rules)
+        sends_key_later = key_in(headers) == "" and hasattr(_endpoint(route), "reads_the_key")
+        if refusal is None and not sends_key_later:
+            refusal = key_refusal(self.key, headers)
         if refusal is None and route is None:
             refusal = APIError(404, "not_found", "There is no WebSocket at this path.")
         if refusal is None:
             await self.app(scope, receive, send)
             return
         self.metrics.refusals.labels(str(refusal.status), refusal.code).inc()
-        await response(refusal, scope)(scope, receive, send)
+        await problem_response(refusal, scope)(scope, receive, send)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuses requests without the key, and excess ones."""
         path, method = scope["path"], scope["method"]
-        is_open = path in OPEN or path.startswith("/page/")
+        is_open = path in OPEN_PATHS or path.startswith("/page/")
         try:
-            if not is_open and (refusal := refuse_key(self.key, Headers(scope=scope))):
+            if not is_open and (refusal := key_refusal(self.key, Headers(scope=scope))):
                 raise refusal
-            if method in _SAFE and not is_open and path not in PROBES:
-                _take_place(scope)
+            if method in _SAFE_METHODS and not is_open and path not in _PROBE_PATHS:
+                _count_request(scope)
         except APIError as refusal:
-            await response(refusal, scope)(scope, receive, send)
+            await problem_response(refusal, scope)(scope, receive, send)
             return
         if method == "HEAD":
             await self._answer_head(scope, receive, send)
-        elif method in _SAFE:
+        elif method in _SAFE_METHODS:
             await self.app(scope, receive, send)
         else:
             await self._take_body(scope, receive, send)
@@ -218,22 +224,23 @@ class Gate:
         if route is None:  # 404 or 405, which reads no body
             await self.app(scope, receive, send)
             return
-        limit = getattr(route.endpoint, "body_limit", _TEXT)
+        limit = getattr(route.endpoint, "body_limit", _TEXT_LIMIT)
         body = _limit_body(receive, limit)
-        is_upload = limit is not _TEXT
+        is_upload = limit is not _TEXT_LIMIT
         try:
             declared = Headers(scope=scope).get("content-length", "0")
             if declared.isdecimal() and int(declared) > limit.max_bytes:
                 raise _too_large(limit)
             if not is_upload:
-                body = await _read(body)
+                body = await _buffer_body(body)
             elif self._uploads >= _MAX_UPLOADS:
                 text = f"{_MAX_UPLOADS} uploads are already arriving. Try again later."
                 raise APIError(503, "uploads_full", text, retry_after=5)
-            # An upload takes its place before its body: it takes a while, and must not give way.
-            _take_place(scope)
+            # An upload is counted before its body arrives. A body takes a while, and requests that
+            # come meanwhile must not take its place.
+            _count_request(scope)
         except APIError as refusal:
-            await response(refusal, scope)(scope, receive, send)
+            await problem_response(refusal, scope)(scope, receive, send)
             return
         self._uploads += is_upload  # before the first byte of the body is read
         try:
@@ -248,60 +255,60 @@ class Gate:
         """
         answered = False
 
-        async def receiving() -> Message:
+        async def receive_until_answered() -> Message:
             # A streaming route polls this, and stops.
             return {"type": "http.disconnect"} if answered else await receive()
 
-        async def sending(message: Message) -> None:
+        async def send_head_only(message: Message) -> None:
             nonlocal answered
             if message["type"] == "http.response.start":
                 await send(message)
                 answered = True
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-        await self.app({**scope, "method": "GET"}, receiving, sending)
+        await self.app({**scope, "method": "GET"}, receive_until_answered, send_head_only)
 
 
 def _limit_body(receive: Receive, limit: BodyLimit) -> Receive:
     """Enforces a limit while a body arrives: its declared length can be wrong, and it can arrive at
     a byte a minute."""
-    begun, arrived, whole = time.monotonic(), 0, False
+    started, arrived_bytes, is_complete = time.monotonic(), 0, False
 
-    async def bounded() -> Message:
-        nonlocal arrived, whole
-        if whole:  # only a disconnect can follow
+    async def receive_within_limit() -> Message:
+        nonlocal arrived_bytes, is_complete
+        if is_complete:  # only a disconnect can follow
             return await receive()
-        pieces = 1 + arrived // limit.piece_bytes
-        left = begun + pieces * limit.seconds - time.monotonic()
+        pieces = 1 + arrived_bytes // limit.piece_bytes
+        seconds_left = started + pieces * limit.seconds - time.monotonic()
         try:
-            async with asyncio.timeout(max(0.0, left)):
+            async with asyncio.timeout(max(0.0, seconds_left)):
                 message = await receive()
         except TimeoutError:
             raise APIError(408, "slow_body", "The body did not arrive within the time limit.") from None
-        arrived += len(message.get("body", b""))
-        if arrived > limit.max_bytes:
+        arrived_bytes += len(message.get("body", b""))
+        if arrived_bytes > limit.max_bytes:
             raise _too_large(limit)
-        whole = not message.get("more_body", False)
+        is_complete = not message.get("more_body", False)
         return message
 
-    return bounded
+    return receive_within_limit
 
 
-async def _read(receive: Receive) -> Receive:
-    """Reads a body to its end, or to its client's; returns a function that receives it again.
+async def _buffer_body(receive: Receive) -> Receive:
+    """Reads a body until it ends or its client leaves; returns a function that receives it again.
     Raises APIError."""
     messages = [await receive()]
     while messages[-1].get("more_body", False):
         messages.append(await receive())
     messages.reverse()
 
-    async def again() -> Message:
+    async def receive_again() -> Message:
         return messages.pop() if messages else await receive()
 
-    return again
+    return receive_again
 
 
-def _take_place(scope: Scope) -> None:
+def _count_request(scope: Scope) -> None:
     """Counts the request among those being answered. Raises APIError (503) if no more can be."""
     admit = scope["state"].get(ADMIT)
     if admit is not None and not admit():
@@ -313,22 +320,22 @@ def _too_large(limit: BodyLimit) -> APIError:
     return APIError(413, "too_large", f"The body is larger than the limit of {limit.max_bytes:,} bytes.")
 
 
-def _refuse_head(scope: Scope) -> APIError | None:
+def _head_refusal(scope: Scope) -> APIError | None:
     """431 for a large head. h11's own limit does not hold for one that arrives at once."""
-    headers = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
-    if headers + len(scope.get("raw_path", b"")) + len(scope.get("query_string", b"")) <= MAX_HEAD_BYTES:
+    header_bytes = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+    if header_bytes + len(scope.get("raw_path", b"")) + len(scope.get("query_string", b"")) <= MAX_HEAD_BYTES:
         return None
     text = f"The request's head is larger than the limit of {MAX_HEAD_BYTES:,} bytes."
     return APIError(431, "head_too_large", text)
 
 
-def refuse_key(key: str | None, headers: Headers) -> APIError | None:
-    """401 unless the request has the right key; None without a key."""
-    return None if key is None else refuse_given(key, key_in(headers))
+def key_refusal(key: str | None, headers: Headers) -> APIError | None:
+    """401 unless the request has the right key; None if the service has none."""
+    return None if key is None else given_key_refusal(key, key_in(headers))
 
 
-def refuse_given(key: str, given: str) -> APIError | None:
-    """401 unless this is the key, compared in constant time."""
+def given_key_refusal(key: str, given: str) -> APIError | None:
+    """401 unless `given` is the key, compared in constant time."""
     if hmac.compare_digest(given.encode(errors="replace"), key.encode()):
         return None
     text = "An API key is required. Send it as `Authorization: Bearer …`."
@@ -343,21 +350,25 @@ def key_in(headers: Headers) -> str:
     return token.strip() if kind.lower() == "bearer" else headers.get("xi-api-key", "").strip()
 
 
-def refuse_origin(headers: Headers, method: str, speaks: bool, rules: OriginRules) -> APIError | None:
-    """403 for a request from another site's page, or to a host name that the site may control.
-    speaks: whether it costs computation."""
+def _endpoint(route: APIWebSocketRoute | None) -> object:
+    return route.endpoint if route else None
+
+
+def origin_refusal(headers: Headers, method: str, speaks: bool, rules: OriginRules) -> APIError | None:
+    """403 for a request from another site's page, or to a host name that such a site may control.
+    speaks: whether the request costs computation."""
     host, origin = headers.get("host", ""), headers.get("origin")
-    if method not in _SAFE or "access-control-request-method" in headers:
-        foreign = bool(origin) and not _welcome(origin or "", host, rules)
+    if method not in _SAFE_METHODS or "access-control-request-method" in headers:
+        is_foreign = bool(origin) and not _is_allowed_page(origin or "", host, rules)
     else:
-        foreign = speaks and method != "OPTIONS" and _foreign_reader(headers, host, rules)
-    if foreign:
+        is_foreign = speaks and method != "OPTIONS" and _is_foreign_reader(headers, host, rules)
+    if is_foreign:
         text = (
             "Pages of other sites may not send this request. The setting API_ALLOWED_ORIGINS of "
             "the service names the pages that may."
         )
         return APIError(403, "foreign_origin", text)
-    if not rules.has_key and not _private(host) and _name(host) not in rules.hosts:
+    if not rules.has_key and not _is_local_host(host) and _host_name(host) not in rules.hosts:
         text = (
             "Without an API key the service answers only to an IP address or a local name. Set "
             "API_KEY, or add this host name to API_ALLOWED_HOSTS."
@@ -366,35 +377,35 @@ def refuse_origin(headers: Headers, method: str, speaks: bool, rules: OriginRule
     return None
 
 
-def _foreign_reader(headers: Headers, host: str, rules: OriginRules) -> bool:
+def _is_foreign_reader(headers: Headers, host: str, rules: OriginRules) -> bool:
     """Whether a GET that speaks comes from an <audio> or <img> of another site's page.
 
     Such a request has no Origin and maybe no Referer, and browsers send Sec-Fetch-Site only to
     secure addresses. What remains is a User-Agent that begins with Mozilla.
     """
     if origin := headers.get("origin"):
-        return not _welcome(origin, host, rules)
+        return not _is_allowed_page(origin, host, rules)
     site = headers.get("sec-fetch-site")
     if site in _OWN_SITES:
         return False
     if referer := headers.get("referer"):
         page = urlsplit(referer)
-        return not _welcome(f"{page.scheme}://{page.netloc}", host, rules)
+        return not _is_allowed_page(f"{page.scheme}://{page.netloc}", host, rules)
     if site == "same-site":
         # Pages such as SillyTavern's hide the Referer, so an allowed origin on this host suffices.
-        return _name(host) not in {_name(urlsplit(allowed).netloc) for allowed in rules.origins}
-    browser = headers.get("user-agent", "").lower().startswith("mozilla/")
-    return site is not None or (browser and not rules.has_key)
+        return _host_name(host) not in {_host_name(urlsplit(allowed).netloc) for allowed in rules.origins}
+    is_browser = headers.get("user-agent", "").lower().startswith("mozilla/")
+    return site is not None or (is_browser and not rules.has_key)
 
 
-def _welcome(origin: str, host: str, rules: OriginRules) -> bool:
+def _is_allowed_page(origin: str, host: str, rules: OriginRules) -> bool:
     """Whether this is the service's own page, or one that the settings allow."""
     return urlsplit(origin).netloc.lower() == host.lower() or origin.lower() in rules.origins
 
 
-def _private(host: str) -> bool:
+def _is_local_host(host: str) -> bool:
     """Whether the host is an IP address or a local name, which DNS rebinding cannot use."""
-    name = _name(host)
+    name = _host_name(host)
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -402,11 +413,7 @@ def _private(host: str) -> bool:
     return True
 
 
-def _endpoint(route: APIWebSocketRoute | None) -> object:
-    return route.endpoint if route else None
-
-
-def _name(host: str) -> str:
+def _host_name(host: str) -> str:
     """The host name in lower case and without its port; an invalid one keeps its port."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".").lower()

@@ -1,4 +1,4 @@
-"""The page as a browser gets it: few round trips, and files that are packed once."""
+"""The page as a browser gets it: in few round trips, with each file compressed once."""
 
 import gzip
 import os
@@ -15,22 +15,24 @@ from starlette.types import Scope
 from api.parts import PAGE, page_folders
 
 # In this order, with those of the extras before the last two.
-STYLES = (
+STYLE_NAMES = (
     *("colours", "style", "controls", "epochs", "desk", "curves", "speak", "takes", "player", "runs"),
     *("views", "touch"),
 )
 _SLOT = re.compile(r"^ *<!-- slot: ([\w-]+) -->\n", re.MULTILINE)
 _IMPORT = re.compile(r'^import .* from "(\..*)";$', re.MULTILINE)
-_MODULE = '  <link rel="modulepreload" href="page/{0}">\n'
-_PART = '  <link rel="modulepreload" href="page/{0}/part.js" data-part="{0}">\n'
+_MODULE_LINK = '  <link rel="modulepreload" href="page/{0}">\n'
+_PART_LINK = '  <link rel="modulepreload" href="page/{0}/part.js" data-part="{0}">\n'
 
 
 @cache
-def page(of: frozenset[str] | None = None) -> str:
-    """The page with the parts of the extras. of: only these extras, in tests."""
-    folders = {name: folder for name, folder in page_folders().items() if of is None or name in of}
-    slots = {"modules": "".join(_PART.format(name) for name in folders)}
-    slots["modules"] += "".join(_MODULE.format(name) for name in _modules(folders))
+def page(extra_names: frozenset[str] | None = None) -> str:
+    """The page with the parts of the extras. extra_names: only these, in tests."""
+    folders = {
+        name: folder for name, folder in page_folders().items() if extra_names is None or name in extra_names
+    }
+    slots = {"modules": "".join(_PART_LINK.format(name) for name in folders)}
+    slots["modules"] += "".join(_MODULE_LINK.format(name) for name in _modules(folders))
     for folder in folders.values():
         pieces = _SLOT.split((folder / "part.html").read_text(encoding="utf-8"))[1:]
         for slot, piece in zip(pieces[::2], pieces[1::2], strict=True):
@@ -42,7 +44,7 @@ def page(of: frozenset[str] | None = None) -> str:
 @cache
 def styles() -> str:
     """The styles of the page and of the extras' parts, as one file."""
-    core = [PAGE / f"{name}.css" for name in STYLES]
+    core = [PAGE / f"{name}.css" for name in STYLE_NAMES]
     parts = [folder / "part.css" for folder in page_folders().values()]
     return "".join(path.read_text(encoding="utf-8") for path in (*core[:-2], *parts, *core[-2:]))
 
@@ -71,22 +73,24 @@ class PageFiles(StaticFiles):
         status_code: int = 200,
     ) -> Response:
         """As the base class, which would read the file for each answer."""
-        plain = super().file_response(full_path, stat_result, scope, status_code)
-        plain.headers["Vary"] = "Accept-Encoding"
-        if plain.status_code != status_code or "gzip" not in Headers(scope=scope).get("Accept-Encoding", ""):
-            return plain
-        ours = {"content-length", "accept-ranges"}
-        headers = {name: value for name, value in plain.headers.items() if name not in ours}
-        body = _packed(Path(full_path), stat_result.st_mtime_ns)
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        response.headers["Vary"] = "Accept-Encoding"
+        if response.status_code != status_code or "gzip" not in Headers(scope=scope).get(
+            "Accept-Encoding", ""
+        ):
+            return response
+        dropped = {"content-length", "accept-ranges"}
+        headers = {name: value for name, value in response.headers.items() if name not in dropped}
+        body = _compressed_file(Path(full_path), stat_result.st_mtime_ns)
         return Response(body, status_code, {**headers, "Content-Encoding": "gzip"})
 
 
 @cache
-def _packed(path: Path, _changed: int) -> bytes:
+def _compressed_file(path: Path, _mtime_ns: int) -> bytes:
     return gzip.compress(path.read_bytes(), mtime=0)
 
 
 @cache
-def packed(text: str) -> bytes:
-    """A text of the page, packed."""
+def compressed(text: str) -> bytes:
+    """A text of the page, compressed with gzip."""
     return gzip.compress(text.encode(), mtime=0)

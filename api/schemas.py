@@ -29,15 +29,17 @@ OPENAI_VOICES = (
     "shimmer",
     "verse",
 )
-# Half an emoji, which clients send that cut a text anywhere, is left out. It follows the
-# limits of its field, so that they are those of a string and their messages, too.
-_HALVES = str.maketrans(dict.fromkeys(range(0xD800, 0xE000)))
-WHOLE = BeforeValidator(lambda text: text.translate(_HALVES) if isinstance(text, str) else text)
-Text = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS), WHOLE]
-NameText = Annotated[str, Field(min_length=1, max_length=MAX_NAME), WHOLE]
-VoiceText = Annotated[str, Field(min_length=1, max_length=128), WHOLE]
+# Removes half characters (surrogates): clients that cut a text anywhere send half an emoji. It stands
+# after the limits of its field, so that these apply to a string, and so do their messages.
+_HALF_CHARACTERS = str.maketrans(dict.fromkeys(range(0xD800, 0xE000)))
+NO_HALF_CHARACTERS = BeforeValidator(
+    lambda text: text.translate(_HALF_CHARACTERS) if isinstance(text, str) else text
+)
+Text = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS), NO_HALF_CHARACTERS]
+NameText = Annotated[str, Field(min_length=1, max_length=MAX_NAME), NO_HALF_CHARACTERS]
+VoiceText = Annotated[str, Field(min_length=1, max_length=128), NO_HALF_CHARACTERS]
 # `Brazilian Portuguese` is the longest that a client sends.
-LanguageText = Annotated[str, Field(max_length=32), WHOLE]
+LanguageText = Annotated[str, Field(max_length=32), NO_HALF_CHARACTERS]
 
 
 def is_served(voice: str) -> bool:
@@ -46,7 +48,7 @@ def is_served(voice: str) -> bool:
 
 
 def means_served(name: str) -> bool:
-    """As `is_served`, in any spelling."""
+    """Whether this name, in any spelling, is reserved for the served voice."""
     return is_served(plain_name(name))
 
 

@@ -24,19 +24,19 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s*?#@]+")
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
 
-def _origins(names: tuple[str, ...]) -> tuple[str, ...]:
-    """In lower case, as browsers send them."""
+def _parse_origins(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The origins in lower case, as browsers send them. Raises ValueError."""
     origins = tuple(name.lower().rstrip("/") for name in names)
-    if wrong := [name for name in origins if not _ORIGIN.fullmatch(name)]:
-        raise ValueError(f"{wrong[0]} is not an origin")
+    if invalid := [name for name in origins if not _ORIGIN.fullmatch(name)]:
+        raise ValueError(f"{invalid[0]} is not an origin")
     return origins
 
 
-def _hosts(names: tuple[str, ...]) -> tuple[str, ...]:
-    """In lower case, without the dot that ends a full name."""
+def _parse_hosts(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The host names in lower case, without the dot that ends a full name. Raises ValueError."""
     hosts = tuple(name.lower().rstrip(".") for name in names)
-    if wrong := [name for name in hosts if not _HOST.fullmatch(name)]:
-        raise ValueError(f"{wrong[0]} is not a host name")
+    if invalid := [name for name in hosts if not _HOST.fullmatch(name)]:
+        raise ValueError(f"{invalid[0]} is not a host name")
     return hosts
 
 
@@ -55,13 +55,13 @@ class ApiSettings(ServedVoiceSettings):
     """Allows an API_HOST that other machines can reach without an API_KEY."""
     api_allowed_origins: Annotated[
         Names,
-        AfterValidator(_origins),
+        AfterValidator(_parse_origins),
         Means("web origins such as https://chat.example:3000, separated by commas; no `*`"),
     ] = ()
     """Origins of the web pages that may call the API, as browsers send them. Empty allows only the
     service's own page."""
     api_allowed_hosts: Annotated[
-        Names, AfterValidator(_hosts), Means("host names such as nas.lan, separated by commas")
+        Names, AfterValidator(_parse_hosts), Means("host names such as nas.lan, separated by commas")
     ] = ()
     """Host names that the service answers to without an API_KEY, in addition to IP addresses and
     local names."""
@@ -108,10 +108,10 @@ class ApiSettings(ServedVoiceSettings):
     def _key_can_be_sent(self) -> "ApiSettings":
         """Clients encode non-ASCII characters in different ways, and browsers refuse them."""
         key = self.api_key.get_secret_value() if self.api_key else ""
-        wrong = next((at for at, sign in enumerate(key, 1) if not " " <= sign <= "~"), None)
-        if wrong is not None:
+        position = next((n for n, character in enumerate(key, 1) if not " " <= character <= "~"), None)
+        if position is not None:
             raise ValueError(
-                f"API_KEY has a character that not every client can send, at position {wrong} of "
+                f"API_KEY has a character that not every client can send, at position {position} of "
                 f"{len(key)}. Use printable ASCII only, such as the output of "
                 "`openssl rand -hex 32`."
             )

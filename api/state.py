@@ -29,30 +29,31 @@ from xtts.voices.base_models import licence_in_brief
 from xtts.voices.files.unpacking import ADAPTERS_FOLDER
 from xtts.voices.speakers import normalized_name
 
-_DECODERS = 2
+# The recordings that are decoded at once.
+_MAX_DECODERS = 2
 log = logging.getLogger("api")
 
 
 class AppState:
     """The state of the service, which every route receives."""
 
-    def __init__(self, settings: ApiSettings, how: ChildOptions, limits: EngineLimits) -> None:
+    def __init__(self, settings: ApiSettings, options: ChildOptions, limits: EngineLimits) -> None:
         self.settings = settings
         self.started = time.monotonic()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.started_at = int(time.time())
         # When the served voice was opened.
         self.served_at = self.started_at
-        self._served = ""
+        self._served_key = ""
         self.metrics = ServiceMetrics()
         self.events = Events()
-        self.rate = RateLimiter(limits.requests_per_minute)
-        self._said_ready = False
-        self.engine = Engine(how, limits, self.metrics, self._tell_status)
+        self.rate_limiter = RateLimiter(limits.requests_per_minute)
+        self._has_logged_ready = False
+        self.engine = Engine(options, limits, self.metrics, self._handle_change)
         self.voices = Voices(settings.voices_dir)
         self.adapters = Adapters(settings.voices_dir / ADAPTERS_FOLDER, settings.backend)
         self.follower = VoiceFollower(settings, self.engine, self.events, self.adapters)
-        self.decoding = asyncio.Semaphore(_DECODERS)
+        self.decoding = asyncio.Semaphore(_MAX_DECODERS)
         self.exports = Exports(settings)
         self._last_languages: tuple[str, ...] = ()
         self.extras = ExtraParts(self)
@@ -61,27 +62,30 @@ class AppState:
     @property
     def served_name(self) -> str:
         """The name of the served voice, or of the one being opened."""
-        standing = self.engine.standing
-        return standing.voice.name if standing else self.engine.target.name
+        opened = self.engine.served_voice
+        return opened.voice.name if opened else self.engine.target.name
 
     @property
     def languages(self) -> tuple[str, ...]:
         """The languages of the served voice; empty while none is open."""
-        return self.engine.standing.languages if self.engine.standing else ()
+        return self.engine.served_voice.languages if self.engine.served_voice else ()
 
     @property
     def speakers(self) -> Mapping[str, str]:
         """The named speakers of the served voice and the adapters of its weights: name -> recording
         or folder; empty while no voice is open."""
-        return self.speakers_of(self.engine.standing)
+        return self.speakers_of(self.engine.served_voice)
 
     def speakers_of(self, opened: OpenedVoiceState | None) -> Mapping[str, str]:
-        """As `speakers`, for an open voice. A speaker hides an adapter of the same name."""
+        """As `speakers`, of an open voice. A speaker hides an adapter of the same name."""
         if opened is None:
             return {}
-        names = {normalized_name(name) for name in opened.speakers}
-        fitting = self.adapters.of(opened.sha256).items()
-        return {**opened.speakers, **{n: path for n, path in fitting if normalized_name(n) not in names}}
+        speaker_names = {normalized_name(name) for name in opened.speakers}
+        adapters = self.adapters.of_weights(opened.sha256).items()
+        return {
+            **opened.speakers,
+            **{n: path for n, path in adapters if normalized_name(n) not in speaker_names},
+        }
 
     @property
     def last_languages(self) -> tuple[str, ...]:
@@ -92,7 +96,7 @@ class AppState:
     @property
     def licence(self) -> str:
         """The licence of the served voice in brief; "" while none is open."""
-        return licence_in_brief(self.engine.standing.licence) if self.engine.standing else ""
+        return licence_in_brief(self.engine.served_voice.licence) if self.engine.served_voice else ""
 
     def status(self) -> Status:
         """The content of /status and of the `status` event."""
@@ -102,9 +106,9 @@ class AppState:
             message=condition.message,
             reason_code=condition.reason_code,
             voice=self.served_name,
-            voice_reason=without_paths(self.follower.reason),
+            voice_reason=without_paths(self.follower.served_reason),
             state=condition.state,
-            ready=engine.ready,
+            ready=engine.is_ready,
             queue=Queue(
                 waiting=len(engine.requests.queue),
                 slots=engine.requests.slots,
@@ -114,8 +118,8 @@ class AppState:
             version=commands.version().removeprefix("sotaque "),
             languages=list(self.languages),
             formats=encoding.offered_formats(),
-            precision=engine.standing.precision if engine.standing else "",
-            restarts=engine.happened.restarts,
+            precision=engine.served_voice.precision if engine.served_voice else "",
+            restarts=engine.history.restarts,
             uptime_seconds=round(time.monotonic() - self.started, 1),
             extras=list(extras.names()),
         )
@@ -123,18 +127,19 @@ class AppState:
     def check_rate(self, request: Request | str) -> str:
         """Counts a request against the rate limit and returns its caller.
 
-        request: the HTTP request, or the caller's address for another protocol.
-        Raises APIError (429)."""
-        caller = request if isinstance(request, str) else self.caller(request)
-        if seconds := self.rate.take(caller, time.monotonic()):
+        request: the HTTP request, or the caller's address for another protocol. Raises APIError
+        (429).
+        """
+        caller = request if isinstance(request, str) else self.caller_of(request)
+        if seconds := self.rate_limiter.take(caller, time.monotonic()):
             text = (
-                f"More than {self.rate.per_minute} requests a minute, counting {UNIT_CHARACTERS} "
+                f"More than {self.rate_limiter.per_minute} requests a minute, counting {UNIT_CHARACTERS} "
                 "characters, or part of them, as one."
             )
             raise APIError(429, "rate_limited", text, retry_after=int(seconds) + 1)
         return caller
 
-    def caller(self, request: HTTPConnection) -> str:
+    def caller_of(self, request: HTTPConnection) -> str:
         """The caller's network.
 
         The API key does not identify callers, because all of them share it. The address that a
@@ -152,24 +157,24 @@ class AppState:
             )
             raise APIError(403, "training_off", text)
 
-    def measure(self) -> None:
-        """Updates the gauges."""
+    def update_gauges(self) -> None:
+        """Updates the gauges of `metrics`."""
         engine, metrics = self.engine, self.metrics
         metrics.queue_depth.set(len(engine.requests.queue))
-        metrics.restarts.set(engine.happened.restarts)
-        metrics.ready.set(engine.ready)
+        metrics.restarts.set(engine.history.restarts)
+        metrics.ready.set(engine.is_ready)
         metrics.device.clear()
         if engine.place is not None:
             placement = engine.condition.placement
             metrics.device.labels(placement["device"], placement["execution_provider"]).set(1)
 
-    def _tell_status(self) -> None:
-        if self.engine.standing and self.engine.standing.key != self._served:
-            self._served, self.served_at = self.engine.standing.key, int(time.time())
-        if self.engine.standing is None:
-            self._said_ready = False
-        elif self.engine.ready and not self._said_ready:
-            self._said_ready = True
+    def _handle_change(self) -> None:
+        if self.engine.served_voice and self.engine.served_voice.key != self._served_key:
+            self._served_key, self.served_at = self.engine.served_voice.key, int(time.time())
+        if self.engine.served_voice is None:
+            self._has_logged_ready = False
+        elif self.engine.is_ready and not self._has_logged_ready:
+            self._has_logged_ready = True
             log.info("Ready: %s", _address(self.settings))
         if self.events.listeners:
             self.events.tell("status", self.status())
@@ -182,7 +187,7 @@ def _address(settings: ApiSettings) -> str:
     return settings.url
 
 
-def key_of(settings: ApiSettings) -> str | None:
+def api_key_of(settings: ApiSettings) -> str | None:
     """API_KEY; None if it is empty."""
     return settings.api_key.get_secret_value() if settings.api_key else None
 

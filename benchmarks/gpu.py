@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks import measuring
 from machine.devices.current_gpu import make_current
-from machine.devices.selection import gpu_nodes
+from machine.devices.selection import has_gpu_node
 from machine.errors import SotaqueError
 
 PART_SECONDS = 540.0
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> Report:
     """Runs the remaining parts. Raises SotaqueError without a GPU, except with --rehearse."""
     if arguments.rehearse:
         arguments.device = "cpu"
-    elif not gpu_nodes():
+    elif not has_gpu_node():
         raise SotaqueError(
             "This benchmark measures an NVIDIA GPU, and there is none on this machine. --rehearse "
             "runs every part small on the CPU."

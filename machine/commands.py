@@ -18,17 +18,18 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # The console script of pyproject.toml.
 SCRIPT = "sotaque"
-# Where the Dockerfile installs.
-IMAGE = Path("/app/.venv")
-_TRAINING = "docker compose -f docker-compose-training.yml"
-_IN_IMAGE = {
-    "train": f"{_TRAINING} up",
+# The environment in an image of the Dockerfile.
+IMAGE_VENV = Path("/app/.venv")
+_TRAINING_COMPOSE = "docker compose -f docker-compose-training.yml"
+# The command for each target of the Makefile, for a container of the image.
+_IMAGE_COMMANDS = {
+    "train": f"{_TRAINING_COMPOSE} up",
     "serve": "docker compose -f docker-compose-gpu.yml up",
     "install": "docker compose build",
-    "tensorboard": f"{_TRAINING} up tensorboard",
+    "tensorboard": f"{_TRAINING_COMPOSE} up tensorboard",
 }
 # The arguments of Python for each target of the Makefile.
-ARGUMENTS = {
+PYTHON_ARGUMENTS = {
     "train": "-m train",
     "serve": "-m api",
     "doctor": "-m xtts doctor",
@@ -38,28 +39,28 @@ ARGUMENTS = {
 
 def python() -> str:
     """This Python, as the user can type it."""
-    executable, here = Path(sys.executable), _here()
-    if here is not None and executable.is_relative_to(here):
-        return shlex.quote(str(executable.relative_to(here)))
-    first = shutil.which("python")
-    if first is not None and Path(first).parent == executable.parent:
+    executable, folder = Path(sys.executable), _working_folder()
+    if folder is not None and executable.is_relative_to(folder):
+        return shlex.quote(str(executable.relative_to(folder)))
+    on_path = shutil.which("python")
+    if on_path is not None and Path(on_path).parent == executable.parent:
         return "python"
     return shlex.quote(str(executable))
 
 
 def program(words: str) -> str:
     """The command that runs a module with arguments, such as "train export --to DIR"."""
-    return _run(f"-m {words}")
+    return _python_command(f"-m {words}")
 
 
 def make(target: str) -> str:
     """`make TARGET`, or a command that does the same outside of the clone."""
     if in_image():
-        return _IN_IMAGE.get(target) or _run(ARGUMENTS[target])
-    if _here() == ROOT and not _script():
+        return _IMAGE_COMMANDS.get(target) or _python_command(PYTHON_ARGUMENTS[target])
+    if _working_folder() == ROOT and not _console_script():
         return f"make {target}"
-    if target in ARGUMENTS:
-        return _run(ARGUMENTS[target])
+    if target in PYTHON_ARGUMENTS:
+        return _python_command(PYTHON_ARGUMENTS[target])
     return f"make -C {shlex.quote(str(ROOT))} {target}"
 
 
@@ -67,17 +68,17 @@ def install_extra(name: str) -> str:
     """The command that installs an optional dependency of pyproject.toml, such as "onnx"; in an
     image, the line for a Dockerfile."""
     if in_image():
-        return _run_line(f"--editable '{IMAGE.parent}[{name}]'")
+        return _dockerfile_line(f"--editable '{IMAGE_VENV.parent}[{name}]'")
     if not (ROOT / "pyproject.toml").is_file():
-        return install(f"sotaque[{name}]{_origin()}")
+        return install(f"sotaque[{name}]{_install_origin()}")
     return f"{_installer('install')} -e '{in_clone('.')}[{name}]'"
 
 
 def install(package: str, *, upgrade: bool = False) -> str:
     """The command that installs a package into this environment; in an image, the line for a
     Dockerfile."""
-    what = ("--upgrade " if upgrade else "") + shlex.quote(package)
-    return _run_line(what) if in_image() else f"{_installer('install')} {what}"
+    arguments = ("--upgrade " if upgrade else "") + shlex.quote(package)
+    return _dockerfile_line(arguments) if in_image() else f"{_installer('install')} {arguments}"
 
 
 def uninstall(packages: str) -> str:
@@ -97,58 +98,58 @@ def version() -> str:
 
 def in_clone(name: str) -> str:
     """A file or folder of the clone, relative to the user's working folder."""
-    return name if _here() == ROOT else str(ROOT / name)
+    return name if _working_folder() == ROOT else str(ROOT / name)
 
 
 def in_image() -> bool:
     """Whether this process runs in an image of the Dockerfile."""
-    return Path(sys.prefix) == IMAGE
+    return Path(sys.prefix) == IMAGE_VENV
 
 
-def _run(arguments: str) -> str:
+def _python_command(arguments: str) -> str:
     if in_image():
-        return f"{_TRAINING} run --rm trainer python {arguments}"
-    script, verb = _script(), _verb(arguments)
+        return f"{_TRAINING_COMPOSE} run --rm trainer python {arguments}"
+    script, verb = _console_script(), _console_verb(arguments)
     if script and verb is not None:
         return f"{script} {verb}".rstrip()
     return f"{python()} {arguments}"
 
 
-def _script() -> str:
+def _console_script() -> str:
     """The console script, as the user can type it; "" if another program was started."""
-    started, here = Path(sys.argv[0]), _here()
-    if started.name != SCRIPT or here is None:
+    started, folder = Path(sys.argv[0]), _working_folder()
+    if started.name != SCRIPT or folder is None:
         return ""
-    started = here / started
-    first = shutil.which(SCRIPT)
-    if first is not None and here / first == started:
+    started = folder / started
+    on_path = shutil.which(SCRIPT)
+    if on_path is not None and folder / on_path == started:
         return SCRIPT
-    near = started.is_relative_to(here)
-    return shlex.quote(str(started.relative_to(here) if near else started))
+    is_below = started.is_relative_to(folder)
+    return shlex.quote(str(started.relative_to(folder) if is_below else started))
 
 
-def _verb(arguments: str) -> str | None:
+def _console_verb(arguments: str) -> str | None:
     """The command of the console script that does the same as `python ARGUMENTS`; None if there is
     none. `-m train export` is "export", `-m train` and `-m train run` are "train"."""
-    _, module, *rest = arguments.split(" ")
-    if rest[:1] == ["run"]:
-        rest = rest[1:]
-    elif module == "xtts" or (module == "train" and rest and not rest[0].startswith("-")):
-        return " ".join(rest)
+    _, module, *words = arguments.split(" ")
+    if words[:1] == ["run"]:
+        words = words[1:]
+    elif module == "xtts" or (module == "train" and words and not words[0].startswith("-")):
+        return " ".join(words)
     if module.startswith("extras."):
-        return " ".join([module.removeprefix("extras."), *rest])
-    first = {"train": "train", "api": "serve"}.get(module)
-    return None if first is None else " ".join([first, *rest])
+        return " ".join([module.removeprefix("extras."), *words])
+    verb = {"train": "train", "api": "serve"}.get(module)
+    return None if verb is None else " ".join([verb, *words])
 
 
-def _origin() -> str:
-    """` @ URL` of the folder or wheel that Sotaque was installed from, which no package index has;
-    "" if it is not known (PEP 610)."""
+def _install_origin() -> str:
+    """` @ URL` of the folder or wheel that Sotaque was installed from, because no package index has
+    Sotaque; "" if it is not known (PEP 610)."""
     record = importlib.metadata.distribution("sotaque").read_text("direct_url.json")
     return f" @ {json.loads(record)['url']}" if record else ""
 
 
-def _here() -> Path | None:
+def _working_folder() -> Path | None:
     try:
         return Path.cwd()
     except OSError:  # deleted
@@ -159,13 +160,13 @@ def _installer(verb: str) -> str:
     """uv or pip with a verb, whichever this environment has."""
     uv = Path(sys.executable).with_name("uv")
     if uv.is_file():
-        here = _here()
-        local = here is not None and uv == here / ".venv/bin/uv"
-        typed = ".venv/bin/uv" if local else shlex.quote(str(uv))
-        # It finds the .venv of this folder, unless another environment is active.
+        folder = _working_folder()
+        is_local = folder is not None and uv == folder / ".venv/bin/uv"
+        typed = ".venv/bin/uv" if is_local else shlex.quote(str(uv))
+        # uv finds the .venv of this folder, unless another environment is active.
         active = {os.environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")}
-        is_active = local and active <= {None, "", sys.prefix}
-        return f"{typed} pip {verb}" + ("" if is_active else f" --python {python()}")
+        finds_this_one = is_local and active <= {None, "", sys.prefix}
+        return f"{typed} pip {verb}" + ("" if finds_this_one else f" --python {python()}")
     try:
         # Not with `find_spec`, because setuptools then replaces distutils and warns about it.
         importlib.metadata.version("pip")
@@ -174,5 +175,5 @@ def _installer(verb: str) -> str:
     return f"{python()} -m pip {verb}" + (" --yes" if verb == "uninstall" else "")
 
 
-def _run_line(what: str) -> str:
-    return f"RUN uv pip install --python {IMAGE}/bin/python {what}"
+def _dockerfile_line(arguments: str) -> str:
+    return f"RUN uv pip install --python {IMAGE_VENV}/bin/python {arguments}"

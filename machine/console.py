@@ -13,11 +13,15 @@ from machine import commands, extras
 from machine.devices.recovery import exit_after_fault
 from machine.errors import SotaqueError
 
-# The programs. Each has `main(words)`; training and the model have `modules()` as well, verb ->
-# module. They are named here and imported when needed, because this package imports none of them.
+# The modules of the programs. Each has `main(words)`; training and the model also have `modules()`,
+# verb -> module. They are imported by name when needed, because this package imports none of them.
 _TRAIN, _XTTS, _API = "train.__main__", "xtts.__main__", "api.__main__"
 # Aliases of verbs, for suggestions.
-_OTHER_NAMES = {"run": "train", "finetune": "train", "say": "speak", "tts": "speak", "api": "serve"}
+_ALIASES = {"run": "train", "finetune": "train", "say": "speak", "tts": "speak", "api": "serve"}
+# The last lines of `sotaque --help`.
+ENDING = """\
+`sotaque COMMAND --help` describes a command. Settings are flags, lines of .env, or environment
+variables (docs/settings.md). docs/errors.md lists the exit codes."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ def main() -> None:
 
 def run(words: Sequence[str]) -> int:
     """Runs one verb and returns its exit code; prints the message of a SotaqueError."""
-    name, *rest = words or ["--help"]
+    name, *arguments = words or ["--help"]
     if name in ("-h", "--help"):
         sys.stdout.write(f"{_overview()}\n")
         return 0 if words else 2
@@ -59,14 +63,14 @@ def run(words: Sequence[str]) -> int:
         sys.stdout.write(f"{commands.version()}\n")
         return 0
     try:
-        verb = _find(name)
-        if not {"-h", "--help"} & set(rest):
-            return verb.run(rest)
+        verb = _find_verb(name)
+        if not {"-h", "--help"} & set(arguments):
+            return verb.run(arguments)
         if verb.usage:
             purpose = f"{verb.summary[0].upper()}{verb.summary[1:]}."
             sys.stdout.write(f"usage: sotaque {name} {verb.usage}\n\n{purpose}\n\n")
         try:
-            return verb.run(rest)
+            return verb.run(arguments)
         finally:
             if pages := extras.first("HELP"):
                 sys.stdout.write(pages.examples_of(name))
@@ -107,29 +111,24 @@ def heading() -> list[str]:
     return ["usage: sotaque COMMAND [options]", "", purpose]
 
 
-def rows(listed: Mapping[str, Verb]) -> list[str]:
+def rows(verbs_by_name: Mapping[str, Verb]) -> list[str]:
     """A line for each verb, with its summary."""
-    return [f"  {name:15}{verb.summary}" for name, verb in listed.items()]
+    return [f"  {name:15}{verb.summary}" for name, verb in verbs_by_name.items()]
 
 
-ENDING = """\
-`sotaque COMMAND --help` describes a command. Settings are flags, lines of .env, or environment
-variables (docs/settings.md). docs/errors.md lists the exit codes."""
-
-
-def _find(name: str) -> Verb:
-    listed = verbs()
-    if name in listed:
-        return listed[name]
-    close = difflib.get_close_matches(name, listed, n=1) or [_OTHER_NAMES.get(name, "")]
-    hint = f"Did you mean `sotaque {close[0]}`? " if close[0] in listed else ""
+def _find_verb(name: str) -> Verb:
+    verbs_by_name = verbs()
+    if name in verbs_by_name:
+        return verbs_by_name[name]
+    closest = next(iter(difflib.get_close_matches(name, verbs_by_name, n=1)), _ALIASES.get(name, ""))
+    hint = f"Did you mean `sotaque {closest}`? " if closest in verbs_by_name else ""
     raise SotaqueError(f"Unknown command {name!r}. {hint}`sotaque --help` lists the commands.")
 
 
 def _summary(module: str) -> str:
     """The first line of a module's SUMMARY; the others are for `python -m train --help`."""
-    first: str = importlib.import_module(module).SUMMARY.splitlines()[0]
-    return first.partition("  [")[0]
+    first_line: str = importlib.import_module(module).SUMMARY.splitlines()[0]
+    return first_line.partition("  [")[0]
 
 
 def _run_after(program: Callable[[Sequence[str]], int], name: str, words: Sequence[str]) -> int:

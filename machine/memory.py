@@ -12,8 +12,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-# The vocoder's four widths have 196 layers; the rest is for references and very short sentences.
-_KEPT_SHAPES = 320
+# The vocoder's four widths have 196 layers; the others are for references and very short sentences.
+_MAX_CACHED_SHAPES = 320
 
 
 def limit_onednn_cache() -> None:
@@ -22,7 +22,7 @@ def limit_onednn_cache() -> None:
     At full size, sentences of 48 lengths below 0.7 s then add 0.13 GB instead of 0.43 GB. Call it
     before torch computes. An ONEDNN_PRIMITIVE_CACHE_CAPACITY that is already set stays.
     """
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_KEPT_SHAPES))
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_MAX_CACHED_SHAPES))
 
 
 def trim_heap() -> None:
@@ -53,21 +53,19 @@ class MappedFiles:
         ranges = []
         for fields in (line.split(maxsplit=5) for line in lines):
             if len(fields) == 6 and fields[5].startswith("/") and "x" not in fields[1]:
-                first, last = fields[0].split("-")
-                ranges.append((int(first, 16), int(last, 16)))
+                begin, end = fields[0].split("-")
+                ranges.append((int(begin, 16), int(end, 16)))
         return MappedFiles(tuple(ranges))
 
     def forget(self, address: int, num_bytes: int) -> bool:
         """Releases pages that were read from a file and never written; the next access reads them
         again. Returns False, and does nothing, if the memory is not backed by a file."""
-        for first, last in self.ranges:
-            if first <= address and address + num_bytes <= last:
-                begin = address - address % mmap.PAGESIZE
+        for begin, end in self.ranges:
+            if begin <= address and address + num_bytes <= end:
+                page = address - address % mmap.PAGESIZE
                 with contextlib.suppress(OSError, AttributeError):
                     ctypes.CDLL(None).madvise(
-                        ctypes.c_void_p(begin),
-                        ctypes.c_size_t(address + num_bytes - begin),
-                        mmap.MADV_DONTNEED,
+                        ctypes.c_void_p(page), ctypes.c_size_t(address + num_bytes - page), mmap.MADV_DONTNEED
                     )
                 return True
         return False

@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 REAP_SECONDS = 2.0
 # A worker holds a model, and returning gigabytes to the system takes longer.
 _WORKER_REAP_SECONDS = 5.0
-_STDERR_KEPT_BYTES = 4096
-_KEPT_BYTES = 1 << 20
+_MAX_STDERR_BYTES = 4096
+_MAX_OUTPUT_BYTES = 1 << 20
 _PR_SET_PDEATHSIG = 1
 # The children that threads wait for in `run_with_timeout`.
 _awaited: "set[subprocess.Popen[bytes]]" = set()
@@ -89,39 +89,44 @@ def run_with_timeout(
     limit_seconds: float,
     environ: Mapping[str, str] | None = None,
     *,
-    given: bytes = b"",
+    stdin: bytes = b"",
 ) -> ProcessResult:
     """Runs a program in a new process group; never raises, never waits past the limit.
 
-    Ctrl-C kills the program too, and is raised again here. given: the content of its stdin.
+    Ctrl-C kills the program too, and is raised again here. stdin: the content of its stdin.
     """
     started = time.monotonic()
     # Files instead of pipes: output from before a hang is kept, and a child that cannot be killed
     # does not block a reader.
-    with _memory_file(given) as stdin, _memory_file() as out, _memory_file() as errors:
+    with _memory_file(stdin) as input_file, _memory_file() as out, _memory_file() as errors:
         try:
             child = subprocess.Popen(
-                tuple(command), env=environ, stdin=stdin, stdout=out, stderr=errors, start_new_session=True
+                tuple(command),
+                env=environ,
+                stdin=input_file,
+                stdout=out,
+                stderr=errors,
+                start_new_session=True,
             )
         except (OSError, ValueError) as error:
             fault = f"{command[0]} cannot be started ({error})"
             return ProcessResult(None, "", "", time.monotonic() - started, fault)
-        hung = False
+        has_hung = False
         try:
             _awaited.add(child)
             child.wait(limit_seconds)
         except subprocess.TimeoutExpired:
-            hung = True
+            has_hung = True
         finally:  # after Ctrl-C too: the terminal does not signal the child's process group
             _awaited.discard(child)
             end_group(child, REAP_SECONDS)
         return ProcessResult(
-            None if hung else child.returncode,
-            printable(_read(out, 0, _KEPT_BYTES)),
-            printable(_tail(errors, _KEPT_BYTES)),
+            None if has_hung else child.returncode,
+            printable(_read(out, 0, _MAX_OUTPUT_BYTES)),
+            printable(_tail(errors, _MAX_OUTPUT_BYTES)),
             time.monotonic() - started,
-            f"no answer within {limit_seconds:g} s" if hung else "",
-            hung,
+            f"no answer within {limit_seconds:g} s" if has_hung else "",
+            has_hung,
         )
 
 
@@ -171,7 +176,7 @@ class StderrFile:
 
     def tail(self) -> str:
         """The last 4 kB."""
-        return _tail(self._file, _STDERR_KEPT_BYTES)
+        return _tail(self._file, _MAX_STDERR_BYTES)
 
     def close(self) -> None:
         """Deletes the file."""
@@ -196,11 +201,11 @@ class ChildProcess:
         self, command: Sequence[str], *, pipes: bool = False, output: BinaryIO | None = None
     ) -> None:
         self.errors = StderrFile()
-        standard = subprocess.PIPE if pipes else subprocess.DEVNULL
+        default_stream = subprocess.PIPE if pipes else subprocess.DEVNULL
         self._process = subprocess.Popen(
             tuple(command),
-            stdin=standard,
-            stdout=output or standard,
+            stdin=default_stream,
+            stdout=output or default_stream,
             stderr=self.errors.fileno(),
             start_new_session=True,
         )
@@ -275,28 +280,28 @@ class JsonLineProcess(ChildProcess):
             EOFError: The worker has ended, or did not write a JSON object.
         """
         try:
-            message = json.loads(self._line(limit_seconds))
+            message = json.loads(self._read_line(limit_seconds))
         except ValueError as error:
             raise EOFError from error
         if not isinstance(message, dict):
             raise EOFError
         return message
 
-    def _line(self, limit_seconds: float) -> bytes:
+    def _read_line(self, limit_seconds: float) -> bytes:
         assert self._process.stdout is not None
-        end = time.monotonic() + limit_seconds
+        deadline = time.monotonic() + limit_seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._received:
-                if not selector.select(max(0.0, end - time.monotonic())):
+                if not selector.select(max(0.0, deadline - time.monotonic())):
                     raise TimeoutError
                 # Bypass Python's buffer, which the selector does not see.
                 chunk = os.read(self._process.stdout.fileno(), 1 << 16)
                 if not chunk:
                     raise EOFError
                 self._received += chunk
-        line, _, rest = bytes(self._received).partition(b"\n")
-        self._received[:] = rest
+        line, _, remainder = bytes(self._received).partition(b"\n")
+        self._received[:] = remainder
         return line
 
 
@@ -313,7 +318,7 @@ def reserve_stdout() -> BinaryIO:
 def write_json_line(answers: BinaryIO, message: Mapping[str, object], body: bytes = b"") -> None:
     """Writes one answer to the parent: to `JsonLineProcess` or `api.engine.child`, say.
 
-    body: bytes that follow the line, which tells their number; only the second of these reads them.
+    body: bytes that follow the line, with their number in it; only `api.engine.child` reads them.
     """
     if body:
         message = {**message, "bytes": len(body)}

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 
 WIDTH = 100
-_LINE_CHARACTERS = 300
+_MAX_LINE_CHARACTERS = 300
 # Escape sequences of a terminal (ECMA-48), and control characters other than tab and newline.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\^_]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -36,10 +36,10 @@ def quantity(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def enumeration(names: Sequence[str], most: int = 12) -> str:
+def enumeration(names: Sequence[str], max_names: int = 12) -> str:
     """The first names, with the number of the others: a, b and 3 more."""
-    first_names, more = ", ".join(names[:most]), len(names) - most
-    return f"{first_names} and {more} more" if more > 0 else first_names
+    shown, num_more = ", ".join(names[:max_names]), len(names) - max_names
+    return f"{shown} and {num_more} more" if num_more > 0 else shown
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -50,12 +50,12 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def wrap(text: str, indent: str = "", first: str | None = None) -> list[str]:
-    """Wraps text to 100 characters; `first` replaces the indent of the first line."""
+def wrap(text: str, indent: str = "", first_indent: str | None = None) -> list[str]:
+    """Wraps text to 100 characters; `first_indent` is that of the first line, if it differs."""
     return textwrap.wrap(
         " ".join(text.split()),
         WIDTH,
-        initial_indent=indent if first is None else first,
+        initial_indent=indent if first_indent is None else first_indent,
         subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
@@ -70,8 +70,8 @@ def printable(text: str) -> str:
 def first_line(error: BaseException) -> str:
     """At most 300 characters of an error's first line, without its full stop; without text, the
     name of its type."""
-    first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    return first[:_LINE_CHARACTERS].rstrip(". ")
+    line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return line[:_MAX_LINE_CHARACTERS].rstrip(". ")
 
 
 def load_error(error: Exception) -> str:
@@ -84,4 +84,4 @@ def load_error(error: Exception) -> str:
 def last_line(text: str) -> str:
     """The last line that is not blank, at most 300 characters of it; "" if there is none."""
     lines = (line.strip() for line in reversed(text.splitlines()))
-    return next((line for line in lines if line), "")[:_LINE_CHARACTERS]
+    return next((line for line in lines if line), "")[:_MAX_LINE_CHARACTERS]

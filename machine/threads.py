@@ -54,13 +54,13 @@ class PassingThreads:
         self._begin = begin
         self._last: threading.Thread | None = None
 
-    def submit(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> "Future[T]":
+    def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         """Runs the work after all earlier work, unless it is cancelled before. Call it from one
         thread only."""
         future: Future[T] = Future()
-        task = functools.partial(work, *given, **named)
-        after = (self._last, future, self._begin, task)
-        thread = threading.Thread(target=_do, args=after, name=self._name)
+        task = functools.partial(work, *args, **kwargs)
+        arguments = (self._last, future, self._begin, task)
+        thread = threading.Thread(target=_run_after, args=arguments, name=self._name)
         thread.start()
         self._last = thread
         return future
@@ -71,11 +71,11 @@ class PassingThreads:
             self._last.join()
 
 
-def _do(
-    before: threading.Thread | None, future: "Future[T]", begin: Callable[[], object], task: Callable[[], T]
+def _run_after(
+    previous: threading.Thread | None, future: "Future[T]", begin: Callable[[], object], task: Callable[[], T]
 ) -> None:
-    if before is not None:
-        before.join()
+    if previous is not None:
+        previous.join()
     if not future.set_running_or_notify_cancel():
         return
     try:

@@ -44,7 +44,7 @@ SPANS = {
 }
 # Loops of the service that run every two seconds, whether or not a request does: the follower of
 # new weights, and the queues of books and cuts. What they call, in any thread, is not counted.
-BACKGROUND = ("api.runs.following:VoiceFollower.follow", "extras.common.work_queue:WorkQueue.work")
+BACKGROUND = ("api.runs.following:VoiceFollower.poll", "extras.common.work_queue:WorkQueue.work")
 # Written into a folder where every process finds it as its sitecustomize.
 TRACER = '''
 import contextvars, os, sys, threading, time

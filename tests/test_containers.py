@@ -22,7 +22,7 @@ import yaml
 
 from api.settings import ApiSettings
 from machine.settings import names
-from machine.settings.loading import whole
+from machine.settings.loading import with_extras
 from machine.settings.types import fields
 from tests.ports import free_port
 from train.settings import TrainSettings
@@ -59,7 +59,7 @@ FIXED = {
 # A folder's name on the host, which the container cannot know by itself.
 TOLD = {"DATASETS_HOST_PATH": "${DATASETS_DIR:-./datasets}"}
 NAMES = {
-    service: {name.upper() for name in fields(whole(kind))}
+    service: {name.upper() for name in fields(with_extras(kind))}
     for service, kind in ((TRAINING, TrainSettings), (API, ApiSettings))
 }
 

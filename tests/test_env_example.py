@@ -12,14 +12,14 @@ from pydantic.fields import FieldInfo
 
 from api import settings as api
 from machine import extras
-from machine.settings.loading import PRECEDENCE, every_name, whole
+from machine.settings.loading import PRECEDENCE, every_name, with_extras
 from machine.settings.names import CORE_SETTINGS
 from machine.settings.types import display, fields, means, purpose
 from machine.text import wrap
 from train import settings as train
 
 ROOT = Path(__file__).parents[1]
-TRAINING, SERVICE = whole(train.TrainSettings), whole(api.ApiSettings)
+TRAINING, SERVICE = with_extras(train.TrainSettings), with_extras(api.ApiSettings)
 # Tasks of the user, with their settings. Every setting is in one group.
 GROUPS = {
     "Your clips": """DATASET_DIR LANGUAGE MAX_TRAIN_SAMPLES DATASET_FORMAT SUSPECT_CLIPS

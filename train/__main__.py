@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for note in report.notes:
             log.info(note)
         if verb == "run":
-            log.info(report.given())
+            log.info(report.changed_settings())
         return module.run(settings, options)
     except SotaqueError as error:
         print(error, file=sys.stderr)

@@ -29,7 +29,7 @@ from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.checksums import sha256_of
 from machine.storage.files import Written, replace_file, writing_to
-from machine.storage.folders import whole_folder
+from machine.storage.folders import replacing_folder
 from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
 from xtts import audio, encoding
@@ -173,7 +173,7 @@ def new_export(voice: VoiceFiles, to: Path, config: ModelConfig | None = None) -
     same_shape = config is None
     config = config or ModelConfig.read(voice.folder)
     state = _state(voice, config, same_shape)
-    with whole_folder(to, sum(t.nbytes for t in state.values())) as part:
+    with replacing_folder(to, sum(t.nbytes for t in state.values())) as part:
         with writing_to(to):
             config = replace(config, normalizer=voice.normalizer or config.normalizer)
             files = _write_files(part, state, voice, config)
@@ -389,7 +389,7 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
         )
     header, tensors = adapter_file.read(path)
     decoder_bytes = voice.decoder.stat().st_size if voice.decoder else 0
-    with whole_folder(to, path.stat().st_size + decoder_bytes) as part:
+    with replacing_folder(to, path.stat().st_size + decoder_bytes) as part:
         header = replace(header, share=share)
         files = {
             adapter_file.FILE_NAME: adapter_file.write(part / adapter_file.FILE_NAME, tensors, header),

@@ -53,9 +53,9 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     """Reads the machine, the base model and the dataset. Raises their errors."""
     # 1. Machine
     machine = selection.look_at_machine()
-    device = selection.choose_device(machine, settings.device, trains=True)
+    device = selection.choose_device(machine, settings.device, for_training=True)
     if (of_rank := distributed.device_of(world, device.value)) != device.value:
-        device = selection.choose_device(machine, of_rank, trains=True)
+        device = selection.choose_device(machine, of_rank, for_training=True)
     set_up_runtime(settings, machine, device, world)
     precision = choose_precision(machine, device.value, settings.precision)
 
@@ -120,7 +120,7 @@ def choose_precision(machine: Environment, device: str, wish: str) -> Choice:
     Raises DeviceError for fp16 on a CPU.
     """
     gpu = machine.gpu(device)
-    failed = gpu.failed if gpu else frozenset()
+    failed = gpu.failed_operations if gpu else frozenset()
     if wish == "fp16" and gpu is None:
         raise DeviceError(
             "PRECISION=fp16 is for GPUs. This run is on the CPU, where fp16 is slower than fp32 "

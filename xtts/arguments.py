@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, get_args
 
-from machine.devices.selection import DEVICE, SpeakPrecision, device_name
+from machine.devices.selection import DEVICE_PATTERN, SpeakPrecision, device_name
 from machine.errors import SotaqueError
 
 PRECISIONS: tuple[str, ...] = get_args(SpeakPrecision)
@@ -56,7 +56,7 @@ def text(name: str, value: object) -> str:
 def device(name: str, value: object) -> str:
     """Checks a device and returns PyTorch's name for it. Raises ArgumentError."""
     name_of_torch = str(device_name(text(name, value)))
-    if not re.fullmatch(DEVICE, name_of_torch):
+    if not re.fullmatch(DEVICE_PATTERN, name_of_torch):
         raise _refusal(name, value, "auto, cpu, gpu, gpu:N, cuda or cuda:N")
     return name_of_torch
 

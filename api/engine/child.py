@@ -18,12 +18,13 @@ from xtts.workers.failures import WorkerFailed, death, worker_failed
 _REAP_SECONDS = 5.0
 # An interpreter with a model takes a while to end on a busy machine.
 _EXIT_SECONDS = 3.0
-# The longest line, and the most audio with it, that the protocol allows.
+# The longest line that the protocol allows, and the largest audio that may follow it.
 _MAX_LINE_BYTES, _MAX_SOUND_BYTES = 1 << 20, 1 << 26
-_INVALID = (asyncio.LimitOverrunError, ValueError, KeyError, TypeError, AttributeError)
+# What reading an invalid answer raises.
+_INVALID_ANSWER = (asyncio.LimitOverrunError, ValueError, KeyError, TypeError, AttributeError)
 _TICK_SECONDS = 0.1
-# The reasons of a child's refusal as HTTP status and code.
-_REASONS = {
+# The reason code of a child -> HTTP status and code.
+_HTTP_OF_REASON = {
     "refused": (422, "refused"),
     "no_reference": (409, "no_reference"),
     "not_finite": (503, "not_finite"),
@@ -62,9 +63,15 @@ DEMO = VoiceTarget("demo", {"name": "demo"})
 
 @dataclass(frozen=True)
 class OpenedVoiceState:
-    """An open voice, as the child reported it. placed: where and why ONNX Runtime computes it;
-    empty with torch. slots: fewer than configured if the GPU's memory requires it. speakers,
-    own_name: as in `xtts.inference.loaded_voice.LoadedVoice`."""
+    """An open voice, as the child reported it.
+
+    Attributes:
+        key: The child's name for it.
+        own_voice: Whether it has a reference recording.
+        own_name, speakers: As in `xtts.inference.loaded_voice.LoadedVoice`.
+        placed: Where and why ONNX Runtime computes it; empty with torch.
+        slots: Fewer than configured if the GPU's memory requires it.
+    """
 
     key: str
     voice: VoiceTarget
@@ -91,26 +98,30 @@ class ChildOptions:
     """How a child process is started.
 
     Attributes:
-        compute: its device is the configured one.
-        module, look: replaced in tests.
+        compute: Its device is the configured one.
+        module, look_at_machine: Replaced in tests.
     """
 
     compute: ComputeConfig = field(default_factory=lambda: ComputeConfig("auto"))
     module: str = "xtts.workers.server_main"
-    look: Callable[[], Environment] = field(default=lambda: look_at_machine(use_cache=False))
+    look_at_machine: Callable[[], Environment] = field(default=lambda: look_at_machine(use_cache=False))
 
 
 class SpeakingProcess:
-    """One child process; a restart makes a new object. ready: whether it takes requests."""
+    """One child process; a restart makes a new object.
+
+    Attributes:
+        is_ready: Whether it takes requests.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process, errors: StderrFile) -> None:
-        self.ready = False
+        self.is_ready = False
         self._process = process
         self._errors = errors
         self._oom_kills = oom_kills()
-        self._heard = time.monotonic()
+        self._heard_at = time.monotonic()
         self._fault: WorkerFailed | None = None
-        self._asked: dict[str, asyncio.Future[JsonObject]] = {}
+        self._pending: dict[str, asyncio.Future[JsonObject]] = {}
         self._names = itertools.count(1)
 
     @staticmethod
@@ -137,29 +148,29 @@ class SpeakingProcess:
         if not self._process.stdin.is_closing():
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
-    async def ask(self, message: Mapping[str, object], seconds: float) -> JsonObject:
+    async def ask(self, message: Mapping[str, object], limit_seconds: float) -> JsonObject:
         """Sends a message and returns its single answer.
 
         Raises APIError if the answer is a refusal or late, or if the process ends before it.
         """
         name = f"a{next(self._names)}"
-        future = self._asked[name] = asyncio.get_running_loop().create_future()
+        future = self._pending[name] = asyncio.get_running_loop().create_future()
         self.send({**message, "id": name})
         try:
-            answer = await asyncio.wait_for(future, seconds)
+            answer = await asyncio.wait_for(future, limit_seconds)
         except TimeoutError:
             raise APIError(
                 503, "hang", "The speaking process did not answer within the time limit."
             ) from None
         finally:
-            self._asked.pop(name, None)
+            self._pending.pop(name, None)
         if answer["say"] == "failed":
             raise refusal_of(answer)
         return answer
 
-    def refuse_asked(self, refusal: APIError) -> None:
+    def refuse_pending(self, refusal: APIError) -> None:
         """Ends every pending `ask` with a refusal."""
-        for future in self._asked.values():
+        for future in self._pending.values():
             if not future.done():
                 future.set_exception(refusal)
 
@@ -183,10 +194,10 @@ class SpeakingProcess:
         try:
             while not reading.done():
                 await asyncio.wait({reading}, timeout=_TICK_SECONDS)
-                silent = time.monotonic() - self._heard
-                if silent > (hang_seconds if self.ready else start_seconds):
-                    doing = "speaking" if self.ready else "getting ready"
-                    text = f"It sent nothing for {silent:.0f} s while {doing}, and was ended."
+                silent_seconds = time.monotonic() - self._heard_at
+                if silent_seconds > (hang_seconds if self.is_ready else start_seconds):
+                    activity = "speaking" if self.is_ready else "getting ready"
+                    text = f"It sent nothing for {silent_seconds:.0f} s while {activity}, and was ended."
                     self._fault = WorkerFailed("hang", text)
                     break
                 tick()
@@ -194,25 +205,25 @@ class SpeakingProcess:
             reading.cancel()
             if self._fault is not None and self._fault.reason_code in ("hang", "garbled"):
                 await self.kill()
-        ended = await self.end()
-        return self._fault or ended
+        exit_fault = await self.end()
+        return self._fault or exit_fault
 
     async def _read(self, on_answer: Callable[[JsonObject, bytes], None]) -> None:
         stdout = self._process.stdout
         assert stdout is not None
         try:
             async for answer, sound in answers_of(stdout):
-                self._heard = time.monotonic()
+                self._heard_at = time.monotonic()
                 if answer["say"] == "ready":
-                    self.ready = True
+                    self.is_ready = True
                 elif answer["say"] == "fault":
                     self._fault = worker_failed(answer)
-                elif (future := self._asked.get(answer.get("id", ""))) is not None:
+                elif (future := self._pending.get(answer.get("id", ""))) is not None:
                     if not future.done():
                         future.set_result(answer)
                 elif answer["say"] != "alive":
                     on_answer(answer, sound)
-        except _INVALID as error:
+        except _INVALID_ANSWER as error:
             self._fault = WorkerFailed(
                 "garbled", f"Its output is not the protocol ({type(error).__name__}).", of_device=False
             )
@@ -220,19 +231,19 @@ class SpeakingProcess:
     async def end(self) -> WorkerFailed:
         """Ends the process and its children; returns the reason of its end."""
         # Wait for an exit in progress: its code says more than our SIGKILL would.
-        exited = True
+        has_exited = True
         try:
             await asyncio.wait_for(self._process.wait(), _EXIT_SECONDS)
         except TimeoutError:
-            exited = False
+            has_exited = False
         await self.kill()
         code = self._process.returncode
-        last = self._errors.last_line()
+        last_line = self._errors.last_line()
         self._errors.close()
-        if not exited:
-            tail = f" Its last output: {last}" if last else ""
+        if not has_exited:
+            tail = f" Its last output: {last_line}" if last_line else ""
             return WorkerFailed("crashed", f"It closed its output and did not end.{tail}")
-        return death(code if code is not None else 0, last, oom_killed=oom_kills() > self._oom_kills)
+        return death(code if code is not None else 0, last_line, oom_killed=oom_kills() > self._oom_kills)
 
     async def kill(self) -> None:
         """Sends SIGKILL to its process group; does not wait if it hangs inside a driver."""
@@ -246,7 +257,7 @@ class SpeakingProcess:
 async def answers_of(stdout: asyncio.StreamReader) -> AsyncIterator[tuple[JsonObject, bytes]]:
     """The answers of a child with their audio (`xtts.workers.child`), until its end.
 
-    Raises one of `_INVALID` for anything else.
+    Raises one of `_INVALID_ANSWER` for anything else.
     """
     with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
         while True:
@@ -259,6 +270,6 @@ async def answers_of(stdout: asyncio.StreamReader) -> AsyncIterator[tuple[JsonOb
 def refusal_of(answer: JsonObject) -> APIError:
     """The APIError for a child's `failed` answer."""
     code = answer["reason_code"]
-    status, word = _REASONS.get(code, (503, code))
-    retry = 1 if status == 503 else None
-    return APIError(status, word, answer["reason"], retry_after=retry)
+    status, http_code = _HTTP_OF_REASON.get(code, (503, code))
+    retry_after = 1 if status == 503 else None
+    return APIError(status, http_code, answer["reason"], retry_after=retry_after)

@@ -1,4 +1,4 @@
-"""Sends requests to the speaking process, streams audio back, restarts the process if it dies.
+"""Sends requests to the speaking process, streams audio back, replaces the process if it ends.
 
 A process that dies or hangs is replaced. The new one computes on the device that a new inspection
 of the machine recommends. The engine runs in the event loop and computes nothing itself.
@@ -16,9 +16,9 @@ from dataclasses import asdict
 
 from api.engine import supervision
 from api.engine.child import DEMO, ChildOptions, OpenedVoiceState, SpeakingProcess, VoiceTarget, refusal_of
-from api.engine.queue import DEADLY, RETRY_SECONDS, EngineLimits, RequestQueue, SpeechStream
+from api.engine.queue import DEADLY_COUNT, RETRY_SECONDS, EngineLimits, RequestQueue, SpeechStream
 from api.engine.supervision import EngineCondition, RestartHistory
-from api.errors import APIError, closing, starting, without_paths
+from api.errors import APIError, closing_refusal, starting_refusal, without_paths
 from api.metrics import ServiceMetrics
 from machine.devices.selection import Place
 from machine.storage.files import JsonObject
@@ -27,82 +27,90 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.failures import WorkerFailed
 
 log = logging.getLogger("api")
-_TOLD_OF_A_VOICE = ("licence", "sha256", "own_voice", "own_name", "speakers", "precision", "placed", "slots")
-# The self-test.
-MICRO = SynthesisRequest("Yes.", "", max_codes=12)
-_LOOK_SECONDS = 0.05
+# The fields of the child's answer that describe an open voice.
+_VOICE_FIELDS = ("licence", "sha256", "own_voice", "own_name", "speakers", "precision", "placed", "slots")
+# The request of the self-test.
+SELF_TEST = SynthesisRequest("Yes.", "", max_codes=12)
+_POLL_SECONDS = 0.05
 
 
 class Engine:
-    """The interface of the routes to the speaking process, which `live` keeps running.
+    """The interface of the routes to the speaking process, which `keep_running` keeps alive.
 
     Attributes:
-        target: The voice that should speak; `standing` is the one that does.
+        options: How the process is started.
+        on_change: Called when the status changes.
+        target: The voice that should speak; `served_voice` is the one that does.
+        served_voice: None while no voice is open.
         place: Where the process computes.
-        happened: The history of earlier processes.
-        problem, problem_code: Why `standing` is not the target; "" if it is.
+        history: The deaths of earlier processes.
+        problem, problem_code: Why `served_voice` is not the target; "" if it is.
         last_spoken: When the served voice last produced audio.
+        child: The process; None while none runs.
         previewed: An open voice in addition to the served one; at most one, to bound the memory.
-        changed: Called when the status changes.
     """
 
     def __init__(
-        self, how: ChildOptions, limits: EngineLimits, metrics: ServiceMetrics, changed: Callable[[], None]
+        self,
+        options: ChildOptions,
+        limits: EngineLimits,
+        metrics: ServiceMetrics,
+        on_change: Callable[[], None],
     ) -> None:
-        self.how = how
+        self.options = options
         self.limits = limits
         self.metrics = metrics
-        self.changed = changed
+        self.on_change = on_change
         self.requests = RequestQueue(limits.slots or 4, limits.queue)
         self.target: VoiceTarget = DEMO
-        self.standing: OpenedVoiceState | None = None
+        self.served_voice: OpenedVoiceState | None = None
         self.place: Place | None = None
-        self.happened = RestartHistory()
+        self.history = RestartHistory()
         self.problem = self.problem_code = ""
-        self.started_once = False
+        self.has_served = False
         self.last_spoken: float | None = None
         self.child: SpeakingProcess | None = None
-        self.closing = False
+        self.is_closing = False
         self.previewed: OpenedVoiceState | None = None
-        self._previewing = asyncio.Lock()
+        self._preview_lock = asyncio.Lock()
         self._previews_waiting = 0
-        self._preview_used = 0.0
-        self._opening: list[str] = []
+        self._preview_used_at = 0.0
+        self._opening_names: list[str] = []
         self._opening_deaths = Counter[str]()
         self._names = itertools.count(1)
 
     # ---- for the routes ----
 
-    def speak(self, spoken: SpeechStream) -> SpeechStream:
+    def speak(self, stream: SpeechStream) -> SpeechStream:
         """Queues a request. Raises APIError if it is refused."""
-        self._admit(spoken)
-        return self._enter(spoken, self.limits.turn)
+        self._admit(stream)
+        return self._queue(stream, self.limits.turn_seconds)
 
-    async def preview(self, spoken: SpeechStream) -> SpeechStream:
-        """Queues a request for another voice than the served one, in the same queue.
+    async def preview(self, stream: SpeechStream) -> SpeechStream:
+        """Queues a request for a voice other than the served one, in the same queue.
 
-        It waits, first come first served, until no request uses another preview. Raises APIError as
-        `speak`, or if the voice cannot be opened.
+        First come first served, it waits until no request uses another preview. Raises APIError as
+        `speak`, and if the voice cannot be opened.
         """
-        assert spoken.target is not None
-        voice = spoken.target
-        if self.how.compute.low_memory or self.how.compute.backend == "onnx":
-            setting = "LOW_MEMORY=on" if self.how.compute.low_memory else "BACKEND=onnx"
+        assert stream.target is not None
+        voice = stream.target
+        if self.options.compute.low_memory or self.options.compute.backend == "onnx":
+            setting = "LOW_MEMORY=on" if self.options.compute.low_memory else "BACKEND=onnx"
             text = f"With {setting} no second voice is opened. Promote the epoch to hear it."
             raise APIError(409, "no_preview", text)
-        self._admit(spoken)
-        if self.child is None or self.standing is None:
-            raise starting()
+        self._admit(stream)
+        if self.child is None or self.served_voice is None:
+            raise starting_refusal()
         if self._previews_waiting >= self.limits.queue:
             text = f"{self.limits.queue} requests already wait to hear an epoch. Try again later."
             raise APIError(503, "queue_full", text, retry_after=5)
-        async with contextlib.AsyncExitStack() as alone:
+        async with contextlib.AsyncExitStack() as held_lock:
             self._previews_waiting += 1
             try:
-                async with asyncio.timeout(self.limits.turn):
-                    await alone.enter_async_context(self._previewing)
-                    while self._uses_preview() and self.preview_of(voice) is None:
-                        await asyncio.sleep(_LOOK_SECONDS)
+                async with asyncio.timeout(self.limits.turn_seconds):
+                    await held_lock.enter_async_context(self._preview_lock)
+                    while self._preview_is_used() and self.preview_of(voice) is None:
+                        await asyncio.sleep(_POLL_SECONDS)
             except TimeoutError:
                 text = "Another epoch is in use. Only one can be open in addition to the served voice."
                 raise APIError(503, "preview_busy", text, retry_after=5) from None
@@ -112,61 +120,62 @@ class Engine:
                 self._close_preview()
                 opened = await self._open_voice(f"preview-{next(self._names)}", voice)
                 self.previewed = opened
-            self._preview_used = time.monotonic()
-            spoken.voice = opened
-            return self.speak(spoken)
+            self._preview_used_at = time.monotonic()
+            stream.voice = opened
+            return self.speak(stream)
 
-    def _admit(self, spoken: SpeechStream) -> None:
+    def _admit(self, stream: SpeechStream) -> None:
         """Raises APIError for a request that may not enter the queue."""
-        if self.closing:
-            raise closing()
-        if refusal := self.requests.refusal(spoken.digest, spoken.caller):
+        if self.is_closing:
+            raise closing_refusal()
+        if refusal := self.requests.refusal(stream.digest, stream.caller):
             raise refusal
 
     def preview_of(self, voice: VoiceTarget) -> OpenedVoiceState | None:
         """The preview, if it is this voice."""
         return self.previewed if self.previewed and self.previewed.voice == voice else None
 
-    def _uses_preview(self) -> bool:
-        return any(job.voice is not None and job.voice is self.previewed for job in self.requests)
+    def _preview_is_used(self) -> bool:
+        return any(stream.voice is not None and stream.voice is self.previewed for stream in self.requests)
 
     def _close_preview(self) -> None:
         if self.previewed is not None:
             self._close_voice(self.previewed.key)
             self.previewed = None
 
-    def _close_unused_preview(self, seconds: float) -> None:
-        """Closes the preview unless it was used within these seconds."""
-        if self._uses_preview() or self._previewing.locked():
-            self._preview_used = time.monotonic()
-        elif time.monotonic() - self._preview_used > seconds:
+    def _close_unused_preview(self, idle_seconds: float) -> None:
+        """Closes the preview if no request has used it for `idle_seconds`."""
+        if self._preview_is_used() or self._preview_lock.locked():
+            self._preview_used_at = time.monotonic()
+        elif time.monotonic() - self._preview_used_at > idle_seconds:
             self._close_preview()
 
-    def cancel(self, spoken: SpeechStream) -> None:
-        """Drops a request whose caller has left: from the queue, or from the child in one step."""
-        if spoken.over:
+    def cancel(self, stream: SpeechStream) -> None:
+        """Drops a request whose caller has left: from the queue, or from the child at its next
+        step."""
+        if stream.is_over:
             return
-        spoken.end(APIError(503, "cancelled", "The caller has disconnected."))
-        self._tell_child("cancel", spoken)
-        if spoken.name not in self.requests.speaking:
-            self.requests.leave(spoken.name)
-        self.changed()
+        stream.end(APIError(503, "cancelled", "The caller has disconnected."))
+        self._send_about("cancel", stream)
+        if stream.name not in self.requests.speaking:
+            self.requests.leave(stream.name)
+        self.on_change()
 
     async def open(self, voice: VoiceTarget) -> OpenedVoiceState:
         """Opens a voice while the old one is served, then serves it.
 
         Raises APIError if it cannot be opened; the old voice stays served.
         """
-        if self.child is None or self.standing is None:
+        if self.child is None or self.served_voice is None:
             self.target = voice
-            raise starting()
+            raise starting_refusal()
         self._close_unused_preview(0.0)
         opened = await self._open_voice(f"v{next(self._names)}", voice)
-        before, self.target = self.standing, voice
+        previous, self.target = self.served_voice, voice
         self.problem = self.problem_code = ""
-        self._stand(opened)
-        if before:
-            self._close_voice(before.key)
+        self._serve(opened)
+        if previous:
+            self._close_voice(previous.key)
         return opened
 
     def forget(self, recording: str) -> None:
@@ -175,244 +184,256 @@ class Engine:
             self.child.send({"do": "forget", "recording": recording})
 
     @property
-    def ready(self) -> bool:
+    def served_sha256(self) -> str:
+        """The SHA-256 of the served voice's weights; "" while no voice is open."""
+        return self.served_voice.sha256 if self.served_voice else ""
+
+    @property
+    def is_ready(self) -> bool:
         """Whether the service has spoken within the last minute.
 
         A full queue does not make it unready: a load balancer would only move the caller that
         filled it to the next replica.
         """
-        if self.standing is None or self.last_spoken is None or self.closing:
+        if self.served_voice is None or self.last_spoken is None or self.is_closing:
             return False
-        return time.monotonic() - self.last_spoken <= self.limits.ready
+        return time.monotonic() - self.last_spoken <= self.limits.ready_seconds
 
     @property
     def condition(self) -> EngineCondition:
         """The state with its reasons; the target voice's problem precedes the served one's."""
         problem, code = self.problem, self.problem_code
-        if not problem and self.standing:
-            problem, code = self.standing.trouble
+        if not problem and self.served_voice:
+            problem, code = self.served_voice.trouble
         return EngineCondition(
-            self.how.compute,
+            self.options.compute,
             self.place,
-            self.standing.placed if self.standing else None,
-            self.started_once,
+            self.served_voice.placed if self.served_voice else None,
+            self.has_served,
             problem,
             code,
-            self.happened,
+            self.history,
         )
 
     # ---- voices ----
 
-    def is_deadly(self, name: str) -> bool:
+    def is_deadly(self, voice_name: str) -> bool:
         """Whether the process died twice while it opened this voice, which is then not retried.
 
         The demo voice is always retried.
         """
-        return self._opening_deaths[name] >= DEADLY and name != DEMO.name
+        return self._opening_deaths[voice_name] >= DEADLY_COUNT and voice_name != DEMO.name
 
     async def _open_voice(self, key: str, voice: VoiceTarget) -> OpenedVoiceState:
         """Has the child open a voice. Raises APIError."""
         if self.is_deadly(voice.name):
             text = (
-                f"{voice.name} ended the speaking process {DEADLY} times while it was opened. The "
+                f"{voice.name} ended the speaking process {DEADLY_COUNT} times while it was opened. The "
                 "service tries it again after a restart."
             )
             raise APIError(409, "deadly_voice", text)
-        self._opening.append(voice.name)
-        cancelled = False
+        self._opening_names.append(voice.name)
+        is_cancelled = False
         try:
             answer = await self._ask({"do": "open", "key": key, "voice": dict(voice.spec)})
         except asyncio.CancelledError:
-            cancelled = True  # the child is still opening this voice, and may die from it
+            is_cancelled = True  # the child is still opening this voice, and may die from it
             raise
         finally:
-            if not cancelled and voice.name in self._opening:  # else `_handle_death` has cleared it
-                self._opening.remove(voice.name)
-        properties = {name: answer[name] for name in _TOLD_OF_A_VOICE if name in answer}
+            if not is_cancelled and voice.name in self._opening_names:  # else `_handle_death` has cleared it
+                self._opening_names.remove(voice.name)
+        properties = {name: answer[name] for name in _VOICE_FIELDS if name in answer}
         return OpenedVoiceState(key, voice, **properties | {"languages": tuple(answer["languages"])})
 
     async def _ask(self, message: Mapping[str, object]) -> JsonObject:
         """The child's answer. Raises APIError."""
         assert self.child is not None
-        return await self.child.ask(message, self.limits.start)
+        return await self.child.ask(message, self.limits.start_seconds)
 
     def _close_voice(self, key: str) -> None:
         """Closes a voice. The child lets its requests finish first."""
         if self.child is not None:
             self.child.send({"do": "close", "key": key})
 
-    def _stand(self, opened: OpenedVoiceState) -> None:
-        """Serves an open voice; a new child gets the requests that wait."""
+    def _serve(self, opened: OpenedVoiceState) -> None:
+        """Serves an open voice; if it is a new child's first, the child gets the waiting requests."""
         self.requests.slots = opened.slots or self.requests.slots
-        before, self.standing = self.standing, opened
-        self.started_once = True
+        previous, self.served_voice = self.served_voice, opened
+        self.has_served = True
         if self.child is not None:
             self.child.send({"do": "serve", "key": opened.key, "slots": self.requests.slots})
-            for job in self.requests.queue if before is None else ():
-                self._send(job)
-        self.changed()
+            for stream in self.requests.queue if previous is None else ():
+                self._send_request(stream)
+        self.on_change()
 
     # ---- requests ----
 
-    def _send(self, job: SpeechStream) -> None:
+    def _send_request(self, stream: SpeechStream) -> None:
         """Sends a request to the child, where it waits for its turns."""
         assert self.child is not None
         self.child.send(
             {
                 "do": "speak",
-                "id": job.name,
-                "key": job.voice and job.voice.key,
-                "caller": job.caller,
-                "suspect": job.digest if self.requests.suspect(job) else "",
-                "recording": job.recording,
-                "cast": job.cast,
-                "micro": job.micro,
-                "ask": asdict(job.ask),
+                "id": stream.name,
+                "key": stream.voice and stream.voice.key,
+                "caller": stream.caller,
+                "suspect": stream.digest if self.requests.is_suspect(stream) else "",
+                "recording": stream.recording,
+                "cast": stream.cast,
+                "micro": stream.is_self_test,
+                "ask": asdict(stream.request),
             }
         )
 
-    def _tell_child(self, do: str, job: SpeechStream) -> None:
+    def _send_about(self, action: str, stream: SpeechStream) -> None:
+        """Sends the child an action on a request that it knows."""
         if self.child is not None:
-            self.child.send({"do": do, "id": job.name})
+            self.child.send({"do": action, "id": stream.name})
 
     def _handle_answer(self, header: JsonObject, body: bytes) -> None:
-        """Handles one answer of the child."""
-        say, name = header["say"], header.get("id", "")
-        spoken = self.requests.find(name)
-        if say == "sound" and spoken is not None:
+        """Handles one answer of the child. body: the audio of a `sound`."""
+        kind, name = header["say"], header.get("id", "")
+        stream = self.requests.find(name)
+        if kind == "sound" and stream is not None:
             # The self-test counts only once it is complete, and audio of another voice proves
             # nothing about the served one.
-            if not spoken.micro and spoken.voice is None:
+            if not stream.is_self_test and stream.voice is None:
                 self.last_spoken = time.monotonic()
-            spoken.put(body)
-            if spoken.is_behind and not spoken.held:
-                spoken.held = True
-                self._tell_child("hold", spoken)
-        elif say == "words" and spoken is not None:
-            spoken.words += header["words"]
-        elif say == "turn":
-            job = self.requests.begin(name)
-            if job is not None and not (job.micro or job.begun):
-                self.metrics.queue_wait.observe(time.monotonic() - job.arrived)
-            self.changed()
-        elif say == "paused":
+            stream.put(body)
+            if stream.is_behind and not stream.is_held:
+                stream.is_held = True
+                self._send_about("hold", stream)
+        elif kind == "words" and stream is not None:
+            stream.words += header["words"]
+        elif kind == "turn":
+            active = self.requests.begin(name)
+            if active is not None and not (active.is_self_test or active.has_begun):
+                self.metrics.queue_wait.observe(time.monotonic() - active.arrived)
+            self.on_change()
+        elif kind == "paused":
             self.requests.pause(name)
-            self.changed()
-        elif say in ("done", "failed", "cancelled"):
-            self._end_request(header, spoken)
+            self.on_change()
+        elif kind in ("done", "failed", "cancelled"):
+            self._end_request(header, stream)
 
     def close_queue(self) -> None:
         """Refuses new and waiting requests, as the service is stopping.
 
         Requests that have begun continue until `cut_off`.
         """
-        self.closing = True
-        for job in [job for job in self.requests.queue if not job.begun]:
-            self._refuse(job, closing())
+        self.is_closing = True
+        for stream in [stream for stream in self.requests.queue if not stream.has_begun]:
+            self._refuse(stream, closing_refusal())
 
     def cut_off(self) -> None:
         """Ends every active request and every pending `ask`."""
-        for job in list(self.requests):
-            self._refuse(job, closing())
+        for stream in list(self.requests):
+            self._refuse(stream, closing_refusal())
         if self.child is not None:
-            self.child.refuse_asked(closing())
+            self.child.refuse_pending(closing_refusal())
 
-    def _refuse(self, spoken: SpeechStream, refusal: APIError) -> None:
-        self.requests.leave(spoken.name)
-        self._tell_child("cancel", spoken)
-        spoken.end(refusal)
+    def _refuse(self, stream: SpeechStream, refusal: APIError) -> None:
+        self.requests.leave(stream.name)
+        self._send_about("cancel", stream)
+        stream.end(refusal)
 
-    def _expire(self) -> None:
+    def _refuse_expired(self) -> None:
         """Refuses requests whose deadline passed before their turn; closes an unused preview."""
-        self._close_unused_preview(self.limits.preview)
-        text = f"The request got no turn within {self.limits.deadline:g} s. Try again later."
-        for job in self.requests.remove_expired(time.monotonic()):
-            self._refuse(job, APIError(503, "deadline", text, retry_after=RETRY_SECONDS))
+        self._close_unused_preview(self.limits.preview_seconds)
+        text = f"The request got no turn within {self.limits.deadline_seconds:g} s. Try again later."
+        for stream in self.requests.remove_expired(time.monotonic()):
+            self._refuse(stream, APIError(503, "deadline", text, retry_after=RETRY_SECONDS))
 
-    def _try_out(self) -> None:
-        """Runs the self-test: speaks one word if there was no request for a while."""
+    def _run_self_test(self) -> None:
+        """Speaks one word if nothing was spoken for a while."""
         last = self.last_spoken
-        silent = last is None or time.monotonic() - last > self.limits.micro
-        idle = not self.closing and not self.requests.speaking
-        if self.standing and silent and idle and not any(job.micro for job in self.requests):
-            self._enter(SpeechStream(MICRO, micro=True), self.limits.ready)
+        is_silent = last is None or time.monotonic() - last > self.limits.self_test_seconds
+        is_idle = not self.is_closing and not self.requests.speaking
+        if (
+            self.served_voice
+            and is_silent
+            and is_idle
+            and not any(stream.is_self_test for stream in self.requests)
+        ):
+            self._queue(SpeechStream(SELF_TEST, is_self_test=True), self.limits.ready_seconds)
 
-    def _enter(self, spoken: SpeechStream, seconds: float) -> SpeechStream:
-        """Queues a request that must get its turn within `seconds`."""
-        spoken.name, spoken.on_read = f"s{next(self._names)}", self._read
-        spoken.arrived = time.monotonic()
-        spoken.deadline = spoken.arrived + seconds
-        self.requests.enter(spoken)
-        if self.standing is not None:
-            self._send(spoken)
-        self.changed()
-        return spoken
+    def _queue(self, stream: SpeechStream, turn_seconds: float) -> SpeechStream:
+        """Queues a request that must get its turn within `turn_seconds`."""
+        stream.name, stream.on_read = f"s{next(self._names)}", self._resume
+        stream.arrived = time.monotonic()
+        stream.deadline = stream.arrived + turn_seconds
+        self.requests.enter(stream)
+        if self.served_voice is not None:
+            self._send_request(stream)
+        self.on_change()
+        return stream
 
-    def _read(self, spoken: SpeechStream) -> None:
+    def _resume(self, stream: SpeechStream) -> None:
         """Resumes a request whose caller had too much unread audio and has now read some."""
-        if spoken.held and not spoken.is_behind:
-            spoken.held = False
-            self._tell_child("resume", spoken)
+        if stream.is_held and not stream.is_behind:
+            stream.is_held = False
+            self._send_about("resume", stream)
 
-    def _end_request(self, header: JsonObject, spoken: SpeechStream | None) -> None:
+    def _end_request(self, header: JsonObject, stream: SpeechStream | None) -> None:
         name = header["id"]
         if header["say"] == "done":
             now = time.monotonic()
-            if spoken is None or spoken.voice is None:
+            if stream is None or stream.voice is None:
                 self.last_spoken = now
             self.requests.finish(name)
-            if self.happened.in_a_row:
-                self.happened = self.happened.spoke()
-            if spoken is not None:
-                spoken.seconds, spoken.cut_pieces = header["seconds"], header["cut_pieces"]
-                spoken.pieces = header.get("pieces", [])
-                spoken.timed = header.get("timed", False)
-                spoken.end()
-                self._measure(spoken)
+            if self.history.deaths_in_a_row:
+                self.history = self.history.with_success()
+            if stream is not None:
+                stream.seconds, stream.cut_pieces = header["seconds"], header["cut_pieces"]
+                stream.pieces = header.get("pieces", [])
+                stream.has_word_times = header.get("timed", False)
+                stream.end()
+                self._observe(stream)
         else:
             self.requests.leave(name)
-            if spoken is not None and header["say"] == "failed":
-                spoken.end(_no_voice(spoken) or refusal_of(header))
-                self._doubt(header, spoken)
-        self.changed()
+            if stream is not None and header["say"] == "failed":
+                stream.end(_deleted_voice_refusal(stream) or refusal_of(header))
+                self._check_after_failure(header, stream)
+        self.on_change()
 
-    def _measure(self, spoken: SpeechStream) -> None:
-        seconds = spoken.num_bytes / 2 / RATE
-        if not spoken.micro:
+    def _observe(self, stream: SpeechStream) -> None:
+        seconds = stream.num_bytes / 2 / RATE
+        if not stream.is_self_test:
             self.metrics.audio_seconds.inc(seconds)
-            if seconds and spoken.seconds is not None:
-                self.metrics.rtf.set(spoken.seconds / seconds)
+            if seconds and stream.seconds is not None:
+                self.metrics.rtf.set(stream.seconds / seconds)
 
-    def _doubt(self, header: JsonObject, spoken: SpeechStream) -> None:
-        """After non-finite output or an unexpected error, runs the self-test.
+    def _check_after_failure(self, header: JsonObject, stream: SpeechStream) -> None:
+        """After non-finite output or an unexpected error, lets the self-test run.
 
-        It shows whether one input or the whole process is at fault.
+        It shows whether one input or the whole process is at fault. If the self-test itself failed,
+        the process is killed.
         """
         if header["reason_code"] == "internal":
-            log.error("%s: %s", spoken.name, header["reason"])
-        if header["reason_code"] in ("not_finite", "internal") and spoken.voice is None:
+            log.error("%s: %s", stream.name, header["reason"])
+        if header["reason_code"] in ("not_finite", "internal") and stream.voice is None:
             self.last_spoken = None
-            if spoken.micro and self.child is not None:
+            if stream.is_self_test and self.child is not None:
                 asyncio.get_running_loop().create_task(self.child.kill())
 
     # ---- the speaking processes, one after another ----
 
-    async def live(self) -> None:
+    async def keep_running(self) -> None:
         """Keeps a child running until cancelled, which ends the child and its active requests.
 
         `api.http.server` lets the requests finish before that.
         """
         try:
             while True:
-                await asyncio.sleep(supervision.back_off(self.happened))
+                await asyncio.sleep(supervision.back_off_seconds(self.history))
                 try:
                     self.child = await self._start_child()
                 except OSError as error:
                     self._handle_death(WorkerFailed("crashed", f"It cannot start: {error}."))
                     continue
-                why = await self._run(self.child)
-                log.warning("The speaking process has ended (%s): %s", why.reason_code, why)
-                self._handle_death(why)
+                death = await self._run(self.child)
+                log.warning("The speaking process has ended (%s): %s", death.reason_code, death)
+                self._handle_death(death)
         finally:
             self.close_queue()
             self.cut_off()
@@ -422,15 +443,16 @@ class Engine:
                 await child.end()
 
     async def _start_child(self) -> SpeakingProcess:
-        how, before = self.how, self.place
-        machine = await asyncio.to_thread(how.look)
-        self.place = place = supervision.place(machine, how.compute.device, self.happened, time.monotonic())
-        if before is not None and before.value != place.value:
-            self.metrics.fallbacks.labels(before.value, place.value, place.code).inc()
+        options, previous = self.options, self.place
+        machine = await asyncio.to_thread(options.look_at_machine)
+        now = time.monotonic()
+        self.place = place = supervision.next_place(machine, options.compute.device, self.history, now)
+        if previous is not None and previous.value != place.value:
+            self.metrics.fallbacks.labels(previous.value, place.value, place.code).inc()
         slots = self.limits.slots or (4 if place.value == "cpu" else 16)
         self.requests.slots = slots
         log.info("Speaking process: %s", self.condition.message)
-        return await SpeakingProcess.start(how.module, slots, how.compute.at(place))
+        return await SpeakingProcess.start(options.module, slots, options.compute.at(place))
 
     async def _run(self, child: SpeakingProcess) -> WorkerFailed:
         """Runs a child, opening the target voice once it is ready; returns why the child ended."""
@@ -438,14 +460,17 @@ class Engine:
 
         def tick() -> None:
             nonlocal opening
-            if child.ready and opening is None:
+            if child.is_ready and opening is None:
                 opening = asyncio.get_running_loop().create_task(self._open_target())
-            self._expire()
-            self._try_out()
+            self._refuse_expired()
+            self._run_self_test()
 
         try:
             return await child.run(
-                self._handle_answer, tick, start_seconds=self.limits.start, hang_seconds=self.limits.hang
+                self._handle_answer,
+                tick,
+                start_seconds=self.limits.start_seconds,
+                hang_seconds=self.limits.hang_seconds,
             )
         finally:
             if opening is not None:
@@ -455,53 +480,53 @@ class Engine:
         """Opens the target voice; if that fails, records the reason and opens the demo voice."""
         target = self.target
         try:
-            self._stand(await self._open_voice(f"first-{target.name}", target))
+            self._serve(await self._open_voice(f"first-{target.name}", target))
             self.problem = self.problem_code = ""
             return
         except APIError as refusal:
             if self.child is None:
                 return
-            self.voice_refused(target, refusal)
+            self.report_refused_voice(target, refusal)
         if target != DEMO:
             with contextlib.suppress(APIError):
-                self._stand(await self._open_voice(f"first-{DEMO.name}", DEMO))
+                self._serve(await self._open_voice(f"first-{DEMO.name}", DEMO))
 
-    def voice_refused(self, voice: VoiceTarget, refusal: APIError) -> None:
-        """Logs and records that the wanted voice cannot be opened, until another one can."""
-        instead = self.standing.voice if self.standing else DEMO
+    def report_refused_voice(self, voice: VoiceTarget, refusal: APIError) -> None:
+        """Logs that the target voice cannot be opened, and reports it until a target can be."""
+        replacement = self.served_voice.voice if self.served_voice else DEMO
         text = f"{voice.name} cannot be opened: {refusal.detail.rstrip('.')}."
-        if instead != voice:
-            text += f" The voice {instead.name} speaks instead."
+        if replacement != voice:
+            text += f" The voice {replacement.name} speaks instead."
         log.error("%s", text)
         self.problem = without_paths(text)
         self.problem_code = "voice_refused"
 
-    def _handle_death(self, why: WorkerFailed) -> None:
+    def _handle_death(self, death: WorkerFailed) -> None:
         """Handles the end of the child: active requests are refused; waiting ones stay queued."""
         device = self.place.value if self.place else "cpu"
-        self.happened = self.happened.died(device, why, time.monotonic())
+        self.history = self.history.with_death(device, death, time.monotonic())
         # An active request may have been the cause as well as the opening voice. A GPU fault is not
         # blamed on a voice: the next child uses another device.
-        if not self.requests.speaking and (device == "cpu" or why.reason_code == "crashed"):
-            for name in self._opening:
+        if not self.requests.speaking and (device == "cpu" or death.reason_code == "crashed"):
+            for name in self._opening_names:
                 self._opening_deaths[name] += 1
-        self._opening.clear()
-        child, self.child, self.standing, self.last_spoken = self.child, None, None, None
-        refusal = APIError(503, why.reason_code, f"The speaking process ended: {why}", retry_after=5)
-        for job in self.requests.died():
-            job.end(refusal)
-        for job in [job for job in self.requests if job.voice is not None]:
-            self._refuse(job, refusal)  # its voice is closed
+        self._opening_names.clear()
+        child, self.child, self.served_voice, self.last_spoken = self.child, None, None, None
+        refusal = APIError(503, death.reason_code, f"The speaking process ended: {death}", retry_after=5)
+        for stream in self.requests.remove_active():
+            stream.end(refusal)
+        for stream in [stream for stream in self.requests if stream.voice is not None]:
+            self._refuse(stream, refusal)  # its voice is closed
         self.previewed = None
         if child is not None:
-            child.refuse_asked(refusal)
-        self.changed()
+            child.refuse_pending(refusal)
+        self.on_change()
 
 
-def _no_voice(spoken: SpeechStream) -> APIError | None:
+def _deleted_voice_refusal(stream: SpeechStream) -> APIError | None:
     """The refusal of a failed request if its voice, or one that its text names, was deleted while
     it waited; None if all still exist."""
-    files = [path for path in (spoken.recording, *spoken.cast.values()) if path is not None]
+    files = [path for path in (stream.recording, *stream.cast.values()) if path is not None]
     if all(map(os.path.exists, files)):
         return None
     text = "The voice was deleted while the request waited. /v1/voices lists the existing voices."

@@ -33,14 +33,19 @@ PEER = "peer"
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """head_seconds: the time limit for a request's line and headers, from the connection or from
-    their first byte, and for the rest of a body after the response; stall_seconds: how long a
-    client may leave a response unread; most, max_per_address: how many connections may wait, and
-    how many more may be answered."""
+    """The limits of connections.
+
+    Attributes:
+        head_seconds: The time limit for a request's line and headers, from the connection or from
+            their first byte, and for the rest of a body after the response.
+        stall_seconds: How long a client may leave a response unread.
+        max_connections, max_per_address: How many connections may wait, and how many more may be
+            answered.
+    """
 
     head_seconds: float = 10.0
     stall_seconds: float = 60.0
-    most: int = 1_000
+    max_connections: int = 1_000
     max_per_address: int = 256
 
 
@@ -57,7 +62,8 @@ class Connection(Protocol):
 class Connections:
     """Every open connection: the waiting ones, oldest first, and those being answered.
 
-    on_closed: called with the reason when the service closes a connection.
+    Args:
+        on_closed: Called with the reason when the service closes a connection.
     """
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -68,38 +74,41 @@ class Connections:
     def __len__(self) -> int:
         return len(self.waiting) + len(self.answered)
 
-    def full(self, address: str) -> bool:
+    def is_full(self, address: str) -> bool:
         """Whether no more requests can be answered now, from this address or from any."""
         num_answered = sum(connection.address == address for connection in self.answered)
-        return num_answered >= self.limits.max_per_address or len(self.answered) >= self.limits.most
+        return (
+            num_answered >= self.limits.max_per_address or len(self.answered) >= self.limits.max_connections
+        )
 
-    def rests(self, connection: Connection) -> None:
+    def mark_waiting(self, connection: Connection) -> None:
         """Marks a connection as waiting; if there are too many, closes the one that waits longest.
 
         The address with the most connections loses one, so a flood from one client closes only its
         own.
         """
-        self.leave(connection)
+        self.forget(connection)
         self.waiting[connection] = None
         if len(self.waiting) <= self.limits.max_per_address:
             return
-        crowded, count = Counter(other.address for other in self.waiting).most_common(1)[0]
-        if count > self.limits.max_per_address or len(self.waiting) > self.limits.most:
-            next(other for other in self.waiting if other.address == crowded).drop("too_many")
+        crowded_address, count = Counter(waiting.address for waiting in self.waiting).most_common(1)[0]
+        if count > self.limits.max_per_address or len(self.waiting) > self.limits.max_connections:
+            oldest = next(waiting for waiting in self.waiting if waiting.address == crowded_address)
+            oldest.drop("too_many")
 
-    def works(self, connection: Connection) -> None:
+    def mark_answered(self, connection: Connection) -> None:
         """Marks a connection as being answered."""
-        self.leave(connection)
+        self.forget(connection)
         self.answered[connection] = None
 
-    def leave(self, connection: Connection) -> None:
+    def forget(self, connection: Connection) -> None:
         """Forgets a connection."""
         self.waiting.pop(connection, None)
         self.answered.pop(connection, None)
 
     def protocol(self) -> type["BoundedProtocol"]:
         """The protocol class whose connections are counted here."""
-        return type("BoundedProtocol", (BoundedProtocol,), {"connections_by_address": self})
+        return type("BoundedProtocol", (BoundedProtocol,), {"counted_connections": self})
 
 
 class _TrailingConnection(h11.Connection):
@@ -123,19 +132,19 @@ class _TrailingConnection(h11.Connection):
 class BoundedProtocol(H11Protocol):
     """uvicorn's HTTP protocol with time limits and a limit of connections."""
 
-    connections_by_address: Connections
+    counted_connections: Connections
     conn: _TrailingConnection
     address = ""
-    _waits_for = ""
+    _wait_reason = ""
     _wait_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
 
-    def __init__(self, config: uvicorn.Config, *more: Any, **named: Any) -> None:
-        super().__init__(config, *more, **named)
+    def __init__(self, config: uvicorn.Config, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, *args, **kwargs)
         self.conn = _TrailingConnection(self.conn._max_incomplete_event_size)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """asyncio's callback, as in uvicorn; the methods below override its others."""
+        """asyncio's callback; this and the methods below extend uvicorn's."""
         super().connection_made(transport)
         self.address = network_of(self.client[0] if self.client else "")
         self.app_state = {
@@ -144,14 +153,14 @@ class BoundedProtocol(H11Protocol):
             ADMIT: self.admit,
             TRAILERS: self.conn.trailers.extend,
         }
-        self.connections_by_address.rests(self)
+        self.counted_connections.mark_waiting(self)
         self._limit_wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._wait_timer, self._stall_timer):
             if timer is not None:
                 timer.cancel()
-        self.connections_by_address.leave(self)
+        self.counted_connections.forget(self)
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
@@ -161,22 +170,22 @@ class BoundedProtocol(H11Protocol):
 
     def admit(self) -> bool:
         """Counts the request as being answered; False if no more can be."""
-        connections = self.connections_by_address
-        if connections.full(self.address):
+        connections = self.counted_connections
+        if connections.is_full(self.address):
             return False
         if self in connections.waiting:  # else the client has left
-            connections.works(self)
+            connections.mark_answered(self)
         return True
 
     def on_response_complete(self) -> None:
-        if self in self.connections_by_address.answered:
-            self.connections_by_address.rests(self)
+        if self in self.counted_connections.answered:
+            self.counted_connections.mark_waiting(self)
         super().on_response_complete()
         self._limit_wait()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        seconds = self.connections_by_address.limits.stall_seconds
+        seconds = self.counted_connections.limits.stall_seconds
         self._stall_timer = self.loop.call_later(seconds, self.drop, "not_read")
 
     def resume_writing(self) -> None:
@@ -190,23 +199,23 @@ class BoundedProtocol(H11Protocol):
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Gives the connection to `api.http.web_sockets`."""
-        self.connections_by_address.leave(self)
+        self.counted_connections.forget(self)
         super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
-        self.connections_by_address.on_closed("not_http")
+        self.counted_connections.on_closed("not_http")
         super().send_400_response(msg)
 
     def drop(self, reason: str) -> None:
         """Closes the connection at once and drops unsent data."""
-        self.connections_by_address.leave(self)
-        self.connections_by_address.on_closed(reason)
+        self.counted_connections.forget(self)
+        self.counted_connections.on_closed(reason)
         self.transport.abort()
 
     def _limit_wait(self) -> None:
         """Limits the time for which the connection waits for the client's next bytes, or, once it
         closes, for the client to read the last ones."""
-        limits, reason, seconds = self.connections_by_address.limits, "", 0.0
+        limits, reason, seconds = self.counted_connections.limits, "", 0.0
         if self.transport.is_closing():
             reason, seconds = "not_read", limits.stall_seconds
         elif self.conn.their_state is h11.IDLE:
@@ -215,11 +224,11 @@ class BoundedProtocol(H11Protocol):
                 reason, seconds = "slow_head", limits.head_seconds
         elif self.conn.our_state is h11.DONE:
             reason, seconds = "slow_body", limits.head_seconds
-        if reason == self._waits_for:
+        if reason == self._wait_reason:
             return
         if self._wait_timer is not None:
             self._wait_timer.cancel()
-        self._waits_for = reason
+        self._wait_reason = reason
         if reason:
             self._wait_timer = self.loop.call_later(seconds, self.drop, reason)
 

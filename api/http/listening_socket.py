@@ -7,7 +7,7 @@ import socket
 from machine.errors import SotaqueError
 
 
-def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.socket]:
+def bind_port(host: str, port: int, setting: str = "API_PORT") -> list[socket.socket]:
     """Opens a socket for each address of `host` (localhost has two).
 
     setting: the name of the setting that holds the port. Raises SotaqueError if none can be bound,
@@ -21,7 +21,7 @@ def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.so
             "for this machine alone, or 0.0.0.0 for all of its networks."
         ) from error
     bound: list[socket.socket] = []
-    refusal: OSError | None = None
+    bind_error: OSError | None = None
     for family, _, _, _, address in dict.fromkeys(addresses):
         try:
             # It listens at once: before that, a second program can bind the same port.
@@ -29,13 +29,13 @@ def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.so
             # Accepted connections inherit it; asyncio does not set it on these.
             bound[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
-            refusal = error
+            bind_error = error
     # One address is enough: localhost may name ::1 on a machine without IPv6. But a port that
     # another program uses is an error, on whichever address.
-    if refusal is not None and (not bound or _is_taken(refusal)):
-        for opened in bound:
-            opened.close()
-        raise _refusal(host, port, refusal, setting) from refusal
+    if bind_error is not None and (not bound or _is_taken(bind_error)):
+        for bound_socket in bound:
+            bound_socket.close()
+        raise _bind_failure(host, port, bind_error, setting) from bind_error
     return bound
 
 
@@ -43,7 +43,7 @@ def _is_taken(error: OSError) -> bool:
     return error.errno == errno.EADDRINUSE
 
 
-def _refusal(host: str, port: int, error: OSError, setting: str) -> SotaqueError:
+def _bind_failure(host: str, port: int, error: OSError, setting: str) -> SotaqueError:
     if _is_taken(error):
         return SotaqueError(
             f"{setting}={port} on {host} is in use by another program. Stop it, or set "
@@ -51,8 +51,8 @@ def _refusal(host: str, port: int, error: OSError, setting: str) -> SotaqueError
         )
     if isinstance(error, PermissionError):
         return SotaqueError(f"{setting}={port} is reserved for root. Set {setting} to 1024 or more.")
-    why = os.strerror(error.errno or 0)
+    reason = os.strerror(error.errno or 0)
     return SotaqueError(
-        f"Cannot listen on {host} port {port} ({why}). API_HOST must be an address of this "
+        f"Cannot listen on {host} port {port} ({reason}). API_HOST must be an address of this "
         "machine: 127.0.0.1, or 0.0.0.0 for all of its networks."
     )

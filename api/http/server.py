@@ -28,12 +28,14 @@ _CANCEL_SECONDS = 8
 # Longer than a proxy keeps an idle connection: the service must not close one just as the proxy
 # sends a request on it.
 _KEEP_ALIVE_SECONDS = 75
+# Open files that are not connections.
 _OTHER_FILES = 256
 _MAX_FILES = 1 << 16
-# Connections that the kernel queues until they are accepted, and how many of them are accepted in
-# one turn of the event loop. With more, a flood pushes out a connection before its head is read.
-_LISTENING = 2_048
-_ACCEPTED_AT_ONCE = 64
+# Connections that the kernel queues until they are accepted.
+_MAX_BACKLOG = 2_048
+# Connections accepted in one turn of the event loop. With more, a flood pushes out a connection
+# before its head is read.
+_MAX_ACCEPTED_AT_ONCE = 64
 
 
 class Listener(Protocol):
@@ -56,8 +58,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts uvicorn, then the other protocols."""
         await super().startup(sockets)
-        for bound in sockets or ():
-            bound.listen(_LISTENING)
+        for bound_socket in sockets or ():
+            bound_socket.listen(_MAX_BACKLOG)
         for listener in self.listeners if not self.should_exit else ():
             await listener.start()
 
@@ -67,11 +69,11 @@ class Server(uvicorn.Server):
         engine = self.state.engine
         self.state.events.close()
         engine.close_queue()
-        ending = asyncio.get_running_loop().call_later(FINISH_SECONDS, engine.cut_off)
+        cut_off_timer = asyncio.get_running_loop().call_later(FINISH_SECONDS, engine.cut_off)
         # Together: one after another, they would take these seconds each.
-        others = [listener.close(FINISH_SECONDS) for listener in self.listeners]
-        await asyncio.gather(super().shutdown(sockets), *others)
-        ending.cancel()
+        closing_listeners = [listener.close(FINISH_SECONDS) for listener in self.listeners]
+        await asyncio.gather(super().shutdown(sockets), *closing_listeners)
+        cut_off_timer.cancel()
 
 
 def server_of(
@@ -85,7 +87,7 @@ def server_of(
     Raises SotaqueError.
     """
     state: AppState = app.state.service
-    limits = limits or limits_within(raise_open_files())
+    limits = limits or limits_within(raise_file_limit())
     connections = Connections(limits, lambda reason: state.metrics.connections_closed.labels(reason).inc())
     state.metrics.connections.set_function(lambda: len(connections))
     config = uvicorn.Config(
@@ -96,8 +98,8 @@ def server_of(
         server_header=False,
         timeout_graceful_shutdown=_CANCEL_SECONDS,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        backlog=_ACCEPTED_AT_ONCE,
-        ws=_sockets_of(app, connections),
+        backlog=_MAX_ACCEPTED_AT_ONCE,
+        ws=_web_socket_protocol(app, connections),
         ws_max_size=MAX_TEXT_BYTES,
         ws_per_message_deflate=False,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
@@ -108,7 +110,9 @@ def server_of(
     return server
 
 
-def _sockets_of(app: FastAPI, connections: Connections) -> "type[asyncio.Protocol] | Literal['none']":
+def _web_socket_protocol(
+    app: FastAPI, connections: Connections
+) -> "type[asyncio.Protocol] | Literal['none']":
     """The protocol of WebSockets; none if no extra has a route for them, or without its package."""
     if not app.state.sockets:
         return "none"
@@ -121,7 +125,7 @@ def _sockets_of(app: FastAPI, connections: Connections) -> "type[asyncio.Protoco
     return web_sockets.protocol_of(connections)
 
 
-def raise_open_files() -> int:
+def raise_file_limit() -> int:
     """Raises the soft limit of open files to the hard one; returns the new soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
@@ -133,6 +137,7 @@ def raise_open_files() -> int:
 
 def limits_within(open_files: int) -> ConnectionLimits:
     """The connection limits that `open_files` file descriptors allow, up to a fixed maximum."""
-    usual = ConnectionLimits()
-    most = max(8, min(usual.most, (open_files - _OTHER_FILES) // 2))
-    return ConnectionLimits(most=most, max_per_address=min(usual.max_per_address, most))
+    defaults = ConnectionLimits()
+    max_connections = max(8, min(defaults.max_connections, (open_files - _OTHER_FILES) // 2))
+    max_per_address = min(defaults.max_per_address, max_connections)
+    return ConnectionLimits(max_connections=max_connections, max_per_address=max_per_address)

@@ -12,26 +12,26 @@ from api.errors import APIError
 from api.routes import speech
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
 from api.routes.speech import SpeechRequest
-from api.runs import exports, listing
+from api.runs import exports, listing, rows
 from api.runs.exports import ZipResponse
 from api.runs.listing import EpochSummary, RunSummary
 from api.runs.targets import find_target
 from api.schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, Responses, RunDetails, RunList
 from api.state import AppState, Shared
-from xtts.voices.evaluation_file import candidate_id
+from xtts.voices.evaluation_file import BASE_ID, candidate_id
 
 router = APIRouter(prefix="/v1", tags=["runs"], responses=PROBLEMS)
 _ZIP_RESPONSES: Responses = {
     200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}}
 }
-Number = Annotated[int, PathParameter(ge=0, le=100_000, description="counted from 0")]
+SentenceNumber = Annotated[int, PathParameter(ge=0, le=100_000, description="counted from 0")]
 Since = Annotated[int, Query(ge=0, le=2**53, description="`next` of the previous response")]
 
 
 @router.get("/runs")
 async def list_runs(state: Shared) -> RunList:
     """The current run, those of the training queue, and the archive."""
-    return state.follower.listing()
+    return state.follower.run_list()
 
 
 @router.get("/runs/{run_id}")
@@ -39,8 +39,8 @@ async def read_run(run_id: str, state: Shared) -> RunDetails:
     """One run, its size on disk, and how much its deletion would free."""
     run = state.follower.find(run_id)
     # While its size is read, the follower may find that it is gone.
-    row = next(row for row in state.follower.listing().runs if row.id == run.id)
-    total, freed = await asyncio.to_thread(exports.sizes, run.folder.folder)
+    row = next(row for row in state.follower.run_list().runs if row.id == run.id)
+    total, freed = await asyncio.to_thread(exports.folder_sizes, run.folder.folder)
     return RunDetails(run=row, bytes=total, frees=freed, why_kept=_why_kept(state, run))
 
 
@@ -48,8 +48,8 @@ async def read_run(run_id: str, state: Shared) -> RunDetails:
 async def remove_run(run_id: str, state: Shared) -> Response:
     """Permanently deletes a run with all its epochs, unless it is served or being trained."""
     state.require_training_allowed()
-    if why := _why_kept(state, state.follower.find(run_id)):
-        raise APIError(409, "run_in_use", why)
+    if reason := _why_kept(state, state.follower.find(run_id)):
+        raise APIError(409, "run_in_use", reason)
     await state.follower.remove(run_id)
     return Response(status_code=204)
 
@@ -66,7 +66,7 @@ async def export_run(run_id: str, request: Request, state: Shared) -> ZipRespons
 def read_metrics(run_id: str, state: Shared, since: Since = 0) -> Metrics:
     """Rows of metrics.jsonl, from byte `since` on."""
     run = state.follower.find(run_id)
-    records, end = listing.records(run.folder.metrics, since)
+    records, end = listing.read_metrics(run.folder.metrics, since)
     return Metrics(records=records, next=end)
 
 
@@ -88,7 +88,7 @@ def read_evaluation(run_id: str, state: Shared) -> EvaluationDetails:
     run = state.follower.find(run_id)
     if run.evaluation is None:
         raise APIError(404, "no_evaluation", "The run has no evaluation yet.")
-    return EvaluationDetails(made_at=run.evaluation.made_at, candidates=listing.sentences(run))
+    return EvaluationDetails(made_at=run.evaluation.made_at, candidates=rows.candidate_sentences(run))
 
 
 @router.get(
@@ -96,13 +96,13 @@ def read_evaluation(run_id: str, state: Shared) -> EvaluationDetails:
     response_class=RangedFile,
     responses=WAV_RESPONSES,
 )
-async def read_sentence(run_id: str, candidate: str, number: Number, state: Shared) -> RangedFile:
+async def read_sentence(run_id: str, candidate: str, number: SentenceNumber, state: Shared) -> RangedFile:
     """The audio of a judged candidate's sentence; supports ranges."""
     run = state.follower.find(run_id)
     judged = listing.find_candidate(run, candidate)
     if judged is None or not listing.is_current(run, judged):
         raise APIError(404, "no_candidate", "The evaluation has no such candidate.")
-    path = listing.sound_of(run, judged, number)
+    path = listing.sentence_sound(run, judged, number)
     if path is None:
         raise APIError(404, "no_sample", "The audio of that sentence was not kept.")
     return await wav_file(path, spoken=True)
@@ -121,8 +121,8 @@ async def preview(
     keeps the served voice. Otherwise as /v1/audio/speech."""
     caller = state.check_rate(request)
     target = find_target(state.settings, state.follower.find(run_id), candidate)
-    other = None if state.follower.is_served(target) else target
-    return await speech.respond(state, caller, body, other)
+    preview_target = None if state.follower.is_served(target) else target
+    return await speech.respond(state, caller, body, preview_target)
 
 
 @router.post("/runs/{run_id}/epochs/{epoch}/promote")
@@ -136,7 +136,7 @@ async def promote(run_id: str, epoch: int, state: Shared) -> Promoted:
 async def promote_candidate(run_id: str, candidate: str, state: Shared) -> Promoted:
     """Serves an epoch or the best blend from now on. To serve the base, set VOICE."""
     target = find_target(state.settings, state.follower.find(run_id), candidate)
-    if candidate == listing.BASE:
+    if candidate == BASE_ID:
         text = "Only an epoch or the best blend is promoted. VOICE serves the base, or an export."
         raise APIError(409, "no_checkpoint", text)
     await state.follower.promote(target)

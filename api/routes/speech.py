@@ -12,17 +12,17 @@ from starlette.responses import Response
 from api.engine.child import VoiceTarget
 from api.errors import APIError, excerpt
 from api.schemas import (
+    NO_HALF_CHARACTERS,
     OPENAI_MODELS,
     OWN_MODEL,
     PROBLEMS,
-    WHOLE,
     CaptionedSpeech,
     LanguageText,
     Text,
     VoiceText,
 )
 from api.speech import speaking
-from api.speech.speaking import Sending, SoundForm, voice_in_style
+from api.speech.speaking import Sending, SoundForm, sound_responses, voice_in_style
 from api.state import AppState, Shared
 from machine.storage.files import JsonObject
 from xtts import encoding
@@ -31,12 +31,12 @@ from xtts.encoding import MEDIA_TYPES, SENT_WHOLE
 from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["speech"], responses=PROBLEMS)
-SOUND_RESPONSES = speaking.sound(*MEDIA_TYPES)
+SOUND_RESPONSES = sound_responses(*MEDIA_TYPES)
 SOUND_RESPONSES[200]["content"]["text/event-stream"] = {}
 SOUND_RESPONSES[200]["model"] = CaptionedSpeech  # with the times of the words
 # The field names that a header and a log line may show; a client's body may contain anything.
 _FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
-_MAX_NAMED = 20
+_MAX_IGNORED_FIELDS = 20
 
 
 Format = Literal["wav", "pcm", "flac", "mp3", "opus", "aac", "m4a"]
@@ -48,32 +48,32 @@ class VoiceName(BaseModel):
     id: VoiceText
 
 
-def _nulls_are_taken(schema: JsonObject) -> None:
-    """Makes every optional field nullable in /openapi.json, as `_null_is_left_out` allows."""
+def _allow_nulls(schema: JsonObject) -> None:
+    """Makes every optional field nullable in /openapi.json, as `_drop_nulls` allows."""
     for name in schema["properties"].keys() - schema["required"]:
         field = schema["properties"][name]
-        kind = {key: field.pop(key) for key in field.keys() - _ABOUT_A_FIELD}
+        kind = {key: field.pop(key) for key in field.keys() - _FIELD_METADATA}
         kinds = field.setdefault("anyOf", [kind])
-        if _NULL not in kinds:
-            kinds.append(_NULL)
+        if _NULL_SCHEMA not in kinds:
+            kinds.append(_NULL_SCHEMA)
 
 
-_NULL = {"type": "null"}
-_ABOUT_A_FIELD = frozenset({"title", "description", "default", "anyOf"})
+_NULL_SCHEMA = {"type": "null"}
+_FIELD_METADATA = frozenset({"title", "description", "default", "anyOf"})
 
 
 class SpeechRequest(BaseModel):
     """OpenAI's createSpeech, with `language`, `temperature`, `seed` and the additions of Kokoro,
     SGLang and vLLM. Other fields are ignored."""
 
-    model_config = ConfigDict(extra="allow", strict=True, json_schema_extra=_nulls_are_taken)
+    model_config = ConfigDict(extra="allow", strict=True, json_schema_extra=_allow_nulls)
 
     input: Annotated[
         Text, Field(description="The text. It can hold [pause:500ms], SSML tags and Markdown (docs/text.md).")
     ]
     model: Annotated[
         str,
-        WHOLE,
+        NO_HALF_CHARACTERS,
         Field(
             max_length=128,
             description="Any name. The served voice's model always speaks; the "
@@ -140,7 +140,7 @@ class SpeechRequest(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_left_out(cls, body: object) -> object:
+    def _drop_nulls(cls, body: object) -> object:
         """Drops nulls: clients send every field that they know, and null for an unset one."""
         if not isinstance(body, dict):
             return body
@@ -148,7 +148,7 @@ class SpeechRequest(BaseModel):
 
     @field_validator("response_format", mode="before")
     @classmethod
-    def _known_formats(cls, value: object) -> object:
+    def _refuse_missing_encoder(cls, value: object) -> object:
         if value in encoding.AAC_FORMATS and value not in encoding.offered_formats():
             text = encoding.missing_encoder()
             raise APIError(400, "unsupported", text, param="response_format")
@@ -172,14 +172,14 @@ class SpeechRequest(BaseModel):
             return "events"
         if self.with_words:
             return "object"
-        whole = self.response_format in SENT_WHOLE if self.stream is None else not self.stream
-        return "whole" if whole and self.stream_format != "audio" else "stream"
+        is_whole = self.response_format in SENT_WHOLE if self.stream is None else not self.stream
+        return "whole" if is_whole and self.stream_format != "audio" else "stream"
 
-    def unused(self, voice: str) -> list[str]:
-        """The fields of this request that have no effect. voice: with its style; instructions count
-        as used if they named it."""
-        instructed = voice != self.voice_id and not self.style
-        unused = ["instructions"] if self.instructions and not instructed else []
+    def unused_fields(self, voice: str) -> list[str]:
+        """The fields of this request that have no effect. voice: the voice with its style;
+        instructions count as used if they named the style."""
+        used_instructions = voice != self.voice_id and not self.style
+        unused = ["instructions"] if self.instructions and not used_instructions else []
         return [*(self.model_extra or ()), *unused]
 
 
@@ -195,10 +195,10 @@ async def respond(
     """Speaks with the served voice or an uploaded one, or with `target` for this caller alone.
     Raises APIError."""
     voice = await voice_in_style(body.voice_id, body.style or "", body.instructions or "", state)
-    unused = body.unused(voice)
-    check_strictly(body, unused, state)
+    unused = body.unused_fields(voice)
+    refuse_ineffective_fields(body, unused, state)
     form = form_of(body, target.name if target else state.served_name, unused)
-    ask = SynthesisRequest(
+    synthesis_request = SynthesisRequest(
         body.input,
         body.language or body.lang_code or "",
         body.seed,
@@ -209,7 +209,7 @@ async def respond(
     return await speaking.respond(
         state,
         caller,
-        ask,
+        synthesis_request,
         form,
         voice,
         target=target,
@@ -223,12 +223,12 @@ def form_of(body: SpeechRequest, model: str, unused: Sequence[str]) -> SoundForm
     # with any becomes `?`.
     headers = {"X-Model": quote(model, safe=" !#$&'()*+,-./:;=?@[]_~")}
     names = [name if _FIELD_NAME.fullmatch(name) else "?" for name in unused]
-    if unused := list(dict.fromkeys(names))[:_MAX_NAMED]:
+    if unused := list(dict.fromkeys(names))[:_MAX_IGNORED_FIELDS]:
         headers["X-Ignored-Fields"] = ", ".join(unused)
-    return SoundForm(body.response_format, body.sending, headers=headers, words=body.with_words)
+    return SoundForm(body.response_format, body.sending, headers=headers, with_words=body.with_words)
 
 
-def check_strictly(body: SpeechRequest, unused: Sequence[str], state: AppState) -> None:
+def refuse_ineffective_fields(body: SpeechRequest, unused: Sequence[str], state: AppState) -> None:
     """With API_STRICT, raises APIError for fields without effect and for unknown models."""
     if not state.settings.api_strict:
         return

@@ -5,11 +5,11 @@ import time
 from fastapi import APIRouter, Request
 from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 
-from api.gate import refuse_key
-from api.page_files import packed, page, styles
+from api.gate import key_refusal
+from api.page_files import compressed, page, styles
 from api.parts import PAGE
 from api.schemas import PROBLEMS, Alive, Ready, Status
-from api.state import Shared, key_of
+from api.state import Shared, api_key_of
 
 router = APIRouter(tags=["status"], responses=PROBLEMS)
 # No content from other hosts: the page works without a network.
@@ -29,7 +29,7 @@ async def root(request: Request, response: Response, state: Shared) -> Response 
     }
     if "text/html" in request.headers.get("accept", "") and (PAGE / "index.html").is_file():
         return _text(request, page(), "text/html", headers)
-    if refusal := refuse_key(key_of(state.settings), request.headers):
+    if refusal := key_refusal(api_key_of(state.settings), request.headers):
         raise refusal
     response.headers["Vary"] = "Accept"
     return state.status()
@@ -45,7 +45,7 @@ def _text(request: Request, text: str, kind: str, headers: dict[str, str]) -> Re
     """A text of the page, packed if the browser unpacks it."""
     if "gzip" not in request.headers.get("accept-encoding", ""):
         return Response(text, media_type=kind, headers=headers)
-    return Response(packed(text), media_type=kind, headers=headers | {"Content-Encoding": "gzip"})
+    return Response(compressed(text), media_type=kind, headers=headers | {"Content-Encoding": "gzip"})
 
 
 @router.get("/docs", include_in_schema=False)
@@ -71,10 +71,10 @@ async def alive() -> Alive:
 async def ready(response: Response, state: Shared) -> Ready:
     """Readiness probe: 503 unless the service has spoken within the last minute."""
     engine, spoken = state.engine, state.engine.last_spoken
-    response.status_code = 200 if engine.ready else 503
+    response.status_code = 200 if engine.is_ready else 503
     return Ready(
-        ready=engine.ready,
-        message="It speaks." if engine.ready else engine.condition.message,
+        ready=engine.is_ready,
+        message="It speaks." if engine.is_ready else engine.condition.message,
         last_spoken_seconds=None if spoken is None else round(time.monotonic() - spoken, 1),
     )
 
@@ -82,7 +82,7 @@ async def ready(response: Response, state: Shared) -> Ready:
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(state: Shared) -> Response:
     """The metrics in Prometheus' text format."""
-    state.measure()
+    state.update_gauges()
     return Response(state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -91,6 +91,6 @@ async def metrics(state: Shared) -> Response:
 )
 async def events(state: Shared) -> StreamingResponse:
     """Server-sent events: `status`, `epoch`, `metrics`, `dataset`, `training`, `book`."""
-    stream = await state.events.listen([("status", state.status()), ("epoch", state.follower.listing())])
+    stream = await state.events.listen([("status", state.status()), ("epoch", state.follower.run_list())])
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)

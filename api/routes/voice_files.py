@@ -12,7 +12,7 @@ from api.arriving import body_file, bytes_below, remove_arriving, require_free
 from api.errors import APIError
 from api.gate import takes_upload
 from api.routes.voices import visible_name, voice_row
-from api.runs.exports import VoiceFileResponse, bytes_of, file_name
+from api.runs.exports import VoiceFileResponse, ascii_name, largest_checkpoint_bytes
 from api.schemas import MAX_NAME, PROBLEMS, SERVED, Responses, VoiceRow
 from api.shared_folder import writing
 from api.state import AppState, Shared
@@ -23,16 +23,16 @@ from xtts.voices.files.manifest import SUFFIX
 from xtts.voices.files.unpacking import folder_name
 
 router = APIRouter(prefix="/v1", responses=PROBLEMS)
-_BINARY = {"schema": {"type": "string", "format": "binary"}}
-_BODY = {"requestBody": {"required": True, "content": {"application/octet-stream": _BINARY}}}
-_FILE: Responses = {200: {"content": {"application/zip": _BINARY}}}
+_BINARY_SCHEMA = {"schema": {"type": "string", "format": "binary"}}
+_REQUEST_BODY = {"requestBody": {"required": True, "content": {"application/octet-stream": _BINARY_SCHEMA}}}
+_FILE_RESPONSES: Responses = {200: {"content": {"application/zip": _BINARY_SCHEMA}}}
 # Complete weights of XTTS-v2 take 1.9 GB.
-_MAX_BYTES = 8 << 30
-Recording = Annotated[bool, Query(description="Whether the file contains the recording.")]
+_MAX_FILE_BYTES = 8 << 30
+WithRecording = Annotated[bool, Query(description="Whether the file contains the recording.")]
 
 
-@router.post("/voices/import", status_code=201, tags=["voices"], openapi_extra=_BODY)
-@takes_upload(_MAX_BYTES, piece_bytes=8 << 20)
+@router.post("/voices/import", status_code=201, tags=["voices"], openapi_extra=_REQUEST_BODY)
+@takes_upload(_MAX_FILE_BYTES, piece_bytes=8 << 20)
 async def import_voice(
     request: Request,
     state: Shared,
@@ -51,42 +51,46 @@ async def import_voice(
     if request.headers.get("content-type", "").startswith("multipart/"):
         text = "Send the voice file itself as the body, not a form: curl --data-binary @FILE."
         raise APIError(415, "not_the_file", text)
-    plain = visible_name(name) if name else ""
-    if plain:
-        check_new_name(plain)
+    new_name = visible_name(name) if name else ""
+    if new_name:
+        check_new_name(new_name)
     folder = state.settings.voices_dir
     await asyncio.to_thread(_make_room, folder, int(request.headers.get("content-length", "0")))
     async with body_file(request, folder, "voice") as path:
         report = await imported.import_file(
-            state.settings, path, plain, replaces=replace, taken=_speakers_of_base(state)
+            state.settings, path, new_name, replaces=replace, taken=_speakers_of_base(state)
         )
-    for changed in await asyncio.to_thread(state.adapters.look):
+    for changed in await asyncio.to_thread(state.adapters.read_folders):
         state.engine.forget(changed)
     return voice_row(report["name"], state)
 
 
-@router.get("/voices/{voice_id}/file", tags=["voices", "speech"], response_class=Response, responses=_FILE)
+@router.get(
+    "/voices/{voice_id}/file", tags=["voices", "speech"], response_class=Response, responses=_FILE_RESPONSES
+)
 async def voice_file(
-    voice_id: str, request: Request, state: Shared, reference: Recording = True
+    voice_id: str, request: Request, state: Shared, reference: WithRecording = True
 ) -> VoiceFileResponse:
     """An uploaded or imported voice, or an adapter, as a `.sotaque` file."""
     caller = state.check_rate(request)
-    folder = _folder_of(voice_id, state)
+    folder = _voice_folder(voice_id, state)
     if folder is None:
         voice = state.voices.find(voice_id)
         write = partial(_write_uploaded, state, caller, voice_id, reference)
         return VoiceFileResponse(state.exports, _file_name(voice.name), 64 << 20, write)
-    words = [f"--checkpoint={folder.absolute()}", *_export_options(reference)]
-    make = partial(_export, state, words)
-    return VoiceFileResponse(state.exports, _file_name(folder.name), 3 * bytes_below(folder), make)
+    options = [f"--checkpoint={folder.absolute()}", *_export_options(reference)]
+    export = partial(_export, state, options)
+    return VoiceFileResponse(state.exports, _file_name(folder.name), 3 * bytes_below(folder), export)
 
 
-@router.get("/runs/{run_id}/file", tags=["runs", "speech"], response_class=Response, responses=_FILE)
+@router.get(
+    "/runs/{run_id}/file", tags=["runs", "speech"], response_class=Response, responses=_FILE_RESPONSES
+)
 async def run_file(
     run_id: str,
     request: Request,
     state: Shared,
-    reference: Recording = True,
+    reference: WithRecording = True,
     adapter: Annotated[
         bool, Query(description="Only what LORA_RANK learned, without the base model.")
     ] = False,
@@ -94,19 +98,19 @@ async def run_file(
     """The best voice of a run as a `.sotaque` file. The first byte can take minutes."""
     state.check_rate(request)
     run = state.follower.find(run_id)
-    words = [f"--output-dir={run.folder.folder.absolute()}", *_export_options(reference)]
-    make = partial(_export, state, [*words, *["--adapter"] * adapter])
-    name = f"{file_name(run.id)}{SUFFIX}"
-    return VoiceFileResponse(state.exports, name, 3 * bytes_of(run), make)
+    options = [f"--output-dir={run.folder.folder.absolute()}", *_export_options(reference)]
+    export = partial(_export, state, [*options, *["--adapter"] * adapter])
+    name = f"{ascii_name(run.id)}{SUFFIX}"
+    return VoiceFileResponse(state.exports, name, 3 * largest_checkpoint_bytes(run), export)
 
 
 def _speakers_of_base(state: AppState) -> list[str]:
     """The named speakers of the served voice, which hide an imported voice of their name."""
-    return list(state.engine.standing.speakers) if state.engine.standing else []
+    return list(state.engine.served_voice.speakers) if state.engine.served_voice else []
 
 
-def _export_options(reference: bool) -> list[str]:
-    return [] if reference else ["--no-reference"]
+def _export_options(with_reference: bool) -> list[str]:
+    return [] if with_reference else ["--no-reference"]
 
 
 def _file_name(name: str) -> str:
@@ -121,22 +125,22 @@ def _make_room(folder: Path, num_bytes: int) -> None:
     require_free(folder, 4 * num_bytes)
 
 
-def _folder_of(voice_id: str, state: AppState) -> Path | None:
+def _voice_folder(voice_id: str, state: AppState) -> Path | None:
     """The folder of an imported voice or an adapter; None for an uploaded voice. Raises APIError
     (409) for the served voice and its speakers."""
-    sha256 = state.engine.standing.sha256 if state.engine.standing else ""
-    voices = {**state.speakers, **state.adapters.of_other_weights(sha256)}
-    voice = imported.find_named(voices, voice_id)
-    if voice_id == SERVED or (voice is not None and not Path(voice[1]).is_dir()):
+    imported_voices = state.adapters.of_other_weights(state.engine.served_sha256)
+    voice = imported.find_named({**state.speakers, **imported_voices}, voice_id)
+    path = Path(voice[1]) if voice else None
+    if voice_id == SERVED or (path is not None and not path.is_dir()):
         text = "The served voice and its speakers have no file. /v1/runs/{run_id}/file is a run's."
         raise APIError(409, "served_voice", text)
-    return None if voice is None else Path(voice[1])
+    return path
 
 
-async def _export(state: AppState, words: list[str], to: Path) -> None:
-    await state.exports.export(to, *words)
+async def _export(state: AppState, options: list[str], target: Path) -> None:
+    await state.exports.export(target, *options)
 
 
-async def _write_uploaded(state: AppState, caller: str, voice_id: str, reference: bool, to: Path) -> None:
+async def _write_uploaded(state: AppState, caller: str, voice_id: str, reference: bool, target: Path) -> None:
     voice = state.voices.find(voice_id)
-    await uploaded_file.write(state, caller, voice, to, with_reference=reference)
+    await uploaded_file.write(state, caller, voice, target, with_reference=reference)

@@ -27,17 +27,17 @@ from xtts.voices.speakers import normalized_name
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
 
 
-UPLOAD = "WAV, FLAC, OGG, MP3, AIFF, CAF, M4A, AAC or WebM, 1 to 60 s"
+UPLOAD_FORMATS = "WAV, FLAC, OGG, MP3, AIFF, CAF, M4A, AAC or WebM, 1 to 60 s"
 Uploads = Annotated[
     list[UploadFile],
     File(
-        description=f"{UPLOAD}; up to {MAX_RECORDINGS}, together 20 MB at most",
+        description=f"{UPLOAD_FORMATS}; up to {MAX_RECORDINGS}, together 20 MB at most",
         json_schema_extra={"maxItems": MAX_RECORDINGS},
     ),
 ]
 takes_recordings = takes_upload(MAX_BYTES + (64 << 10))
-# Ten minutes at 48 kHz, as the recordings are kept.
-_MAX_DECODED = 64 << 20
+# Ten minutes at 48 kHz, as the recordings are stored.
+_MAX_DECODED_BYTES = 64 << 20
 MEDIA_TYPES = (
     "audio/wav",
     "audio/flac",
@@ -57,7 +57,7 @@ class RenameRequest(BaseModel):
     name: NameText
 
 
-def _iso(seconds: float) -> str:
+def _iso_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
@@ -65,7 +65,7 @@ def _served_row(state: AppState) -> VoiceRow:
     return VoiceRow(
         id=SERVED,
         name=state.served_name,
-        created=_iso(state.served_at),
+        created=_iso_time(state.served_at),
         duration_seconds=None,
         origin="served",
         quality=None,
@@ -74,15 +74,14 @@ def _served_row(state: AppState) -> VoiceRow:
     )
 
 
-def _speakers(state: AppState) -> dict[str, str]:
+def _speaker_paths(state: AppState) -> dict[str, str]:
     """The named speakers of the served voice, its adapters, and the imported voices of other
     weights: name -> recording or folder."""
-    sha256 = state.engine.standing.sha256 if state.engine.standing else ""
-    return {**state.adapters.of_other_weights(sha256), **state.speakers}
+    return {**state.adapters.of_other_weights(state.engine.served_sha256), **state.speakers}
 
 
-def _speaker(name: str, state: AppState) -> VoiceRow:
-    path = Path(_speakers(state).get(name, "x"))
+def _speaker_row(name: str, state: AppState) -> VoiceRow:
+    path = Path(_speaker_paths(state).get(name, "x"))
     origin = "adapter" if path.is_dir() else "speaker"
     created = float(state.served_at)
     with contextlib.suppress(OSError):  # a speaker, or deleted meanwhile
@@ -92,17 +91,17 @@ def _speaker(name: str, state: AppState) -> VoiceRow:
         update={
             "id": name,
             "name": name,
-            "created": _iso(created),
+            "created": _iso_time(created),
             "origin": "imported" if state.adapters.is_imported(path) else origin,
             "preview": f"/v1/voices/{quote(name, safe='')}/preview.wav",
         }
     )
 
 
-def _speaker_named(voice_id: str, state: AppState) -> str | None:
+def _find_speaker(voice_id: str, state: AppState) -> str | None:
     """The speaker, adapter or imported voice with this name, in any spelling."""
     return next(
-        (name for name in _speakers(state) if normalized_name(name) == normalized_name(voice_id)), None
+        (name for name in _speaker_paths(state) if normalized_name(name) == normalized_name(voice_id)), None
     )
 
 
@@ -110,8 +109,8 @@ def voice_row(voice_id: str, state: AppState) -> VoiceRow:
     """The voice with this id, as /v1/voices lists it. Raises APIError (404)."""
     if voice_id == SERVED:
         return _served_row(state)
-    if (name := _speaker_named(voice_id, state)) is not None:
-        return _speaker(name, state)
+    if (name := _find_speaker(voice_id, state)) is not None:
+        return _speaker_row(name, state)
     return state.voices.find(voice_id).row()
 
 
@@ -119,9 +118,9 @@ def _refuse_unless_uploaded(voice_id: str, state: AppState) -> None:
     """Raises APIError (409) for the served voice, its speakers and its adapters."""
     if voice_id == SERVED:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
-    if (name := _speaker_named(voice_id, state)) is not None:
+    if (name := _find_speaker(voice_id, state)) is not None:
         text = f"{excerpt(voice_id)} is a speaker of the served voice, which was trained with it."
-        path = Path(_speakers(state)[name])
+        path = Path(_speaker_paths(state)[name])
         if state.adapters.is_imported(path):
             text = f"{excerpt(voice_id)} was imported from a file. Import it again to change it."
         elif path.is_dir():
@@ -129,7 +128,7 @@ def _refuse_unless_uploaded(voice_id: str, state: AppState) -> None:
         raise APIError(409, "served_voice", text)
 
 
-def upload_of(field: str) -> JsonObject:
+def upload_schema(field: str) -> JsonObject:
     """The /openapi.json description of a form whose `field` is a recording."""
     encoding = {field: {"contentType": ", ".join(MEDIA_TYPES)}}
     return {"requestBody": {"content": {"multipart/form-data": {"encoding": encoding}}}}
@@ -138,12 +137,12 @@ def upload_of(field: str) -> JsonObject:
 @router.get("")
 def list_voices(state: Shared) -> VoiceList:
     """The served voice first, then its named speakers and adapters, then the uploaded voices."""
-    speakers = [_speaker(name, state) for name in _speakers(state)]
+    speakers = [_speaker_row(name, state) for name in _speaker_paths(state)]
     uploaded = [voice.row() for voice in state.voices.all()]
     return VoiceList(voices=[_served_row(state), *speakers, *uploaded])
 
 
-@router.post("", status_code=201, openapi_extra=upload_of("file"))
+@router.post("", status_code=201, openapi_extra=upload_schema("file"))
 @takes_recordings
 async def add_voice(
     state: Shared,
@@ -155,11 +154,11 @@ async def add_voice(
     owner's consent."""
     state.check_rate(request)
     _check_files(file)
-    voice = await keep_voice(state, visible_name(name), await decode_uploads(state, file))
+    voice = await store_voice(state, visible_name(name), await decode_uploads(state, file))
     return voice.row()
 
 
-@router.post("/{voice_id}/recordings", openapi_extra=upload_of("file"))
+@router.post("/{voice_id}/recordings", openapi_extra=upload_schema("file"))
 @takes_recordings
 async def add_recordings(voice_id: str, state: Shared, request: Request, file: Uploads) -> VoiceRow:
     """Adds recordings of the same person to a voice, up to ten in total; its id does not change."""
@@ -169,8 +168,8 @@ async def add_recordings(voice_id: str, state: Shared, request: Request, file: U
     _check_files(file)
     check_count(voice, len(file))
     added = await decode_uploads(state, file)
-    before, changed = await asyncio.to_thread(state.voices.extend, voice, added)
-    state.engine.forget(str(state.voices.recording(before)))
+    previous, changed = await asyncio.to_thread(state.voices.extend, voice, added)
+    state.engine.forget(str(state.voices.reference_path(previous)))
     return changed.row()
 
 
@@ -193,14 +192,14 @@ def rename_voice(voice_id: str, body: RenameRequest, state: Shared) -> VoiceRow:
 async def hear_voice(voice_id: str, state: Shared) -> RangedFile:
     """The recording of an uploaded voice (joined from several), a named speaker or an adapter;
     supports ranges."""
-    name = _speaker_named(voice_id, state)
-    path = Path(_speakers(state)[name]) if name is not None else Path()
+    name = _find_speaker(voice_id, state)
+    path = Path(_speaker_paths(state)[name]) if name is not None else Path()
     if name is not None and path.is_dir():
         recording = path / "reference.wav"
         # The maker of a voice file may have left it out.
         path = recording if recording.is_file() else path / "preview.wav"
     if path.suffix != ".wav":
-        path = state.voices.recording(state.voices.find(voice_id))
+        path = state.voices.reference_path(state.voices.find(voice_id))
     return await wav_file(path, cached="no-store", spoken=path.name == "preview.wav")
 
 
@@ -208,16 +207,16 @@ async def hear_voice(voice_id: str, state: Shared) -> RangedFile:
 async def remove_voice(voice_id: str, state: Shared) -> Response:
     """Deletes an uploaded or imported voice with its files and latents. Requests in progress
     finish."""
-    folder = Path(_speakers(state).get(_speaker_named(voice_id, state) or "", "x"))
+    folder = Path(_speaker_paths(state).get(_find_speaker(voice_id, state) or "", "x"))
     if state.adapters.is_imported(folder):
         await asyncio.to_thread(imported.remove, state.settings, folder)
-        for changed in await asyncio.to_thread(state.adapters.look):
+        for changed in await asyncio.to_thread(state.adapters.read_folders):
             state.engine.forget(changed)
         return Response(status_code=204)
     _refuse_unless_uploaded(voice_id, state)
     voice = state.voices.find(voice_id)
     await asyncio.to_thread(state.voices.remove, voice)
-    state.engine.forget(str(state.voices.recording(voice)))
+    state.engine.forget(str(state.voices.reference_path(voice)))
     return Response(status_code=204)
 
 
@@ -228,7 +227,7 @@ def _check_files(files: Sequence[UploadFile]) -> None:
         raise APIError(422, "several_files", text, param="file")
 
 
-async def keep_voice(state: AppState, name: str, recordings: Sequence[DecodedRecording]) -> UploadedVoice:
+async def store_voice(state: AppState, name: str, recordings: Sequence[DecodedRecording]) -> UploadedVoice:
     """Stores a voice. Raises APIError for a reserved name, or a folder that is full or cannot be
     written."""
     check_new_name(name)
@@ -250,12 +249,12 @@ async def decode_uploads(state: AppState, files: Sequence[UploadFile]) -> list[D
             except APIError as refusal:
                 if len(files) == 1 or refusal.status == 503:
                     raise
-                which = f"Recording {number} ({excerpt(file.filename or '')})"
-                text = f"{which}: {refusal.detail} Nothing was kept."
+                title = f"Recording {number} ({excerpt(file.filename or '')})"
+                text = f"{title}: {refusal.detail} Nothing was kept."
                 raise APIError(refusal.status, refusal.code, text, param=refusal.param) from refusal
-            if sum(len(recording.wav) for recording in decoded) > _MAX_DECODED:
+            if sum(len(recording.wav) for recording in decoded) > _MAX_DECODED_BYTES:
                 text = (
-                    f"The recordings take more than {_MAX_DECODED >> 20} MB when decoded. Send "
+                    f"The recordings take more than {_MAX_DECODED_BYTES >> 20} MB when decoded. Send "
                     "fewer, or at 48,000 samples a second or less."
                 )
                 raise APIError(413, "too_large", text, param="file")
@@ -266,6 +265,7 @@ def visible_name(name: str) -> str:
     """The name in composed Unicode, without invisible characters. Raises APIError if none is
     left."""
     composed = unicodedata.normalize("NFC", name)
+    # Control characters (C) and separators (Z).
     spaced = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in composed)
     visible = " ".join(spaced.split())
     if not visible:

@@ -18,10 +18,10 @@ from xtts.voices.learned_decoder import decoder_beside
 from xtts.voices.promoted import Promotion, promoted_run, promotion_path, read, stored_checkpoint, stored_path
 from xtts.voices.run_folder import manifest_beside, reference_beside
 
-__all__ = ["Promotion", "keep", "read", "stored_checkpoint"]
+__all__ = ["Promotion", "read", "store", "stored_checkpoint"]
 
 
-def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = None) -> None:
+def store(folder: Path, promotion: Promotion | None, checkpoint: Path | None = None) -> None:
     """Replaces the stored promotion and its checkpoint; None only removes them.
 
     Raises APIError (507) if the folder cannot be written or the disk is full.
@@ -37,7 +37,7 @@ def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = No
                 if promotion is None or path.name != promotion.sha256:
                     shutil.rmtree(path, ignore_errors=True)
             if promotion and checkpoint and stored_checkpoint(folder, promotion) is None:
-                _keep_files(folder, promotion, checkpoint)
+                _store_files(folder, promotion, checkpoint)
     except APIError as error:
         text = f"It may end with a restart, or when the trainer deletes its epoch. {error.detail}"
         if promotion is not None:
@@ -45,13 +45,13 @@ def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = No
         raise APIError(507, error.code, text) from error
 
 
-def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
+def _store_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
     run, weights = promoted_run(folder, promotion), stored_path(folder, promotion)
     # The checkpoint comes last: if it is there, the copy is complete.
     copies = {manifest_beside(checkpoint): manifest_beside(weights)}
     if (reference := reference_beside(checkpoint)) is not None:
-        whose = f"epoch_{promotion.epoch}" if promotion.share == 1 else "best"
-        copies[reference] = run.samples / f"{whose}_reference.wav"
+        prefix = f"epoch_{promotion.epoch}" if promotion.share == 1 else "best"
+        copies[reference] = run.samples / f"{prefix}_reference.wav"
     if (decoder := decoder_beside(checkpoint)) is not None:
         copies[decoder] = run.best_decoder
         copies[manifest_beside(decoder)] = manifest_beside(run.best_decoder)

@@ -41,9 +41,10 @@ class Adapters:
         self.folder, self.imported = folder, folder.parent / unpacking.IMPORTED_FOLDER
         self._backend = backend
         self._voices: dict[str, _FolderVoice] = {}
-        self._ignored: dict[str, str] = {}
+        # Folder -> why it is not a voice, as it was logged.
+        self._logged_faults: dict[str, str] = {}
 
-    def of(self, sha256: str) -> dict[str, str]:
+    def of_weights(self, sha256: str) -> dict[str, str]:
         """Name -> folder of the voices of the weights with this SHA-256."""
         if self._backend == "onnx":
             return {}
@@ -55,7 +56,7 @@ class Adapters:
 
     def of_other_weights(self, sha256: str) -> dict[str, str]:
         """Name -> folder of the imported voices of other weights than those with this SHA-256."""
-        served = self.of(sha256)
+        served = self.of_weights(sha256)
         return {
             name: str(folder)
             for name, (folder, header) in self._voices.items()
@@ -68,23 +69,23 @@ class Adapters:
         """Whether this is the folder of an imported voice, which a caller may delete."""
         return folder.parent == self.imported
 
-    def check(self, plain_name: str, sha256: str, param: str) -> None:
+    def refuse_other_base(self, plain_name: str, sha256: str, param: str) -> None:
         """Raises APIError (409) if `plain_name` is an adapter for other weights than those with this
         SHA-256."""
         name = next((name for name in self._voices if speakers.normalized_name(name) == plain_name), "")
-        if not name or name in self.of(sha256) or name in self.of_other_weights(sha256):
+        if not name or name in self.of_weights(sha256) or name in self.of_other_weights(sha256):
             return
         if self._backend == "onnx":
-            text = ", which only PyTorch adds to its base. Start the service with BACKEND=torch."
+            clause = ", which only PyTorch adds to its base. Start the service with BACKEND=torch."
         else:
             base = self._voices[name].header.base
-            text = (
+            clause = (
                 f" of {Path(base['name']).name} with SHA-256 {base['sha256'][:12]}…, but the "
                 f"served weights have {sha256[:12]}…. Serve its own base with VOICE."
             )
-        raise APIError(409, "other_base", f"{excerpt(name)} is an adapter{text}", param=param)
+        raise APIError(409, "other_base", f"{excerpt(name)} is an adapter{clause}", param=param)
 
-    def look(self) -> list[str]:
+    def read_folders(self) -> list[str]:
         """Reads the folders; returns the paths of removed and replaced voices."""
         previous, voices = self._voices, dict[str, _FolderVoice]()
         for parent in (self.folder, self.imported):
@@ -92,11 +93,11 @@ class Adapters:
                 for folder in sorted(parent.iterdir()):
                     # A name with a dot at the front: still being written.
                     if folder.is_dir() and not folder.name.startswith("."):
-                        self._read(folder, voices)
+                        self._read_voice(folder, voices)
         self._voices = voices
         return [str(voice.folder) for name, voice in previous.items() if voices.get(name) != voice]
 
-    def _read(self, folder: Path, voices: dict[str, _FolderVoice]) -> None:
+    def _read_voice(self, folder: Path, voices: dict[str, _FolderVoice]) -> None:
         """Adds a folder to `voices`, or logs once why it is not a voice."""
         fault = "it is not an export of `train export --adapter`. Move it elsewhere."
         if means_served(folder.name):
@@ -111,6 +112,6 @@ class Adapters:
                 if is_usable and {"name", "sha256"} <= header.base.keys():
                     voices[folder.name] = _FolderVoice(folder, header)
                     return
-        if self._ignored.get(str(folder)) != fault:
+        if self._logged_faults.get(str(folder)) != fault:
             log.warning("%s is not a voice: %s", folder, fault)
-        self._ignored[str(folder)] = fault
+        self._logged_faults[str(folder)] = fault

@@ -34,16 +34,16 @@ _CODECS = (
 # FFmpeg does not check every allocation: with less than 1 MB left it crashed with SIGSEGV, as with
 # a damaged file. A frame takes less than this.
 _HEADROOM_BYTES = 8 << 20
-_MIN_SECONDS = 1.0
+MIN_SECONDS = 1.0
 SILENCE = "It is silent: no sample is above -60 dB."
 
 
 def decode(data: bytes, max_seconds: float, container: str = "") -> tuple[bytes, JsonObject]:
-    """The recording as a WAV file, and its quality. Arguments and errors as `mono_of`."""
-    mono, rate = mono_of(data, max_seconds, container)
-    if len(mono) < _MIN_SECONDS * rate:
+    """The recording as a WAV file, and its quality. Arguments and errors as `decode_mono`."""
+    mono, rate = decode_mono(data, max_seconds, container)
+    if len(mono) < MIN_SECONDS * rate:
         raise ValueError(
-            f"It is {len(mono) / rate:.2f} s long. A voice needs at least {_MIN_SECONDS:g} s, "
+            f"It is {len(mono) / rate:.2f} s long. A voice needs at least {MIN_SECONDS:g} s, "
             "and 6 to 30 s are better."
         )
     if np.abs(mono).max() < SILENT_PEAK:
@@ -52,7 +52,7 @@ def decode(data: bytes, max_seconds: float, container: str = "") -> tuple[bytes,
     return wav_of(mono, rate), quality
 
 
-def mono_of(data: bytes, max_seconds: float, container: str = "") -> tuple[Array, int]:
+def decode_mono(data: bytes, max_seconds: float, container: str = "") -> tuple[Array, int]:
     """Samples `[n]`, float32, about -1..1, and their rate.
 
     Args:

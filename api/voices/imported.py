@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from api import shared_folder
+from api.child_run import run_child
 from api.engine.child import VoiceTarget
 from api.errors import APIError, without_paths
 from api.runs import targets
 from api.schemas import OPENAI_VOICES, SERVED
 from api.settings import ApiSettings
 from api.voices.adapters import Adapters
-from machine.process import StderrFile, kill_group, module_command
+from machine.process import module_command
 from machine.storage.checksums import sha256_of
-from machine.text import printable
 from xtts.voices import speakers
 
 _MODULE = "api.voices.imported_child"
@@ -47,31 +47,16 @@ async def import_file(
         "tos_agreed": settings.coqui_tos_agreed,
         "taken": [SERVED, *OPENAI_VOICES, *taken],
     }
-    errors = StderrFile()
-    child = await asyncio.create_subprocess_exec(
-        *module_command(_MODULE, json.dumps(request)),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=errors.fileno(),
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(_LIMIT_SECONDS):
-            out, _ = await child.communicate()
-    except TimeoutError:
+    command = module_command(_MODULE, json.dumps(request))
+    end = await run_child(command, _LIMIT_SECONDS, asyncio.subprocess.PIPE)
+    if end.code is None:
         text = f"The voice could not be imported within {_LIMIT_SECONDS:g} seconds."
-        raise APIError(503, "import_slow", text) from None
-    finally:  # also if the client has left
-        kill_group(child.pid)
-        with contextlib.suppress(asyncio.CancelledError):
-            await child.wait()
-        stderr = printable(errors.tail())
-        errors.close()
-    if child.returncode == 0:
-        return json.loads(out)
-    message = " ".join(stderr.split())[-700:].replace(str(path), "The file")
-    text = without_paths(message) or f"The import ended with exit code {child.returncode}."
-    if child.returncode == _DISK_FULL_CODE:
+        raise APIError(503, "import_slow", text)
+    if end.code == 0:
+        return json.loads(end.stdout)
+    message = end.error.replace(str(path), "The file")
+    text = without_paths(message) or f"The import ended with exit code {end.code}."
+    if end.code == _DISK_FULL_CODE:
         raise APIError(507, "no_space", text)
     raise APIError(422, "not_a_voice", text)
 

@@ -33,11 +33,11 @@ log = logging.getLogger("api")
 
 MAX_BYTES = 20 << 20
 MAX_SECONDS = 60.0
-MIN_SECONDS = 1.0
+# The time limit of the child.
 WALL_SECONDS = 10.0
 COMMAND = (sys.executable, "-m", "api.voices.recordings_child", str(MAX_SECONDS))
 # The first bytes of WAV, RF64, FLAC, OGG, MP3, AIFF, CAF, AU and Wave64.
-_FIRST_BYTES = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3", b"FORM", b"caff", b".snd", b"riff")
+_MAGIC_BYTES = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3", b"FORM", b"caff", b".snd", b"riff")
 _RETRY_SECONDS = 5
 # The model is not known at upload time. 2 s divide the conditioning chunks of all known models (4 s
 # in XTTS-v2's config, 6 s in Coqui's defaults, 2 s in the demo voice's), so each chunk holds whole
@@ -50,7 +50,7 @@ HEARD_SECONDS = 10.0
 _MAX_RATE = 48_000
 
 
-def missing_decoder() -> str:
+def missing_decoder_message() -> str:
     """The refusal of m4a, aac and webm without FFmpeg's decoder."""
     return (
         "m4a, aac and webm are read by FFmpeg's decoder, which is not installed here. Install it "
@@ -75,12 +75,12 @@ class DecodedRecording:
 
 async def decode(data: bytes) -> DecodedRecording:
     """Decodes a recording. Raises APIError: 422 if it is unusable, 503 if memory is short."""
-    out, figures = await in_child(data, COMMAND, WALL_SECONDS)
-    with wave.open(io.BytesIO(out)) as file:
-        return DecodedRecording(out, file.getnframes() / file.getframerate(), json.loads(figures))
+    wav, quality = await decode_in_child(data, COMMAND, WALL_SECONDS)
+    with wave.open(io.BytesIO(wav)) as file:
+        return DecodedRecording(wav, file.getnframes() / file.getframerate(), json.loads(quality))
 
 
-async def in_child(data: bytes, command: Sequence[str], wall_seconds: float) -> tuple[bytes, str]:
+async def decode_in_child(data: bytes, command: Sequence[str], wall_seconds: float) -> tuple[bytes, str]:
     """Runs a child on a recording; returns its stdout, and the last line of its stderr.
 
     Args:
@@ -90,15 +90,15 @@ async def in_child(data: bytes, command: Sequence[str], wall_seconds: float) -> 
     Raises:
         APIError: As `decode`.
     """
-    by_av = container_of(data)
-    if by_av is None and not data.startswith(_FIRST_BYTES) and not _is_mp3(data):
+    container = container_of(data)
+    if container is None and not data.startswith(_MAGIC_BYTES) and not _is_mp3(data):
         text = (
             "This is not a WAV, FLAC, OGG, MP3, AIFF, CAF, M4A, AAC or WebM file. Convert it to one of them."
         )
         raise APIError(422, "not_a_recording", text, param="file")
-    if by_av and not av_is_installed():
-        raise APIError(422, "unsupported", missing_decoder(), param="file")
-    result = await _run(data, (*command, *([by_av] if by_av else [])), wall_seconds)
+    if container and not av_is_installed():
+        raise APIError(422, "unsupported", missing_decoder_message(), param="file")
+    result = await _run(data, (*command, *([container] if container else [])), wall_seconds)
     stderr = result.stderr.decode(errors="replace").strip()
     if result.code != 0:
         raise _refusal(result.code, stderr)
@@ -189,27 +189,25 @@ def _refusal(code: int, stderr: str) -> APIError:
     return APIError(422, "not_a_recording", reasons.get(code, crashed), param="file")
 
 
-def joined_recording(recordings: Sequence[bytes]) -> DecodedRecording:
+def join_recordings(recordings: Sequence[bytes]) -> DecodedRecording:
     """Joins several 16-bit mono WAV files into one of at most a minute, at their highest rate up to
     48 kHz. Remarks name a recording by its number.
 
     Raises APIError (422) if the result contains no speech.
     """
-    read = [read_wav(recording) for recording in recordings]
-    rate = min(max(rate for _, rate in read), _MAX_RATE)
-    same_rate = [resampled(samples, own_rate, rate) for samples, own_rate in read]
+    decoded = [read_wav(recording) for recording in recordings]
+    rate = min(max(rate for _, rate in decoded), _MAX_RATE)
+    same_rate = [resampled(samples, own_rate, rate) for samples, own_rate in decoded]
     turn = turn_seconds(len(same_rate), CHUNK_SECONDS, HEARD_SECONDS)
     joined = join(same_rate, rate, turn, MAX_SECONDS)
     try:
-        measured = measure(joined, rate)
+        quality = measure(joined, rate)
     except ValueError as error:
         raise APIError(422, "not_a_recording", f"Joined: {error}", param="file") from error
-    return DecodedRecording(
-        wav_of(joined, rate), len(joined) / rate, _with_remarks(measured, same_rate, rate)
-    )
+    return DecodedRecording(wav_of(joined, rate), len(joined) / rate, _with_remarks(quality, same_rate, rate))
 
 
-def _with_remarks(measured: JsonObject, recordings: Sequence[Array], rate: int) -> JsonObject:
+def _with_remarks(quality: JsonObject, recordings: Sequence[Array], rate: int) -> JsonObject:
     """The quality of the joined recording, with remarks on single ones; only their total length
     counts."""
     remarks = [
@@ -218,10 +216,10 @@ def _with_remarks(measured: JsonObject, recordings: Sequence[Array], rate: int) 
         for remark in _remarks(samples, rate)
     ]
     if not remarks:
-        return measured
-    length = remarks_of(measured["speech_seconds"], math.inf, GOOD_LEVEL_DB, 0.0)
-    word = "usable" if measured["word"] == "good" else measured["word"]
-    return measured | {"word": word, "remarks": [*length, *remarks]}
+        return quality
+    length_remarks = remarks_of(quality["speech_seconds"], math.inf, GOOD_LEVEL_DB, 0.0)
+    word = "usable" if quality["word"] == "good" else quality["word"]
+    return quality | {"word": word, "remarks": [*length_remarks, *remarks]}
 
 
 def _remarks(samples: Array, rate: int) -> list[str]:

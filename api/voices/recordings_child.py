@@ -24,33 +24,33 @@ _CPU_SECONDS = 5
 
 def main() -> int:
     """Decodes stdin to stdout; returns the exit code."""
-    max_seconds, by_av = float(sys.argv[1]), sys.argv[2:3]
+    max_seconds, container = float(sys.argv[1]), sys.argv[2:3]
 
-    def make(data: bytes) -> tuple[bytes, JsonObject]:
+    def decode_stdin(data: bytes) -> tuple[bytes, JsonObject]:
         from api.voices.decoding import decode
 
-        return decode(data, max_seconds, *by_av)
+        return decode(data, max_seconds, *container)
 
-    return run_limited(lambda: import_all(bool(by_av)), make, _CPU_SECONDS)
+    return run_limited(lambda: import_all(bool(container)), decode_stdin, _CPU_SECONDS)
 
 
 def run_limited(
-    prepare: Callable[[], None], make: Callable[[bytes], tuple[bytes, JsonObject]], cpu_seconds: int
+    prepare: Callable[[], None], convert: Callable[[bytes], tuple[bytes, JsonObject]], cpu_seconds: int
 ) -> int:
-    """Converts stdin to a WAV and its figures, under limits; returns the exit code.
+    """Converts stdin to a WAV file and JSON about it, under limits; returns the exit code.
 
     Args:
-        prepare: Imports and opens, before the limits apply, everything that `make` uses.
-        make: Raises ValueError, with a message for the user, to refuse the recording.
+        prepare: Imports and opens, before the limits apply, everything that `convert` uses.
+        convert: Raises ValueError, with a message for the user, to refuse the recording.
     """
     try:
         prepare()
     except (ImportError, OSError, MemoryError) as error:
         sys.stderr.write(str(error))
         return NOT_STARTED
-    _limit(cpu_seconds)
+    _apply_limits(cpu_seconds)
     try:
-        wav, measured = make(sys.stdin.buffer.read())
+        wav, description = convert(sys.stdin.buffer.read())
     except ValueError as error:
         _write_last_line(str(error))
         return REFUSED
@@ -58,7 +58,7 @@ def run_limited(
         # ImportError too: without address space no library can be mapped. None was missing before.
         return NO_MEMORY
     sys.stdout.buffer.write(wav)
-    _write_last_line(json.dumps(measured))
+    _write_last_line(json.dumps(description))
     return 0
 
 
@@ -67,7 +67,7 @@ def _write_last_line(line: str) -> None:
     sys.stderr.write(f"\n{' '.join(line.splitlines())}\n")
 
 
-def import_all(by_av: bool) -> None:
+def import_all(with_av: bool) -> None:
     """Imports everything that decoding uses, including lazy imports, so that the limits apply only
     to the recording."""
     import numpy.fft
@@ -75,16 +75,16 @@ def import_all(by_av: bool) -> None:
 
     from api.voices import decoding  # noqa: F401
 
-    if by_av:
+    if with_av:
         import av.subtitles.stream  # noqa: F401
 
 
-def _limit(cpu_seconds: int) -> None:
+def _apply_limits(cpu_seconds: int) -> None:
     max_bytes = address_space_bytes() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
     # The hard limit is a second later: it sends SIGKILL, which can have other causes.
-    used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
-    resource.setrlimit(resource.RLIMIT_CPU, (used + cpu_seconds, used + cpu_seconds + 1))
+    used_seconds = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
+    resource.setrlimit(resource.RLIMIT_CPU, (used_seconds + cpu_seconds, used_seconds + cpu_seconds + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # It writes to its pipes only.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

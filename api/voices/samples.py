@@ -60,19 +60,19 @@ def read_wav(data: bytes) -> tuple[Array, int]:
         return pcm.astype(np.float32) / _FULL_SCALE_PCM, file.getframerate()
 
 
-def resampled(samples: Array, rate: int, to: int) -> Array:
+def resampled(samples: Array, rate: int, new_rate: int) -> Array:
     """Samples `[n]` at another rate, by one FFT; frequencies that both rates hold do not change."""
-    if rate == to:
+    if rate == new_rate:
         return samples
     # A length that both rates can represent in whole samples.
-    block = rate // math.gcd(rate, to)
+    block = rate // math.gcd(rate, new_rate)
     # Pad with silence: the FFT treats its input as periodic.
     padding = int(_PADDING_SECONDS * rate)
     padded_length = math.ceil((len(samples) + padding) / block) * block
-    resampled_length = padded_length * to // rate
+    resampled_length = padded_length * new_rate // rate
     spectrum = np.fft.rfft(np.pad(samples, (0, padded_length - len(samples))))
     padded = np.fft.irfft(spectrum, resampled_length) * (resampled_length / padded_length)
-    return padded[: len(samples) * to // rate].astype(np.float32)
+    return padded[: len(samples) * new_rate // rate].astype(np.float32)
 
 
 def measure(mono: Array, rate: int) -> JsonObject:

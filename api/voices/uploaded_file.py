@@ -27,21 +27,21 @@ _PREVIEW_TEXT = "The sun had set behind the hill, and the road was dark."
 
 
 async def write(
-    state: AppState, caller: str, voice: UploadedVoice, to: Path, *, with_reference: bool
+    state: AppState, caller: str, voice: UploadedVoice, target: Path, *, with_reference: bool
 ) -> None:
     """Writes the file of a voice. Raises APIError: 409 if the served voice is not a base model that
     another machine can have, and the errors of speech."""
-    opened = state.engine.standing
-    base = _base(state, opened)
+    opened = state.engine.served_voice
+    base = _served_base(state, opened)
     assert opened is not None
     languages = opened.languages or ("en",)
     preview = Preview(_PREVIEW_TEXT, "en" if "en" in languages else languages[0])
     request = SynthesisRequest(preview.text, preview.language, preview.seed, whole=True)
-    spoken = await speaking.stream(state, caller, request, voice.id)
+    stream = await speaking.start_stream(state, caller, request, voice.id)
     try:
-        pcm = b"".join([chunk async for chunk in spoken])
+        pcm = b"".join([chunk async for chunk in stream])
     finally:
-        state.engine.cancel(spoken)
+        state.engine.cancel(stream)
     manifest = Manifest(
         format=1,
         kind="latents",
@@ -56,34 +56,34 @@ async def write(
         epoch=0,
         preview=preview,
     )
-    await asyncio.to_thread(_write, state, voice, manifest, pcm, to, with_reference)
+    await asyncio.to_thread(_write_archive, state, voice, manifest, pcm, target, with_reference)
 
 
-def _base(state: AppState, opened: OpenedVoiceState | None) -> Base:
-    """The served base model. Raises APIError (409) for any other voice: its weights are only here,
+def _served_base(state: AppState, opened: OpenedVoiceState | None) -> Base:
+    """The served base model. Raises APIError (409) for any other voice: its weights exist only here,
     and latents belong to weights."""
-    served = opened.voice.spec["name"] if opened else ""
-    folder = Path(str(served)).expanduser()
+    served_name = opened.voice.spec["name"] if opened else ""
+    folder = Path(str(served_name)).expanduser()
     is_base = folder.is_dir() and not any((folder / name).is_file() for name in EXPORT_FILES)
     is_base = is_base and (folder / "config.json").is_file()
-    if opened is None or state.settings.backend == "onnx" or (served != "demo" and not is_base):
+    if opened is None or state.settings.backend == "onnx" or (served_name != "demo" and not is_base):
         text = (
             "A voice file holds latents of the base model, and the served voice is none that other "
             "machines have. Serve the base itself (VOICE=demo or VOICE=xtts_v2), or send the recording: "
             "/v1/voices names its address as `preview`."
         )
         raise APIError(409, "no_base", text)
-    is_published = served == DEMO.name or folder == state.settings.xtts_v2_dir
-    name = ("demo" if served == DEMO.name else "xtts_v2") if is_published else folder.name
+    is_published = served_name == DEMO.name or folder == state.settings.xtts_v2_dir
+    name = ("demo" if served_name == DEMO.name else "xtts_v2") if is_published else folder.name
     return Base(name, opened.sha256)
 
 
-def _write(
-    state: AppState, voice: UploadedVoice, manifest: Manifest, pcm: bytes, to: Path, recording: bool
+def _write_archive(
+    state: AppState, voice: UploadedVoice, manifest: Manifest, pcm: bytes, target: Path, with_reference: bool
 ) -> None:
     from safetensors.numpy import load, save
 
-    path = latents_file.path_of(state.voices.latents, manifest.base.sha256, voice.sha256)
+    path = latents_file.path_of(state.voices.latents_folder, manifest.base.sha256, voice.sha256)
     try:
         tensors = load(path.read_bytes())
     except OSError as error:
@@ -94,6 +94,6 @@ def _write(
         manifests.PREVIEW_FILE: encoding.whole("wav", pcm, Mark(manifest.name)),
         manifests.TENSORS_FILE: save(tensors, manifest.metadata),
     }
-    if recording:
-        members[manifests.REFERENCE_FILE] = state.voices.recording(voice)
-    archive.write(to, manifest, members)
+    if with_reference:
+        members[manifests.REFERENCE_FILE] = state.voices.reference_path(voice)
+    archive.write(target, manifest, members)

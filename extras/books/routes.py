@@ -144,7 +144,7 @@ async def ask_for_reading(
     and only while the service is idle. Sentences that are already spoken are reused."""
     state.check_rate(request)
     uploaded = state.part(Library).books.find(book)
-    recording = await recording_of(state, state.engine.standing, body.voice)
+    recording = await recording_of(state, state.engine.served_voice, body.voice)
     await asyncio.to_thread(state.part(Library).books.check_room)
     await asyncio.to_thread(state.part(Library).readings.ask, uploaded, body.model_dump(), recording)
     state.part(Library).readings.wake()

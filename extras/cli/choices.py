@@ -7,7 +7,7 @@ from typing import Any
 from api.settings import ApiSettings
 from extras.common.flags import flag_values
 from machine import extras
-from machine.settings.loading import whole
+from machine.settings.loading import with_extras
 from train import __main__ as train
 from train.settings import TrainSettings
 from xtts import __main__ as xtts
@@ -20,7 +20,7 @@ Choices = dict[str, tuple[str, ...]]
 def choices_of(verb: str) -> Choices:
     """The flags of one verb."""
     if verb == "serve":
-        return flag_values(whole(ApiSettings))
+        return flag_values(with_extras(ApiSettings))
     if verb in (declared := extras.verbs("sotaque")):
         module: Any = importlib.import_module(declared[verb])
         choices: Choices = module.choices()
@@ -30,7 +30,7 @@ def choices_of(verb: str) -> Choices:
         (verbs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
         return _flags_of(verbs.choices[verb])
     parser = train.open_verb("run" if verb == "train" else verb)[1]
-    return flag_values(whole(TrainSettings)) | _flags_of(parser)
+    return flag_values(with_extras(TrainSettings)) | _flags_of(parser)
 
 
 def _flags_of(parser: argparse.ArgumentParser) -> Choices:

@@ -53,7 +53,7 @@ def ask_once(
         started, was ended by a signal, failed with a message, or wrote no JSON.
     """
     stdin = b"" if request is None else json.dumps(request).encode()
-    result = process.run_with_timeout(command, limit_seconds, environ, given=stdin)
+    result = process.run_with_timeout(command, limit_seconds, environ, stdin=stdin)
     reply = ChildReply(**asdict(result))
     if reply.code != 0:
         fault = reply.fault or ("" if reply.last_error else f"exit status {reply.code}")

@@ -50,7 +50,7 @@ class SpokenPart:
 
     async def _sound(self) -> AsyncGenerator[bytes]:
         caller = self._state.check_rate(self._address)
-        spoken = await speaking.stream(self._state, caller, self._request, self._voice)
+        spoken = await speaking.start_stream(self._state, caller, self._request, self._voice)
         self.words = spoken.words
         try:
             async for chunk in spoken:

@@ -20,7 +20,7 @@ from api.errors import APIError
 from api.routes.ranged_file import SPOKEN
 from api.schemas import PROBLEMS, SERVED, LanguageText, Text, VoiceText
 from api.speech import speaking
-from api.speech.speaking import SoundForm
+from api.speech.speaking import SoundForm, sound_responses
 from api.state import AppState, Shared
 from extras.common import protocols
 from extras.dialects.memory import Memory
@@ -81,7 +81,7 @@ _GENERATED: dict[int | str, dict[str, object]] = {200: {"model": Generated, "con
 @router.get("/api/ready", response_class=PlainTextResponse)
 async def ready(state: Shared) -> str:
     """`Ready`, or `Unloaded` while no voice is open."""
-    return "Ready" if state.engine.standing else "Unloaded"
+    return "Ready" if state.engine.served_voice else "Unloaded"
 
 
 @router.get("/api/voices")
@@ -152,7 +152,7 @@ async def preview_voice(voice: Annotated[VoiceText, Form()], request: Request, s
 
 
 @router.get(
-    "/api/tts-generate-streaming", tags=["speech"], response_class=Response, responses=speaking.sound("wav")
+    "/api/tts-generate-streaming", tags=["speech"], response_class=Response, responses=sound_responses("wav")
 )
 async def generate_stream(
     request: Request,
@@ -167,8 +167,8 @@ async def generate_stream(
     return await speaking.respond(state, caller, speech, _WAV_STREAM, voice)
 
 
-@router.get("/audio/{name}", response_class=Response, responses=speaking.sound("wav"))
-@router.get("/audiocache/{name}", response_class=Response, responses=speaking.sound("wav"))
+@router.get("/audio/{name}", response_class=Response, responses=sound_responses("wav"))
+@router.get("/audiocache/{name}", response_class=Response, responses=sound_responses("wav"))
 async def read_sound(name: str, state: Shared) -> Response:
     """Returns audio that was spoken within the last ten minutes."""
     wav = state.part(Memory).kept_sounds.find(name)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from api.errors import APIError
 from api.schemas import MAX_CHARACTERS, PROBLEMS, SERVED
 from api.speech import speaking
-from api.speech.speaking import SoundForm
+from api.speech.speaking import SoundForm, sound_responses
 from api.state import AppState, Shared
 from extras.common import protocols
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -31,13 +31,13 @@ class TtsFields(BaseModel):
     style_wav: str = Field("", max_length=1024)
 
 
-@router.get("/api/tts", response_class=Response, responses=speaking.sound("wav"))
+@router.get("/api/tts", response_class=Response, responses=sound_responses("wav"))
 async def speak_query(request: Request, state: Shared, fields: Annotated[TtsFields, Query()]) -> Response:
     """Speaks `text` of the address into a WAV file."""
     return await _respond(request, state, fields)
 
 
-@router.post("/api/tts", response_class=Response, responses=speaking.sound("wav"))
+@router.post("/api/tts", response_class=Response, responses=sound_responses("wav"))
 async def speak_form(request: Request, state: Shared, fields: Annotated[TtsFields, Form()]) -> Response:
     """Speaks `text` of the form into a WAV file."""
     return await _respond(request, state, fields)

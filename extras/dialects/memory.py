@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from api.engine.queue import Recent
+from api.engine.queue import RecentKeys
 from api.state import AppState
 
 _MAX_CALLERS = 1_000
@@ -106,5 +106,5 @@ class Memory:
 
     def __init__(self, _state: AppState) -> None:
         # One caller's settings do not affect others.
-        self.caller_settings = Recent[str, TtsSettings](_MAX_CALLERS)
+        self.caller_settings = RecentKeys[str, TtsSettings](_MAX_CALLERS)
         self.kept_sounds = KeptSounds()

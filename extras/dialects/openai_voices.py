@@ -19,12 +19,12 @@ from pydantic import BaseModel
 
 from api.errors import APIError
 from api.routes.voices import (
-    UPLOAD,
+    UPLOAD_FORMATS,
     decode_uploads,
-    keep_voice,
     remove_voice,
+    store_voice,
     takes_recordings,
-    upload_of,
+    upload_schema,
     visible_name,
 )
 from api.schemas import MAX_NAME, PROBLEMS, NameText
@@ -92,13 +92,13 @@ class ConsentChange(BaseModel):
     name: NameText
 
 
-@router.post("/voices", openapi_extra=upload_of("audio_sample"))
+@router.post("/voices", openapi_extra=upload_schema("audio_sample"))
 @takes_recordings
 async def create_voice(
     request: Request,
     response: Response,
     state: Shared,
-    audio_sample: Annotated[UploadFile, File(description=UPLOAD)],
+    audio_sample: Annotated[UploadFile, File(description=UPLOAD_FORMATS)],
     name: Name,
     consent: Annotated[str, Form(max_length=1024, description="Without effect.")] = "",
 ) -> CreatedVoice:
@@ -108,7 +108,7 @@ async def create_voice(
     if consent:
         response.headers["X-Ignored-Fields"] = "consent"
     decoded = await decode_uploads(state, [audio_sample])
-    voice = await keep_voice(state, visible_name(name), decoded)
+    voice = await store_voice(state, visible_name(name), decoded)
     return CreatedVoice(id=voice.id, created_at=_unix_seconds(voice.created), name=voice.name)
 
 
@@ -119,12 +119,12 @@ async def delete_voice(voice_id: str, state: Shared) -> DeletedVoice:
     return DeletedVoice(id=voice_id)
 
 
-@router.post("/voice_consents", openapi_extra=upload_of("recording"))
+@router.post("/voice_consents", openapi_extra=upload_schema("recording"))
 @takes_recordings
 async def create_consent(
     request: Request,
     state: Shared,
-    recording: Annotated[UploadFile, File(description=UPLOAD)],
+    recording: Annotated[UploadFile, File(description=UPLOAD_FORMATS)],
     name: Name,
     language: Annotated[str, Form(min_length=1, max_length=35, description="BCP 47: en-US")],
 ) -> ConsentRow:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from api.schemas import PROBLEMS, SERVED, LanguageText, Text, VoiceText
 from api.speech import speaking
-from api.speech.speaking import SoundForm
+from api.speech.speaking import SoundForm, sound_responses
 from api.state import AppState, Shared
 from extras.common import protocols
 from extras.dialects.memory import Memory, TtsSettings
@@ -68,7 +68,7 @@ async def list_model_names(state: Shared) -> list[str]:
 @router.get("/get_tts_settings")
 async def read_settings(request: Request, state: Shared) -> TtsSettings:
     """This caller's settings, or the defaults if the caller has set none."""
-    return state.part(Memory).caller_settings.get(state.caller(request), TtsSettings())
+    return state.part(Memory).caller_settings.get(state.caller_of(request), TtsSettings())
 
 
 @router.post("/set_tts_settings")
@@ -79,7 +79,7 @@ async def change_settings(settings: TtsSettings, request: Request, state: Shared
     return {"message": "Settings successfully applied"}
 
 
-@router.post("/tts_to_audio/", tags=["speech"], response_class=Response, responses=speaking.sound("wav"))
+@router.post("/tts_to_audio/", tags=["speech"], response_class=Response, responses=sound_responses("wav"))
 async def speak_whole(body: TtsToAudioRequest, request: Request, state: Shared) -> Response:
     """Speaks `text` into a WAV file."""
     caller = state.check_rate(request)

@@ -19,10 +19,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from api.errors import APIError
-from api.routes.voices import UPLOAD, decode_uploads, keep_voice, takes_recordings, upload_of
+from api.routes.voices import UPLOAD_FORMATS, decode_uploads, store_voice, takes_recordings, upload_schema
 from api.schemas import PROBLEMS, SERVED, LanguageText, Text, means_served
 from api.speech import speaking
-from api.speech.speaking import SoundForm
+from api.speech.speaking import SoundForm, sound_responses
 from api.state import AppState, Shared
 from extras.common import protocols
 from machine.text import plain_name
@@ -68,10 +68,10 @@ async def list_studio_speakers(state: Shared) -> dict[str, VoiceHandle]:
     return {label: handle_of(voice) for label, voice in labels.items()}
 
 
-@router.post("/clone_speaker", openapi_extra=upload_of("wav_file"))
+@router.post("/clone_speaker", openapi_extra=upload_schema("wav_file"))
 @takes_recordings
 async def clone_speaker(
-    request: Request, state: Shared, wav_file: Annotated[UploadFile, File(description=UPLOAD)]
+    request: Request, state: Shared, wav_file: Annotated[UploadFile, File(description=UPLOAD_FORMATS)]
 ) -> VoiceHandle:
     """Adds a voice from a recording, under its file name; the same recording gives the same voice.
     Clone a voice only with its owner's consent."""
@@ -97,10 +97,10 @@ async def clone_speaker(
         for candidate in itertools.chain((name,), numbered)
         if plain_name(candidate) not in taken_names
     )
-    return handle_of((await keep_voice(state, name, decoded)).id)
+    return handle_of((await store_voice(state, name, decoded)).id)
 
 
-@router.post("/tts_stream", tags=["speech"], response_class=Response, responses=speaking.sound("wav"))
+@router.post("/tts_stream", tags=["speech"], response_class=Response, responses=sound_responses("wav"))
 async def speak_stream(body: TtsStreamRequest, request: Request, state: Shared) -> Response:
     """Speaks `text` as a WAV stream, or as samples alone."""
     caller = state.check_rate(request)

@@ -15,7 +15,7 @@ from extras.languages.vocabulary import MAX_PIECES
 from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.files import replace_file
-from machine.storage.folders import whole_folder
+from machine.storage.folders import replacing_folder
 from train import base_model
 from train.export import copy_file, refuse_others
 from train.progress import CountingFile, Progress
@@ -72,7 +72,7 @@ def write(plan: ExtensionPlan, to: Path) -> None:
     state = read_tensors(plan.base / "model.pth")
     state = state | extended_tables(state, plan.vocabulary.first_id, plan.sources)
     num_bytes = sum(tensor.nbytes for tensor in state.values())
-    with whole_folder(to, num_bytes) as part:
+    with replacing_folder(to, num_bytes) as part:
         _write_json(part / "vocab.json", plan.vocabulary.content)
         _write_json(part / "config.json", extended_config(plan, len(state[TABLES[0]])))
         with Progress("Writing model.pth", num_bytes / 1e6, "MB") as progress:

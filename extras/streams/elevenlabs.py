@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from api.schemas import PROBLEMS, SERVED, LanguageText, Text, VoiceText
 from api.speech import speaking
-from api.speech.speaking import Sending, SoundForm
+from api.speech.speaking import Sending, SoundForm, sound_responses
 from api.state import AppState, Shared
 from extras.common import protocols
 from extras.streams import output_format
@@ -23,7 +23,7 @@ from xtts.arguments import SEED, SPEED
 from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["elevenlabs"], responses=PROBLEMS)
-_SOUND = speaking.sound("mp3", "pcm", "wav")
+_SOUND = sound_responses("mp3", "pcm", "wav")
 # Clients have one of these as their default voice.
 _VOICE_OF_ELEVENLABS = re.compile(r"[A-Za-z0-9]{20}")
 FormatName = Annotated[str, Query(description="pcm_24000, mp3_44100_128, …")]

@@ -23,7 +23,7 @@ from pydantic import AliasChoices, BaseModel, Field
 
 from api.errors import APIError
 from api.gate import reads_the_key
-from api.schemas import WHOLE, LanguageText, VoiceText
+from api.schemas import NO_HALF_CHARACTERS, LanguageText, VoiceText
 from api.state import AppState, Shared
 from extras.streams.elevenlabs import VoiceSettings, resolve_voice, synthesis_request
 from extras.streams.output_format import DEFAULT, output_format
@@ -51,10 +51,10 @@ class TextMessage(BaseModel):
     """A message of either WebSocket. Fields that are not listed have no effect: the text is cut
     where it can be spoken, whatever `chunk_length_schedule` says."""
 
-    text: Annotated[str, WHOLE] | None = None
+    text: Annotated[str, NO_HALF_CHARACTERS] | None = None
     flush: bool | None = None
     voice_settings: VoiceSettings | None = None
-    context_id: Annotated[str, Field(max_length=200), WHOLE] | None = Field(
+    context_id: Annotated[str, Field(max_length=200), NO_HALF_CHARACTERS] | None = Field(
         None, validation_alias=AliasChoices("context_id", "contextId")
     )
     close_context: bool | None = None

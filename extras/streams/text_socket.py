@@ -10,11 +10,11 @@ from fastapi import WebSocket
 from pydantic import BaseModel, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
-from api.errors import APIError, response, sentence, without_paths
-from api.gate import key_in, refuse_given
+from api.errors import APIError, fault_sentence, problem_response, without_paths
+from api.gate import given_key_refusal, key_in
 from api.http.connections import ConnectionLimits
 from api.http.web_sockets import SOCKET, BoundedWebSocket
-from api.state import AppState, key_of
+from api.state import AppState, api_key_of
 from machine.storage.files import JsonObject
 
 Message = TypeVar("Message", bound=BaseModel)
@@ -31,14 +31,14 @@ class TextSocket:
     def __init__(self, websocket: WebSocket, state: AppState) -> None:
         self._websocket = websocket
         self._connection: BoundedWebSocket = websocket.scope["state"][SOCKET]
-        self._key = None if key_in(websocket.headers) else key_of(state.settings)
+        self._key = None if key_in(websocket.headers) else api_key_of(state.settings)
         self._speaking = 0
-        self.address = state.caller(websocket)
+        self.address = state.caller_of(websocket)
 
     async def messages(self) -> AsyncIterator[JsonObject]:
         """The JSON objects that arrive, until the client leaves. Raises APIError for anything else,
         and for a first message without the key if no header had it."""
-        limits: ConnectionLimits = self._connection.connections_by_address.limits
+        limits: ConnectionLimits = self._connection.counted_connections.limits
         while True:
             try:
                 async with asyncio.timeout(limits.head_seconds if self._key else None):
@@ -50,7 +50,7 @@ class TextSocket:
             message = _parse_object(received.get("text"))
             if self._key is not None:
                 given_key = message.get("xi_api_key") or message.get("authorization") or ""
-                if refusal := refuse_given(self._key, str(given_key).removeprefix("Bearer ")):
+                if refusal := given_key_refusal(self._key, str(given_key).removeprefix("Bearer ")):
                     raise refusal
                 self._key = None
             yield message
@@ -89,7 +89,7 @@ class TextSocket:
         finally:
             self._speaking -= 1
             if not self._speaking:
-                self._connection.rest()
+                self._connection.mark_waiting()
 
 
 async def until_one_ends(*coroutines: Coroutine[None, None, None]) -> None:
@@ -107,7 +107,7 @@ async def until_one_ends(*coroutines: Coroutine[None, None, None]) -> None:
 
 async def refuse_handshake(websocket: WebSocket, refusal: APIError) -> None:
     """Refuses a WebSocket before it is accepted, as a request over HTTP is refused."""
-    refusal_response = response(refusal, websocket.scope)
+    refusal_response = problem_response(refusal, websocket.scope)
     await refusal_response(websocket.scope, websocket.receive, websocket.send)
 
 
@@ -118,7 +118,7 @@ def parse_message(kind: type[Message], received: JsonObject) -> Message:
     except ValidationError as error:
         fault: JsonObject = dict(error.errors()[0])
         param = str(fault["loc"][0])
-        raise APIError(422, "invalid_request", sentence(fault, param), param=param) from None
+        raise APIError(422, "invalid_request", fault_sentence(fault, param), param=param) from None
 
 
 def refusal_text(refusal: APIError) -> str:

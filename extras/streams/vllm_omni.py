@@ -15,7 +15,7 @@ from fastapi import APIRouter, WebSocket
 from pydantic import BaseModel, Field
 
 from api.errors import APIError, excerpt
-from api.schemas import SERVED, WHOLE, LanguageText, VoiceText
+from api.schemas import NO_HALF_CHARACTERS, SERVED, LanguageText, VoiceText
 from api.speech.speaking import encoded
 from api.state import AppState, Shared
 from extras.streams.output_format import OutputFormat
@@ -48,7 +48,7 @@ class SessionConfig(BaseModel):
 class InputText(BaseModel):
     """`input.text`."""
 
-    text: Annotated[str, WHOLE]
+    text: Annotated[str, NO_HALF_CHARACTERS]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from extras.studio.settings import StudioSettings
 from extras.studio.training_jobs import TrainingQueue
 from machine.errors import SotaqueError
 from machine.process import end_group, module_command, signal_name
-from machine.settings.loading import whole
+from machine.settings.loading import with_extras
 
 SUMMARY = "the service, and a trainer for the trainings queued on its page"
 USAGE = "[settings]"
@@ -111,7 +111,7 @@ class Trainer(threading.Thread):
 
 def choices() -> dict[str, tuple[str, ...]]:
     """The flags of the service with the words that each accepts."""
-    return flag_values(whole(ApiSettings))
+    return flag_values(with_extras(ApiSettings))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from api.http.connections import Connections
-from api.http.listening_socket import listening
+from api.http.listening_socket import bind_port
 from api.settings import ApiSettings
 from api.state import AppState
 from extras.wyoming.settings import WyomingSettings
@@ -21,7 +21,7 @@ def sockets_of(settings: ApiSettings) -> list[socket.socket]:
     assert isinstance(settings, WyomingSettings)
     if settings.wyoming_port is None:
         return []
-    return listening(settings.api_host, settings.wyoming_port, "WYOMING_PORT")
+    return bind_port(settings.api_host, settings.wyoming_port, "WYOMING_PORT")
 
 
 def open_listener(

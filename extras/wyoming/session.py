@@ -33,10 +33,10 @@ from wyoming.tts import (
     SynthesizeVoice,
 )
 
-from api.errors import APIError, starting, without_paths
+from api.errors import APIError, starting_refusal, without_paths
 from api.http.connections import Connections, network_of
 from api.schemas import SERVED
-from api.speech import speaking
+from api.speech.speaking import mark_of
 from api.state import AppState
 from extras.common import protocols
 from extras.common.spoken_part import SpokenPart
@@ -83,7 +83,7 @@ class WyomingSession:
 
     async def run(self) -> None:
         """Serves the connection until it ends."""
-        self._connections.rests(self)
+        self._connections.mark_waiting(self)
         reading = asyncio.ensure_future(self._read())
         speaking_ = asyncio.ensure_future(self._speak_all())
         told = False
@@ -110,7 +110,7 @@ class WyomingSession:
                     await task
             if told:
                 await self._linger()
-            self._connections.leave(self)
+            self._connections.forget(self)
             self._writer.close()
 
     async def _linger(self) -> None:
@@ -124,7 +124,7 @@ class WyomingSession:
 
     def drop(self, reason: str) -> None:
         """Closes the connection immediately and drops unsent data."""
-        self._connections.leave(self)
+        self._connections.forget(self)
         self._connections.on_closed(reason)
         self._writer.transport.abort()
 
@@ -174,7 +174,7 @@ class WyomingSession:
         end = time.monotonic() + _OPEN_SECONDS
         while not self._state.last_languages:
             if time.monotonic() > end:
-                raise starting()
+                raise starting_refusal()
             await asyncio.sleep(0.05)
         state = self._state
         labels = await protocols.labels(state)
@@ -210,23 +210,23 @@ class WyomingSession:
     async def _start(self, voice: SynthesizeVoice | None) -> "MarkedStart":
         labels = await protocols.labels(self._state)
         name, _ = wanted_of(voice, labels, self._state.last_languages)
-        mark = await speaking.mark_of(self._state, name)
+        mark = await mark_of(self._state, name)
         return MarkedStart(**_SOUND, ai_generated=mark.text)
 
     @contextlib.contextmanager
     def _busy(self) -> Iterator[None]:
         """Counts the connection as active while it speaks. While it waits for more text it is idle,
         so that a vanished client does not take a place from others. Raises APIError."""
-        if self._connections.full(self.address):
+        if self._connections.is_full(self.address):
             text = "Too many requests are open, from this address or in total."
             raise APIError(503, "too_many_connections", text, retry_after=1)
         self.busy = True
-        self._connections.works(self)
+        self._connections.mark_answered(self)
         try:
             yield
         finally:
             self.busy = False
-            self._connections.rests(self)
+            self._connections.mark_waiting(self)
 
     async def _part(self, voice: SynthesizeVoice | None, text: str) -> SpokenPart:
         labels = await protocols.labels(self._state)

@@ -13,7 +13,7 @@ from machine.errors import SotaqueError
 
 # After an error of the first group no call on the context succeeds ("the process must be terminated
 # and relaunched").
-_OF_CODE = {
+_FAULT_OF_CODE = {
     code: (outcome, part)
     for codes, outcome, part in (
         ((700, 702, 710, *range(714, 720), 214, 999), Outcome.STICKY, "context"),
@@ -26,12 +26,12 @@ _OF_CODE = {
 }
 # With less free memory than this, libraries fail to allocate a workspace and report other codes:
 # CUFFT_INTERNAL_ERROR (pytorch #119420), CUDNN_STATUS_NOT_INITIALIZED.
-LOW_BYTES = 1 << 30
+LOW_MEMORY_BYTES = 1 << 30
 
+# A fault whose outcome is transient while memory is low, else a fault of the build.
+_BY_FREE_MEMORY = "by free memory"
 # (pattern, outcome, part): the first pattern that matches the error's lower-case text decides.
-# _LOW means: transient when memory is low, else a fault of the build.
-_LOW = "low"
-_TEXTS: tuple[tuple[str, Outcome | str, str], ...] = (
+_FAULT_OF_TEXT: tuple[tuple[str, Outcome | str, str], ...] = (
     (
         r"an illegal memory access was|launch timed out|device-side assert|hardware stack error|"
         r"an illegal instruction was|misaligned address|not supported on global/shared address|"
@@ -52,13 +52,13 @@ _TEXTS: tuple[tuple[str, Outcome | str, str], ...] = (
     (r"empty tensor: cufft_invalid_size", Outcome.DATA, "fft"),
     (r"cufft only supports dimensions whose sizes are powers of two", Outcome.DATA, "fft"),
     (r"cufft_alloc_failed", Outcome.TRANSIENT, "fft"),
-    (r"cufft_internal_error", _LOW, "fft"),
+    (r"cufft_internal_error", _BY_FREE_MEMORY, "fft"),
     (r"cufft", Outcome.BUILD, "fft"),
     (r"cudnn_status_alloc_failed", Outcome.TRANSIENT, "convolution"),
-    (r"cudnn_status_not_initialized|unable to find an engine", _LOW, "convolution"),
+    (r"cudnn_status_not_initialized|unable to find an engine", _BY_FREE_MEMORY, "convolution"),
     (r"cudnn", Outcome.BUILD, "convolution"),
     (r"cublas_status_alloc_failed", Outcome.TRANSIENT, "matrix_product"),
-    (r"cublas_status_not_initialized", _LOW, "matrix_product"),
+    (r"cublas_status_not_initialized", _BY_FREE_MEMORY, "matrix_product"),
     (r"cublas", Outcome.BUILD, "matrix_product"),
     (r"can't allocate memory|cannot allocate memory", Outcome.TRANSIENT, "memory of the machine"),
     (r"cuda out of memory|tried to allocate", Outcome.TRANSIENT, "memory"),
@@ -106,43 +106,45 @@ class DeviceFault:
 
 def classify(error: BaseException, free_bytes: int | None = None) -> DeviceFault | None:
     """Classifies `error` or its nearest cause; None if no device is at fault."""
-    seen: BaseException | None = error
-    while seen is not None:
-        code = getattr(seen, "error_code", None)
-        classified = fault(type(seen).__name__, str(seen), code, free_bytes)
-        if classified is not None:
-            return classified
-        seen = seen.__cause__
+    cause: BaseException | None = error
+    while cause is not None:
+        code = getattr(cause, "error_code", None)
+        fault = classify_text(type(cause).__name__, str(cause), code, free_bytes)
+        if fault is not None:
+            return fault
+        cause = cause.__cause__
     return None
 
 
-def fault(kind: str, text: str, code: int | None = None, free_bytes: int | None = None) -> DeviceFault | None:
-    """Classifies an error that another process reported as plain values.
+def classify_text(
+    class_name: str, text: str, code: int | None = None, free_bytes: int | None = None
+) -> DeviceFault | None:
+    """Classifies an error by plain values, as another process reports it.
 
     Args:
-        kind: The name of the exception's class.
+        class_name: The name of the exception's class.
         text: The exception's text.
         code: `AcceleratorError.error_code`.
         free_bytes: The GPU's free memory; None if unknown.
     """
-    lower = text.lower()
-    words = next((line.strip() for line in text.splitlines() if line.strip()), kind)[:300]
-    if code in _OF_CODE:
-        return DeviceFault(*_OF_CODE[code], code, words)
-    if kind == "MemoryError":
+    lower_text = text.lower()
+    words = next((line.strip() for line in text.splitlines() if line.strip()), class_name)[:300]
+    if code in _FAULT_OF_CODE:
+        return DeviceFault(*_FAULT_OF_CODE[code], code, words)
+    if class_name == "MemoryError":
         return DeviceFault(Outcome.TRANSIENT, "memory of the machine", None, words)
-    if kind == "OutOfMemoryError":
+    if class_name == "OutOfMemoryError":
         return DeviceFault(Outcome.TRANSIENT, "memory", None, words)
-    for pattern, outcome, part in _TEXTS:
-        if re.search(pattern, lower):
+    for pattern, outcome, part in _FAULT_OF_TEXT:
+        if re.search(pattern, lower_text):
             return DeviceFault(_outcome_by_memory(outcome, free_bytes), part, None, words)
-    if kind == "AcceleratorError" or "cuda error" in lower:  # "invalid argument" and its like
+    if class_name == "AcceleratorError" or "cuda error" in lower_text:  # "invalid argument" and its like
         return DeviceFault(Outcome.BUILD, "kernels", code, words)
     return None
 
 
 def free_bytes(device: str) -> int | None:
-    """Free memory of a GPU; None if it cannot be read."""
+    """The free memory of a GPU; None if it cannot be read."""
     if not device.startswith("cuda"):
         return None
     import torch
@@ -156,4 +158,4 @@ def free_bytes(device: str) -> int | None:
 def _outcome_by_memory(outcome: Outcome | str, free: int | None) -> Outcome:
     if isinstance(outcome, Outcome):
         return outcome
-    return Outcome.TRANSIENT if free is not None and free < LOW_BYTES else Outcome.BUILD
+    return Outcome.TRANSIENT if free is not None and free < LOW_MEMORY_BYTES else Outcome.BUILD

@@ -12,7 +12,7 @@ class Outcome(StrEnum):
     """The result of checking a GPU, or the meaning of an error on it.
 
     ok             every operation ran and equals the CPU's result
-    degraded       some operations failed; `GpuHealth.failed` names them
+    degraded       some operations failed; `GpuHealth.failed_operations` names them
     build          this build of torch, or a library that it loaded, does not fit this GPU
     driver         the driver is missing, too old or half updated, or the GPU is lost
     data           the input was invalid: empty, non-finite or too short
@@ -36,7 +36,7 @@ class Outcome(StrEnum):
 
 
 # A GPU is used without these: FFTs then run on the CPU, and products in another precision.
-DISPENSABLE = frozenset({"fft", "attention_fp16", "attention_bf16"})
+DISPENSABLE_OPERATIONS = frozenset({"fft", "attention_fp16", "attention_bf16"})
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class GpuHealth:
         return f"cuda:{self.index}"
 
     @property
-    def failed(self) -> frozenset[str]:
+    def failed_operations(self) -> frozenset[str]:
         """The operations that failed."""
         return frozenset(operation.name for operation in self.operations if not operation.ok)
 
@@ -101,8 +101,8 @@ class GpuHealth:
         return self.trains and self.speaks
 
     def _passes_without(self, operation: str) -> bool:
-        ended = self.outcome in (Outcome.OK, Outcome.DEGRADED)
-        return ended and self.failed <= DISPENSABLE | {operation}
+        has_ended = self.outcome in (Outcome.OK, Outcome.DEGRADED)
+        return has_ended and self.failed_operations <= DISPENSABLE_OPERATIONS | {operation}
 
     @property
     def cudnn(self) -> bool:

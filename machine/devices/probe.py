@@ -25,18 +25,22 @@ from machine.storage.files import JsonObject, WriteError, read_text
 from machine.storage.locks import wait_for
 from machine.text import last_line
 
+# The time limit of the check of one GPU.
 LIMIT_SECONDS = 60.0
 # Eight GPUs, each checked up to the limit.
-LONGEST_WAIT_SECONDS = 500.0
+MAX_WAIT_SECONDS = 500.0
 # The number changes with the fields of a verdict.
 NAMESPACE = "gpus 1"
 DAY_SECONDS = 24 * 3600.0
-# The cause may be temporary: such a verdict holds for ten minutes, any other for a day.
-_PASSING = frozenset({Outcome.TRANSIENT, Outcome.HANG, Outcome.CRASH, Outcome.STICKY, Outcome.COULD_NOT_RUN})
-_PASSING_SECONDS = 600.0
-_SEARCHED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
-_VARIABLES = (*_SEARCHED, "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-_REPORTED_FAILURES = 2  # failures that are reported in full
+# Outcomes with a cause that may pass: such a verdict holds for ten minutes, any other for a day.
+_TEMPORARY_OUTCOMES = frozenset(
+    {Outcome.TRANSIENT, Outcome.HANG, Outcome.CRASH, Outcome.STICKY, Outcome.COULD_NOT_RUN}
+)
+_TEMPORARY_SECONDS = 600.0
+# Variables that make the loader take other libraries than torch's.
+_LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+_VARIABLES = (*_LIBRARY_VARIABLES, "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+_MAX_REPORTED_FAILURES = 2  # failures that are reported in full
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,13 @@ def probe(
             # torchrun starts several processes on a node: one checks, the others read.
             gpus = _cached_health(folder, key) if use_cache else None
             if gpus is None:
-                gpus = _check_child(child)
-                _keep(folder, "check", {"at": time.time(), "gpus": list(map(asdict, gpus))}, key)
+                gpus = _check_gpus(child)
+                _store(folder, "check", {"at": time.time(), "gpus": list(map(asdict, gpus))}, key)
     oldest = time.time() - DAY_SECONDS
-    at, device, words = _facts(folder).get("surprise") or (0.0, "", "")
-    return tuple(replace(gpu, surprise=words if gpu.device == device and at > oldest else "") for gpu in gpus)
+    reported_at, device, words = _facts(folder).get("surprise") or (0.0, "", "")
+    return tuple(
+        replace(gpu, surprise=words if gpu.device == device and reported_at > oldest else "") for gpu in gpus
+    )
 
 
 def report_surprise(device: str, words: str, folder: Path | None = None) -> None:
@@ -81,37 +87,37 @@ def report_surprise(device: str, words: str, folder: Path | None = None) -> None
     a worker does.
     """
     folder = folder or cache_folder(os.environ)
-    _keep(folder, "check", None)
-    _keep(folder, "surprise", (time.time(), device, words[:300]))
+    _store(folder, "check", None)
+    _store(folder, "surprise", (time.time(), device, words[:300]))
 
 
 # --- one check
 
 
-def _check_child(child: ProbeChild) -> tuple[GpuHealth, ...]:
-    first, count = _check(child, 0)
-    return (first, *(_check(child, index)[0] for index in range(1, count)))
+def _check_gpus(child: ProbeChild) -> tuple[GpuHealth, ...]:
+    first, count = _check_gpu(child, 0)
+    return (first, *(_check_gpu(child, index)[0] for index in range(1, count)))
 
 
-def _check(child: ProbeChild, index: int) -> tuple[GpuHealth, int]:
+def _check_gpu(child: ProbeChild, index: int) -> tuple[GpuHealth, int]:
     """Runs one child for one GPU. Returns the GPU's health and the number of GPUs that it saw."""
     command = (*child.command, "--device", child.devices.format(index))
-    events, ending = run(command, child.environ, child.limit_seconds)
+    events, ending = run_check(command, child.environ, child.limit_seconds)
     try:
-        gpu, count = gpu_of(index, events, ending)
+        gpu, count = gpu_health(index, events, ending)
     except (KeyError, TypeError, ValueError) as error:
         reason = f"the check's answer cannot be parsed ({error!r})."
         gpu = GpuHealth(index, "the GPU", (0, 0), 0, Outcome.COULD_NOT_RUN, reason=reason)
         count = 1
-    foreign = [name for name in _SEARCHED if child.environ.get(name)]
-    if foreign and gpu.outcome not in (Outcome.OK, Outcome.TRANSIENT):
-        without = " ".join(f"-u {name}" for name in foreign)
-        hint = f"If another library than torch's is loaded, put `env {without}` before the command."
+    redirected = [name for name in _LIBRARY_VARIABLES if child.environ.get(name)]
+    if redirected and gpu.outcome not in (Outcome.OK, Outcome.TRANSIENT):
+        unset = " ".join(f"-u {name}" for name in redirected)
+        hint = f"If another library than torch's is loaded, put `env {unset}` before the command."
         gpu = replace(gpu, reason=f"{gpu.reason} {hint}")
     return gpu, count
 
 
-def run(
+def run_check(
     command: Sequence[str], environ: Mapping[str, str], limit_seconds: float
 ) -> tuple[list[JsonObject], ProcessResult]:
     """Starts a child and collects its events until it ends or its time is up."""
@@ -127,24 +133,24 @@ def run(
     return events, result
 
 
-def gpu_of(index: int, events: Sequence[JsonObject], ending: ProcessResult) -> tuple[GpuHealth, int]:
+def gpu_health(index: int, events: Sequence[JsonObject], ending: ProcessResult) -> tuple[GpuHealth, int]:
     """The health of the GPU that a child checked, and the number of GPUs that the child saw."""
-    last = {event["event"]: event for event in events}
-    facts = last.get("device", {})
+    last_by_kind = {event["event"]: event for event in events}
+    facts = last_by_kind.get("device", {})
     operations = tuple(
         OperationVerdict(**{**fields, "outcome": Outcome(fields["outcome"])})
         for fields in (dict(event) for event in events)
         if fields.pop("event") == "operation"
     )
-    outcome, reason = of_operations(operations)
-    if "refused" in last:
-        outcome, reason = Outcome(last["refused"]["outcome"]), str(last["refused"]["reason"])
+    outcome, reason = operations_outcome(operations)
+    if refusal := last_by_kind.get("refused"):
+        outcome, reason = Outcome(refusal["outcome"]), str(refusal["reason"])
     elif ending.code != 0:
-        begun = [str(event["operation"]) for event in events if event["event"] == "doing"]
-        doing = begun[-1] if len(begun) > len(operations) else ""
-        outcome, reason = of_ending(ending, doing)
-        if doing:
-            operations += (OperationVerdict(doing, False, reason=reason, outcome=outcome),)
+        started = [str(event["operation"]) for event in events if event["event"] == "doing"]
+        unfinished = started[-1] if len(started) > len(operations) else ""
+        outcome, reason = ending_outcome(ending, unfinished)
+        if unfinished:
+            operations += (OperationVerdict(unfinished, False, reason=reason, outcome=outcome),)
     elif not operations:
         raise ValueError("it names no operation")
     return GpuHealth(
@@ -158,39 +164,38 @@ def gpu_of(index: int, events: Sequence[JsonObject], ending: ProcessResult) -> t
     ), int(facts.get("count", 1))
 
 
-def of_operations(operations: Sequence[OperationVerdict]) -> tuple[Outcome, str]:
+def operations_outcome(operations: Sequence[OperationVerdict]) -> tuple[Outcome, str]:
     """The overall outcome of all operations, and its reason."""
     faulty = [operation for operation in operations if operation.reason]
     if not faulty:
         return Outcome.OK, ""
-    reason = " ".join(operation.reason for operation in faulty[:_REPORTED_FAILURES])
-    if len(faulty) > _REPORTED_FAILURES:
-        reason += f" {len(faulty) - _REPORTED_FAILURES} more failed: " + (
-            ", ".join(operation.name for operation in faulty[_REPORTED_FAILURES:]) + "."
+    reason = " ".join(operation.reason for operation in faulty[:_MAX_REPORTED_FAILURES])
+    if len(faulty) > _MAX_REPORTED_FAILURES:
+        reason += f" {len(faulty) - _MAX_REPORTED_FAILURES} more failed: " + (
+            ", ".join(operation.name for operation in faulty[_MAX_REPORTED_FAILURES:]) + "."
         )
-    if dead := next((operation for operation in faulty if operation.outcome is Outcome.STICKY), None):
-        return Outcome.STICKY, dead.reason
+    if sticky := next((operation for operation in faulty if operation.outcome is Outcome.STICKY), None):
+        return Outcome.STICKY, sticky.reason
     if all(operation.outcome is Outcome.TRANSIENT for operation in faulty):
         return Outcome.TRANSIENT, reason
-    nothing = not any(operation.ok for operation in operations)
-    return (faulty[0].outcome if nothing else Outcome.DEGRADED), reason
+    all_failed = not any(operation.ok for operation in operations)
+    return (faulty[0].outcome if all_failed else Outcome.DEGRADED), reason
 
 
-def of_ending(ending: ProcessResult, doing: str) -> tuple[Outcome, str]:
-    """Why a child did not finish. doing: the operation that it was running."""
-    where = f" in {doing}" if doing else ""
-    last = (not ending.hung and ending.fault) or last_line(ending.errors)
-    tail = f" Its last line: {last}" if last else ""
+def ending_outcome(ending: ProcessResult, operation: str) -> tuple[Outcome, str]:
+    """Why a child did not finish. operation: the one that it was running, "" if none."""
+    where = f" in {operation}" if operation else ""
+    last_words = (not ending.hung and ending.fault) or last_line(ending.errors)
+    tail = f" Its last line: {last_words}" if last_words else ""
     code = ending.code
     if ending.hung:
-        why = f"the check hung{where} and was stopped after {ending.seconds:.2g} s.{tail}"
-        return Outcome.HANG, why
+        return Outcome.HANG, f"the check hung{where} and was stopped after {ending.seconds:.2g} s.{tail}"
     if code == -signal.SIGKILL:
-        why = "usually the system does that when memory runs out"
-        return Outcome.TRANSIENT, f"the check was killed{where} (SIGKILL); {why}.{tail}"
+        usual_cause = "usually the system does that when memory runs out"
+        return Outcome.TRANSIENT, f"the check was killed{where} (SIGKILL); {usual_cause}.{tail}"
     if code is not None and code < 0:
         return Outcome.CRASH, f"the check was ended{where} by {signal_name(-code)}.{tail}"
-    fault = cuda_errors.fault("", last)
+    fault = cuda_errors.classify_text("", last_words)
     outcome = fault.outcome if fault else Outcome.COULD_NOT_RUN
     return outcome, f"the check did not finish{where}.{tail}"
 
@@ -221,10 +226,10 @@ def key_of(environ: Mapping[str, str], root: Path = Path("/")) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def longest_age(gpu: GpuHealth) -> float:
-    """Seconds for which a verdict holds."""
-    seen = {gpu.outcome} | {operation.outcome for operation in gpu.operations if not operation.ok}
-    return _PASSING_SECONDS if seen & _PASSING else DAY_SECONDS
+def max_age_seconds(gpu: GpuHealth) -> float:
+    """How long a verdict holds."""
+    outcomes = {gpu.outcome} | {operation.outcome for operation in gpu.operations if not operation.ok}
+    return _TEMPORARY_SECONDS if outcomes & _TEMPORARY_OUTCOMES else DAY_SECONDS
 
 
 @contextlib.contextmanager
@@ -233,7 +238,7 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError, WriteError):
             folder.mkdir(parents=True, exist_ok=True)
-            lock = wait_for(folder / "gpus.lock", limit_seconds=LONGEST_WAIT_SECONDS)
+            lock = wait_for(folder / "gpus.lock", limit_seconds=MAX_WAIT_SECONDS)
             stack.enter_context(lock)
         yield
 
@@ -246,14 +251,14 @@ def _cached_health(folder: Path, key: str) -> tuple[GpuHealth, ...] | None:
         return None
     gpus = TypeAdapter(tuple[GpuHealth, ...]).validate_python(check["gpus"])
     age = time.time() - check["at"]
-    return gpus if 0 <= age < min(map(longest_age, gpus), default=_PASSING_SECONDS) else None
+    return gpus if 0 <= age < min(map(max_age_seconds, gpus), default=_TEMPORARY_SECONDS) else None
 
 
 def _facts(folder: Path) -> Facts:
     return Facts(folder, NAMESPACE, logging.DEBUG)
 
 
-def _keep(folder: Path, name: str, value: object, key: str = "") -> None:
+def _store(folder: Path, name: str, value: object, key: str = "") -> None:
     facts = _facts(folder)
     facts.put(name, value, key)
     facts.save()

@@ -45,8 +45,8 @@ AUDIO_IDS = 1026
 WIDTH = 1024
 HEADS = 16
 # With 2,000 draws and odds of 1 to 4 each share lies within 0.05: over four standard deviations.
-DRAWS = 2000
-SHARE_OFF = 0.05
+NUM_DRAWS = 2000
+MAX_SHARE_ERROR = 0.05
 
 
 def main() -> int:
@@ -105,8 +105,8 @@ def verdict(name: str, parts: "Mapping[str, Part]", device: str) -> OperationVer
     if first.ok or first.outcome is Outcome.STICKY or name not in USES_CUDNN:
         return first
     with torch.backends.cudnn.flags(enabled=False):
-        again = _compare(name, parts, device)
-    if not again.ok:
+        second = _compare(name, parts, device)
+    if not second.ok:
         return first
     reason = f"{first.reason} It passes without cuDNN, so Sotaque uses it that way."
     return replace(first, ok=True, reason=reason, cudnn=False)
@@ -116,7 +116,7 @@ def _compare(name: str, parts: "Mapping[str, Part]", device: str) -> OperationVe
     """Runs every part on `device` and on the CPU; stops at the first wrong one."""
     for part_name, part in parts.items():
         try:
-            off = distance(part(ProbePlace(device)), part(REFERENCE))
+            error_size = distance(part(ProbePlace(device)), part(REFERENCE))
         except Exception as error:
             fault = cuda_errors.classify(error, cuda_errors.free_bytes(device))
             # The input is known to be valid: an error about data here means a faulty library.
@@ -124,10 +124,10 @@ def _compare(name: str, parts: "Mapping[str, Part]", device: str) -> OperationVe
             outcome = fault.outcome if fault and of_device else Outcome.BUILD
             reason = f"{name} failed ({part_name}): {first_line(error)}."
             return OperationVerdict(name, False, reason, outcome)
-        if not off <= TOLERANCES[name]:
-            by = "a non-finite value" if off == float("inf") else f"{off:.1e}"
+        if not error_size <= TOLERANCES[name]:
+            deviation = "a non-finite value" if error_size == float("inf") else f"{error_size:.1e}"
             reason = (
-                f"{name} differs from the CPU's result by {by} ({part_name}); allowed is "
+                f"{name} differs from the CPU's result by {deviation} ({part_name}); allowed is "
                 f"{TOLERANCES[name]:g}."
             )
             return OperationVerdict(name, False, reason, Outcome.DEGRADED)
@@ -250,8 +250,8 @@ def _sixteen_bits(kind: torch.dtype) -> dict[str, Part]:
         q, k, v = (part.requires_grad_() for part in parts[:3])
         # The padding's gradient is zero, as if its rows were left out.
         valid = (torch.arange(140) < torch.tensor([[140], [77], [12]]))[:, None, :, None]
-        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        (seen * parts[3] * valid.to(at.device)).sum().backward()
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        (attended * parts[3] * valid.to(at.device)).sum().backward()
         return torch.stack([part.grad.float() for part in (q, k, v) if part.grad is not None])
 
     def product(at: ProbePlace) -> Tensor:
@@ -272,20 +272,20 @@ def _probabilities(at: ProbePlace) -> Tensor:
 def _many_draws(at: ProbePlace) -> Tensor:
     """Whether each share is near its odds: single draws differ between devices."""
     odds = torch.tensor([1.0, 2.0, 3.0, 4.0])
-    drawn = torch.multinomial(odds.to(at.device), DRAWS, replacement=True).cpu()
-    shares = torch.bincount(drawn, minlength=4)[:4] / DRAWS
-    return ((shares - odds / 10).abs() < SHARE_OFF).float()
+    drawn = torch.multinomial(odds.to(at.device), NUM_DRAWS, replacement=True).cpu()
+    shares = torch.bincount(drawn, minlength=4)[:4] / NUM_DRAWS
+    return ((shares - odds / 10).abs() < MAX_SHARE_ERROR).float()
 
 
 def _train_step(at: ProbePlace) -> Tensor:
     """Forward, backward and one step of fused AdamW, on layers like those of a block."""
     shapes = ((16, 80, 3), (32, 16), (64, 32))
     kernel, hidden, out = (at.numbers(*shape).mul(0.1).requires_grad_() for shape in shapes)
-    seen = F.gelu(F.conv1d(at.numbers(4, 80, 50), kernel, padding=1)).transpose(1, 2)
-    seen = F.layer_norm(seen @ hidden.t(), (32,))
-    seen = F.scaled_dot_product_attention(seen, seen, seen, is_causal=True)
+    states = F.gelu(F.conv1d(at.numbers(4, 80, 50), kernel, padding=1)).transpose(1, 2)
+    states = F.layer_norm(states @ hidden.t(), (32,))
+    states = F.scaled_dot_product_attention(states, states, states, is_causal=True)
     targets = (torch.arange(200) % 64).to(at.device)
-    F.cross_entropy((seen @ out.t()).flatten(0, 1), targets).backward()
+    F.cross_entropy((states @ out.t()).flatten(0, 1), targets).backward()
     weights = [kernel.detach(), hidden.detach(), out.detach()]
     gradients = [tensor.grad for tensor in (kernel, hidden, out) if tensor.grad is not None]
     first, second = ([torch.zeros_like(tensor) for tensor in weights] for _ in range(2))

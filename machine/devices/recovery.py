@@ -20,14 +20,14 @@ class GpuLost(SotaqueError):
     exit_code = 70
 
 
-def step_down(place: Place, why: str, fault: DeviceFault | None) -> Place:
+def step_down(place: Place, reason: str, fault: DeviceFault | None) -> Place:
     """The next rung after a fault on a GPU: without the part that failed, else the CPU."""
     failed_part = fault.part if fault and fault.outcome is Outcome.BUILD else ""
     if failed_part == "fft" and place.mel_device != "cpu":
-        return replace(place, mel_device="cpu", reason=f"{why}; the speaker's mel is on the CPU")
+        return replace(place, mel_device="cpu", reason=f"{reason}; the speaker's mel is on the CPU")
     if failed_part == "convolution" and place.cudnn:
-        return replace(place, cudnn=False, reason=f"{why}; without cuDNN")
-    return Place("cpu", why, code="gpu_fault")
+        return replace(place, cudnn=False, reason=f"{reason}; without cuDNN")
+    return Place("cpu", reason, code="gpu_fault")
 
 
 def remaining_fault(device: str) -> str:

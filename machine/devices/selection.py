@@ -18,7 +18,7 @@ from machine.storage.files import read_text
 # If a file has two names below, the second is cgroup v1's, which older hosts still use.
 CGROUP = Path("/sys/fs/cgroup")
 # Settings and arguments name these; they are here because a speaking child imports no pydantic.
-DEVICE = r"auto|cpu|cuda(:\d{1,3})?"
+DEVICE_PATTERN = r"auto|cpu|cuda(:\d{1,3})?"
 SpeakPrecision = Literal["auto", "fp32", "bf16", "int8", "int4"]
 
 
@@ -93,9 +93,9 @@ def look_at_machine(*, use_cache: bool = True) -> Environment:
         use_cache: False checks the GPUs again instead of using the cached result.
     """
     in_container = inside_container()
-    devices = gpu_nodes()
+    has_node = has_gpu_node()
     gpus: tuple[GpuHealth, ...] = ()
-    if devices:
+    if has_node:
         gpus = probe(use_cache=use_cache)
     return Environment(
         cpu_count=cpu_count(),
@@ -103,18 +103,18 @@ def look_at_machine(*, use_cache: bool = True) -> Environment:
         memory_bytes=memory_bytes(),
         in_container=in_container,
         gpus=gpus,
-        gpu_hint=gpu_hint(Path("/proc/driver/nvidia/version").exists(), devices, in_container),
+        gpu_hint=gpu_hint(Path("/proc/driver/nvidia/version").exists(), has_node, in_container),
     )
 
 
 def inside_container(root: Path = Path("/")) -> bool:
     """Whether this process runs in a container of Docker, podman or Kubernetes."""
-    marked = any((root / name).exists() for name in (".dockerenv", "run/.containerenv"))
+    has_marker = any((root / name).exists() for name in (".dockerenv", "run/.containerenv"))
     groups = read_text(root / "proc/1/cgroup")
-    return marked or any(word in groups for word in ("docker", "kubepods", "libpod"))
+    return has_marker or any(word in groups for word in ("docker", "kubepods", "libpod"))
 
 
-def gpu_nodes(root: Path = Path("/")) -> bool:
+def has_gpu_node(root: Path = Path("/")) -> bool:
     """Whether a GPU's device node exists: /dev/nvidia0, …, or /dev/dxg under WSL2.
 
     Under WSL2, Windows has the driver, and the probe finds out whether the GPU is NVIDIA's. Tests
@@ -123,9 +123,9 @@ def gpu_nodes(root: Path = Path("/")) -> bool:
     return any((root / "dev").glob("nvidia[0-9]*")) or (root / "dev/dxg").exists()
 
 
-def gpu_hint(driver: bool, devices: bool, in_container: bool) -> str:
-    """A sentence if there is a driver but no device; a container then lacks a line in `.env`."""
-    if not driver or devices:
+def gpu_hint(has_driver: bool, has_node: bool, in_container: bool) -> str:
+    """A sentence if there is a driver but no device node; a container then lacks a line in `.env`."""
+    if not has_driver or has_node:
         return ""
     if in_container:
         return (
@@ -136,54 +136,59 @@ def gpu_hint(driver: bool, devices: bool, in_container: bool) -> str:
 
 
 def choose_place(
-    machine: Environment, wish: str, setting: str = "DEVICE", prefer: str = "", *, trains: bool = False
+    machine: Environment,
+    requested: str,
+    setting: str = "DEVICE",
+    preferred: str = "",
+    *,
+    for_training: bool = False,
 ) -> Place:
-    """Chooses the first rung of the ladder: the best GPU that the wish allows, else the CPU.
+    """Chooses the first rung of the ladder: the best GPU that the request allows, else the CPU.
 
     GPUs that passed everything come first, then those that failed a dispensable operation, then
     those that failed in a run.
 
     Args:
-        wish: cpu, auto, cuda (any GPU) or cuda:N.
-        setting: The name of the setting that holds the wish.
-        prefer: The GPU to take unless it failed in a run.
-        trains: Whether the place is for training; otherwise it is for speech.
+        requested: The device: cpu, auto, cuda (any GPU) or cuda:N.
+        setting: The name of the setting that requests it.
+        preferred: The GPU to take unless it failed in a run.
+        for_training: Whether the place is for training; otherwise it is for speech.
     """
-    if wish == "cpu":
+    if requested == "cpu":
         return Place("cpu", f"{setting}=cpu")
-    named = [gpu for gpu in machine.gpus if wish in ("auto", "cuda", gpu.device)]
-    good = sorted(
-        (gpu for gpu in named if (gpu.trains if trains else gpu.speaks)),
-        key=lambda gpu: (bool(gpu.surprise), gpu.device != prefer, bool(gpu.reason)),
+    candidates = [gpu for gpu in machine.gpus if requested in ("auto", "cuda", gpu.device)]
+    usable = sorted(
+        (gpu for gpu in candidates if (gpu.trains if for_training else gpu.speaks)),
+        key=lambda gpu: (bool(gpu.surprise), gpu.device != preferred, bool(gpu.reason)),
     )
-    if good:
-        gpu = good[0]
-        asked = "" if wish == "auto" else f"{setting}={wish}; "
-        mel_device = "cpu" if "fft" in gpu.failed else gpu.device
-        passed = f"{gpu.name} passed the check"
+    if usable:
+        gpu = usable[0]
+        request = "" if requested == "auto" else f"{setting}={requested}; "
+        mel_device = "cpu" if "fft" in gpu.failed_operations else gpu.device
+        verdict = f"{gpu.name} passed the check"
         if gpu.reason:
-            passed = f"{gpu.name} passed the operations that are needed, but not all: {gpu.reason}"
-        return Place(gpu.device, asked + passed, mel_device, gpu.cudnn)
-    if named:
-        why = f"{named[0].name} failed the check: {named[0].reason}"
+            verdict = f"{gpu.name} passed the operations that are needed, but not all: {gpu.reason}"
+        return Place(gpu.device, request + verdict, mel_device, gpu.cudnn)
+    if candidates:
+        reason = f"{candidates[0].name} failed the check: {candidates[0].reason}"
     elif machine.gpus:
-        why = "this machine has " + ", ".join(f"{gpu.device} ({gpu.name})" for gpu in machine.gpus)
+        reason = "this machine has " + ", ".join(f"{gpu.device} ({gpu.name})" for gpu in machine.gpus)
     else:
-        none = "no GPU on this machine" if wish == "auto" else "this machine has no GPU"
-        why = machine.gpu_hint or none
-    if wish != "auto":
-        return Place("cpu", f"{setting}={wish}, but {why}", code="device_refused")
+        reason = "no GPU on this machine" if requested == "auto" else "this machine has no GPU"
+        reason = machine.gpu_hint or reason
+    if requested != "auto":
+        return Place("cpu", f"{setting}={requested}, but {reason}", code="device_refused")
     code = "gpu_out_of_reach" if machine.gpu_hint else ""
-    return Place("cpu", why, code="gpu_failed_check" if machine.gpus else code)
+    return Place("cpu", reason, code="gpu_failed_check" if machine.gpus else code)
 
 
-def choose_device(machine: Environment, wish: str, *, trains: bool = False) -> Place:
+def choose_device(machine: Environment, requested: str, *, for_training: bool = False) -> Place:
     """As `choose_place`, but never replaces the requested device.
 
     Raises:
-        DeviceError: `wish` names a GPU that does not exist or failed its check.
+        DeviceError: `requested` names a GPU that does not exist or failed its check.
     """
-    place = choose_place(machine, wish, trains=trains)
+    place = choose_place(machine, requested, for_training=for_training)
     if place.code == "device_refused":
         raise DeviceError(f"{place.reason.rstrip('.')}. Set DEVICE=auto.")
     return place
@@ -199,14 +204,14 @@ def oom_kills() -> int:
 
 def cpu_count() -> int:
     """Cores that this process may use, by its affinity and the container's quota."""
-    allowed = len(os.sched_getaffinity(0))
+    num_cores = len(os.sched_getaffinity(0))
     quota = read_text(CGROUP / "cpu.max").split()
     if not quota:
         names = ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
         quota = [read_text(CGROUP / name).strip() for name in names]
     if all(number.isdigit() for number in quota) and len(quota) == 2:
-        allowed = min(allowed, max(1, round(int(quota[0]) / int(quota[1]))))
-    return allowed
+        num_cores = min(num_cores, max(1, round(int(quota[0]) / int(quota[1]))))
+    return num_cores
 
 
 def has_bf16() -> bool:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from dotenv.parser import Binding, parse_stream
 
-REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 # An unreadable line is identified by its setting's name only: the rest may be secret.
-NAME = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_-]*)(?=[\s=:])")
+_NAME = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_-]*)(?=[\s=:])")
 
 
 class GivenSetting(NamedTuple):
@@ -56,20 +56,20 @@ def read(path: Path, environ: Mapping[str, str], ours: Collection[str]) -> DotEn
         return DotEnv({}, (fault,))
     if "\0" in text:
         return DotEnv({}, (f"{path} is UTF-16 or not text; save it as UTF-8 text.",))
-    return _gather(path, text, environ, ours)
+    return _parse(path, text, environ, ours)
 
 
-def _gather(path: Path, text: str, environ: Mapping[str, str], ours: Collection[str]) -> DotEnv:
+def _parse(path: Path, text: str, environ: Mapping[str, str], ours: Collection[str]) -> DotEnv:
     given: dict[str, GivenSetting] = {}
     numbers: dict[str, int] = {}
     faults: list[str] = []
     notes: list[str] = []
     for binding in parse_stream(io.StringIO(text)):
-        name, number = binding.key, _number(binding)
+        name, number = binding.key, _line_number(binding)
         if binding.error:
-            begins = NAME.match(binding.original.string)
-            at = f"{number} ({begins[1]} …)" if begins and begins[1] in ours else str(number)
-            faults.append(f"{path}, line {at} is not NAME=value, or a quote is not closed; correct it.")
+            match = _NAME.match(binding.original.string)
+            line = f"{number} ({match[1]} …)" if match and match[1] in ours else str(number)
+            faults.append(f"{path}, line {line} is not NAME=value, or a quote is not closed; correct it.")
         if name is None:
             continue
         value, source = binding.value, f"{path}, line {number}"
@@ -77,9 +77,9 @@ def _gather(path: Path, text: str, environ: Mapping[str, str], ours: Collection[
             if name in ours:
                 faults.append(f"{source}: {name} has no '='; write NAME=value.")
             continue
-        if not _single_quoted(binding):
+        if not _is_single_quoted(binding):
             try:
-                value = _fill_in(value, given, environ)
+                value = _expand(value, given, environ)
             except ValueError as error:
                 if name in ours:
                     faults.append(f"{source}: {name} {error}")
@@ -91,8 +91,8 @@ def _gather(path: Path, text: str, environ: Mapping[str, str], ours: Collection[
     return DotEnv(given, tuple(faults), tuple(notes))
 
 
-def _fill_in(value: str, above: Mapping[str, GivenSetting], environ: Mapping[str, str]) -> str:
-    """Replaces `${NAME}` and `${NAME:-default}` from the environment, then from the lines above.
+def _expand(value: str, given: Mapping[str, GivenSetting], environ: Mapping[str, str]) -> str:
+    """Replaces `${NAME}` and `${NAME:-default}` from the environment, then from the lines above (`given`).
 
     Raises ValueError for a name that is not set, and for any other `$` that Compose would replace.
     Compose would use an empty value for an unset name, which here would mean the default.
@@ -100,7 +100,7 @@ def _fill_in(value: str, above: Mapping[str, GivenSetting], environ: Mapping[str
 
     def replacement(match: re.Match[str]) -> str:
         name, default = match.groups()
-        text = environ.get(name, above[name].text if name in above else None)
+        text = environ.get(name, given[name].text if name in given else None)
         if not text and default is not None:
             return default
         if text is None:
@@ -108,20 +108,20 @@ def _fill_in(value: str, above: Mapping[str, GivenSetting], environ: Mapping[str
         return text
 
     # Checked before the replacement: a '$' inside a replaced value is not a reference.
-    if "$" in REFERENCE.sub("", value):
+    if "$" in _REFERENCE.sub("", value):
         raise ValueError(
             "holds a '$' that Docker Compose would replace; put the value in single quotes, "
             "or write ${NAME} or ${NAME:-default}."
         )
-    return REFERENCE.sub(replacement, value)
+    return _REFERENCE.sub(replacement, value)
 
 
-def _single_quoted(binding: Binding) -> bool:
+def _is_single_quoted(binding: Binding) -> bool:
     _, _, value = binding.original.string.partition("=")
     return value.lstrip().startswith("'")
 
 
-def _number(binding: Binding) -> int:
+def _line_number(binding: Binding) -> int:
     """The line number of a binding, which python-dotenv counts from the blank lines before it."""
     string = binding.original.string
     blank = string[: len(string) - len(string.lstrip())]

@@ -8,7 +8,7 @@ settings from the environment.
 
 import os
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -107,16 +107,16 @@ class SettingsReport:
     notes: tuple[str, ...] = ()
     defaults: Mapping[str, str] = field(default_factory=dict)
 
-    def given(self) -> str:
+    def changed_settings(self) -> str:
         """The settings that differ from their defaults, one per line, and a line on the others."""
-        given = [row for row in self.rows if row[1] != self.defaults.get(row[0])]
-        others = f"The other {len(self.rows) - len(given)}" if given else "All"
-        lines = table(given) if given else []
+        changed = [row for row in self.rows if row[1] != self.defaults.get(row[0])]
+        others = f"The other {len(self.rows) - len(changed)}" if changed else "All"
+        lines = table(changed) if changed else []
         return "\n".join([*lines, f"{others} settings have their defaults (docs/settings.md)."])
 
 
 @cache
-def whole(kind: type[S]) -> type[S]:
+def with_extras(kind: type[S]) -> type[S]:
     """A program's settings with those that the extras add to it (SETTINGS of `machine.extras`).
 
     An extra derives its classes from the class of the program that reads them, or from
@@ -124,8 +124,8 @@ def whole(kind: type[S]) -> type[S]:
     """
     added = [
         extra_kind
-        for extra_kind in _of_extras()
-        if all(issubclass(kind, base) for base in _programs(extra_kind))
+        for extra_kind in _extra_settings()
+        if all(issubclass(kind, base) for base in _core_bases(extra_kind))
     ]
     if not added or kind.__module__ == __name__:
         return kind
@@ -133,19 +133,19 @@ def whole(kind: type[S]) -> type[S]:
     return cast(type[S], settings_class(frozen=True, kw_only=True, config=CONFIG)(settings_kind))
 
 
-def _of_extras() -> list[type[SharedSettings]]:
+def _extra_settings() -> list[type[SharedSettings]]:
     return [kind for module in extras.modules("SETTINGS") for kind in reversed(module.SETTINGS)]
 
 
-def _programs(added: type[SharedSettings]) -> list[type[SharedSettings]]:
+def _core_bases(extra_kind: type[SharedSettings]) -> list[type[SharedSettings]]:
     """The classes of the core that an extra's class derives from."""
-    bases = [base for base in added.__mro__ if issubclass(base, SharedSettings)]
+    bases = [base for base in extra_kind.__mro__ if issubclass(base, SharedSettings)]
     return [base for base in bases if not base.__module__.startswith("extras.")]
 
 
 def every_name() -> frozenset[str]:
     """The settings of both programs and of every extra."""
-    return CORE_SETTINGS.union(name.upper() for kind in _of_extras() for name in fields(kind))
+    return CORE_SETTINGS.union(name.upper() for kind in _extra_settings() for name in fields(kind))
 
 
 def load(
@@ -168,21 +168,21 @@ def load(
     Raises:
         SettingsError: With all errors of all sources.
     """
-    kind = whole(kind)  # type: ignore[arg-type]
+    kind = with_extras(kind)  # type: ignore[arg-type]
     if "--help" in argv or "-h" in argv:
         print(help_text(kind))
         raise SystemExit(0)
     if "--version" in argv:
         print(commands.version())
         raise SystemExit(0)
-    environ, locales = _without_locale(os.environ if environ is None else environ)
-    ours = {name.upper(): info for name, info in fields(kind).items()}
-    file = dotenv.read(dotenv_path, environ, ours) if dotenv_path else dotenv.DotEnv({})
-    flags, faults = _flags(argv, ours)
+    environ, locale_notes = _without_locale(os.environ if environ is None else environ)
+    infos = {name.upper(): info for name, info in fields(kind).items()}
+    file = dotenv.read(dotenv_path, environ, infos) if dotenv_path else dotenv.DotEnv({})
+    flags, faults = _read_flags(argv, infos)
     variables = {name: GivenSetting(value, "environment") for name, value in environ.items()}
-    given = {name: setting for name, setting in {**file.given, **variables, **flags}.items() if name in ours}
-    settings, value_faults = _validate(kind, ours, given)
-    misspelt, unknown = _unknown(file, dotenv_path)
+    given = {name: setting for name, setting in {**file.given, **variables, **flags}.items() if name in infos}
+    settings, value_faults = _validate(kind, infos, given)
+    misspelt, unknown_notes = _check_unknown(file, dotenv_path)
     faults += [*file.faults, *misspelt, *value_faults]
     if settings is None or faults:
         raise SettingsError(faults)
@@ -190,12 +190,12 @@ def load(
         (name, value, given[name].source if name in given else "default")
         for name, value in values_of(settings).items()
     )
-    settings, moved = _in_package(settings)
-    notes = (*file.notes, *unknown, *locales, *moved)
+    settings, folder_notes = _locate_folders(settings)
+    notes = (*file.notes, *unknown_notes, *locale_notes, *folder_notes)
     return settings, SettingsReport(rows, notes, values_of(kind()))
 
 
-def _in_package(settings: S) -> tuple[S, list[str]]:
+def _locate_folders(settings: S) -> tuple[S, list[str]]:
     """Resolves folders by `package_data.locate`. Returns the settings, and a note on folders of
     the package."""
     changed: dict[str, Any] = {}
@@ -228,48 +228,58 @@ def help_text(kind: type[object]) -> str:
         f"  {flag:{width}}  " + textwrap.shorten(text.rstrip("."), WIDTH - width - 4, placeholder=" …")
         for flag, text in settings.items()
     ]
-    more = "docs/settings.md describes every setting and its allowed values."
-    return "\n".join(["Settings, each with its default:", "", *lines, "", *wrap(PRECEDENCE, ""), more])
+    footer = "docs/settings.md describes every setting and its allowed values."
+    return "\n".join(["Settings, each with its default:", "", *lines, "", *wrap(PRECEDENCE, ""), footer])
 
 
 def _without_locale(environ: Mapping[str, str]) -> tuple[Mapping[str, str], list[str]]:
-    """Ignores GNU gettext's LANGUAGE, a list of locales such as pt_BR:pt:en."""
+    """The environment without GNU gettext's LANGUAGE (a list of locales such as pt_BR:pt:en), and a
+    note on it."""
     locale = environ.get("LANGUAGE", "")
     if not {"_", ":"} & set(locale):
         return environ, []
-    rest = {name: value for name, value in environ.items() if name != "LANGUAGE"}
-    return rest, [f"LANGUAGE={locale} in the environment is the desktop's locale, so it is ignored."]
+    without_locale = {name: value for name, value in environ.items() if name != "LANGUAGE"}
+    return without_locale, [
+        f"LANGUAGE={locale} in the environment is the desktop's locale, so it is ignored."
+    ]
 
 
-def _flags(argv: Sequence[str], ours: Mapping[str, FieldInfo]) -> tuple[dict[str, GivenSetting], list[str]]:
+def _read_flags(
+    argv: Sequence[str], infos: Mapping[str, FieldInfo]
+) -> tuple[dict[str, GivenSetting], list[str]]:
     given: dict[str, GivenSetting] = {}
     faults: list[str] = []
-    rest = list(argv)
-    while rest:
-        flag, equals, value = rest.pop(0).partition("=")
+    words = list(argv)
+    while words:
+        flag, equals, value = words.pop(0).partition("=")
         name = flag[2:].replace("-", "_").upper()
-        if name not in ours or flag != flag_of(name):
-            common = setting_for_common_name(name)
-            close = likely_names(name, ours) or ([common] if common in ours else [])
-            misspelt = flag.startswith("-") and close
-            hint = f"; did you mean {flag_of(close[0])}?" if misspelt else "; --help lists them."
-            gone = RETIRED.get(name) if flag == flag_of(name) else None
-            hint = f" any more: {gone}." if gone else hint
-            faults.append(f"{flag} is not a setting of this program{hint}")
-            if flag.startswith("-") and not equals and rest and not rest[0].startswith("--"):
-                rest.pop(0)  # its value, which would be reported as a second error
-        elif not equals and (not rest or rest[0].startswith("--")):
-            faults.append(f"{flag} has no value; allowed: {means(ours[name]).allowed}.")
+        if name not in infos or flag != flag_of(name):
+            faults.append(_unknown_flag_fault(flag, name, infos))
+            if flag.startswith("-") and not equals and words and not words[0].startswith("--"):
+                words.pop(0)  # its value, which would be reported as a second error
+        elif not equals and (not words or words[0].startswith("--")):
+            faults.append(f"{flag} has no value; allowed: {means(infos[name]).allowed}.")
         else:
-            given[name] = GivenSetting(value if equals else rest.pop(0), "command line")
+            given[name] = GivenSetting(value if equals else words.pop(0), "command line")
     return given, faults
 
 
-def _unknown(file: dotenv.DotEnv, path: Path | None) -> tuple[list[str], list[str]]:
-    """Errors for names close to ours, and notes on the others that no program here reads."""
+def _unknown_flag_fault(flag: str, name: str, infos: Collection[str]) -> str:
+    hint = "; --help lists them."
+    if flag == flag_of(name) and name in RETIRED:
+        hint = f" any more: {RETIRED[name]}."
+    elif flag.startswith("-"):
+        common = setting_for_common_name(name)
+        if close := likely_names(name, infos) or ([common] if common in infos else []):
+            hint = f"; did you mean {flag_of(close[0])}?"
+    return f"{flag} is not a setting of this program{hint}"
+
+
+def _check_unknown(file: dotenv.DotEnv, path: Path | None) -> tuple[list[str], list[str]]:
+    """Errors for names close to a setting's, and notes on the others that no program here reads."""
     faults: list[str] = []
     notes: list[str] = []
-    rest: list[str] = []
+    foreign: list[str] = []
     names = every_name() if file.given else CORE_SETTINGS
     for name, setting in file.given.items():
         source = f"{setting.source}: {name}"
@@ -279,20 +289,20 @@ def _unknown(file: dotenv.DotEnv, path: Path | None) -> tuple[list[str], list[st
             notes.append(f"{source} is no longer a setting; {RETIRED[name]}.")
         elif close := likely_names(name, names):
             faults.append(f"{source} is not a setting; did you mean {' or '.join(close)}?")
-        elif ours := setting_for_common_name(name):
-            notes.append(f"{source} is not a setting; if it was meant for Sotaque, use {ours}.")
+        elif setting_name := setting_for_common_name(name):
+            notes.append(f"{source} is not a setting; if it was meant for Sotaque, use {setting_name}.")
         else:
-            rest.append(name)
-    note = f"{path}: not read by this program: {', '.join(sorted(rest))}."
-    return faults, [*notes, note] if rest else notes
+            foreign.append(name)
+    note = f"{path}: not read by this program: {', '.join(sorted(foreign))}."
+    return faults, [*notes, note] if foreign else notes
 
 
 def _validate(
-    kind: type[S], ours: Mapping[str, FieldInfo], given: Mapping[str, GivenSetting]
+    kind: type[S], infos: Mapping[str, FieldInfo], given: Mapping[str, GivenSetting]
 ) -> tuple[S | None, list[str]]:
     values: dict[str, Any] = {}
     for name, setting in given.items():
-        text, rule = setting.text.strip(), means(ours[name])
+        text, rule = setting.text.strip(), means(infos[name])
         if text == "":
             continue
         if rule.none and text.lower() == rule.none:
@@ -303,16 +313,16 @@ def _validate(
         return kind(**values), []
     except ValidationError as error:
         # A union reports one error for each of its types, but one sentence per setting is enough.
-        named: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for item in error.errors():
             if item["loc"]:
                 name = str(item["loc"][0]).upper()
-                named[name] = named.get(name) or _more(item)
-        whole = [str(item["ctx"]["error"]) for item in error.errors() if not item["loc"]]
-        return None, [_sentence(name, ours[name], given[name], more) for name, more in named.items()] + whole
+                reasons[name] = reasons.get(name) or _fault_reason(item)
+        faults = [_fault_sentence(name, infos[name], given[name], reason) for name, reason in reasons.items()]
+        return None, faults + [str(item["ctx"]["error"]) for item in error.errors() if not item["loc"]]
 
 
-def _more(item: ErrorDetails) -> str:
+def _fault_reason(item: ErrorDetails) -> str:
     """A sentence that completes `Means.allowed`: an upper limit, or a validator's reason."""
     context = item.get("ctx") or {}
     if item["type"] == "value_error":
@@ -323,6 +333,6 @@ def _more(item: ErrorDetails) -> str:
     return ""
 
 
-def _sentence(name: str, info: FieldInfo, given: GivenSetting, more: str) -> str:
+def _fault_sentence(name: str, info: FieldInfo, given: GivenSetting, reason: str) -> str:
     value = "********" if means(info).secret else repr(given.text)
-    return f"{name} is {value} ({given.source}); allowed: {means(info).allowed}. {more}".rstrip()
+    return f"{name} is {value} ({given.source}); allowed: {means(info).allowed}. {reason}".rstrip()

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.fields import FieldInfo
 
-from machine.devices.selection import DEVICE, device_name
+from machine.devices.selection import DEVICE_PATTERN, device_name
 
 CONFIG = ConfigDict(use_attribute_docstrings=True, allow_inf_nan=False, extra="forbid")
 
@@ -30,15 +30,15 @@ class Means:
     secret: bool = False
 
 
-def _home(path: Path) -> Path:
+def _expand_home(path: Path) -> Path:
     try:
         return path.expanduser()
     except RuntimeError as error:  # "~nobody"
         raise ValueError("That home folder does not exist.") from error
 
 
-def _reachable(path: Path) -> Path:
-    expanded = _home(path)
+def _expand_path(path: Path) -> Path:
+    expanded = _expand_home(path)
     try:
         expanded.is_file()
     except OSError as error:  # for example a name that is too long, or no permission above it
@@ -46,42 +46,44 @@ def _reachable(path: Path) -> Path:
     return expanded
 
 
-def _folder(path: Path) -> Path:
-    if (folder := _reachable(path)).is_file():
+def _refuse_file(path: Path) -> Path:
+    if (folder := _expand_path(path)).is_file():
         raise ValueError("It is a file.")
     return folder
 
 
-def _split(value: object) -> object:
+def _split_names(value: object) -> object:
     """Splits "a, b" into its parts and drops empty ones."""
     if not isinstance(value, str):
         return value
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
-Folder = Annotated[Path, AfterValidator(_folder), Means("a folder; `~` is your home folder")]
+Folder = Annotated[Path, AfterValidator(_refuse_file), Means("a folder; `~` is your home folder")]
 # Reading the dataset refuses a file, because its message explains how to cut a recording.
-DatasetFolder = Annotated[Path, AfterValidator(_reachable), Means("a folder; `~` is your home folder")]
+DatasetFolder = Annotated[Path, AfterValidator(_expand_path), Means("a folder; `~` is your home folder")]
 Device = Annotated[
     str,
-    StringConstraints(pattern=rf"^({DEVICE})$"),
+    StringConstraints(pattern=rf"^({DEVICE_PATTERN})$"),
     BeforeValidator(device_name),
     Means("auto, cpu, gpu or cuda (the best GPU), gpu:N or cuda:N", words=True),
 ]
 SampleDevice = Annotated[
     str,
-    StringConstraints(pattern=rf"^(off|{DEVICE})$"),
+    StringConstraints(pattern=rf"^(off|{DEVICE_PATTERN})$"),
     BeforeValidator(device_name),
     Means("auto, cpu, gpu or cuda, gpu:N or cuda:N, or off", words=True),
 ]
 Text = Annotated[str, StringConstraints(min_length=1)]
-PathOrWord = Annotated[Text, AfterValidator(lambda text: str(_home(Path(text))) if text[0] == "~" else text)]
+PathOrWord = Annotated[
+    Text, AfterValidator(lambda text: str(_expand_home(Path(text))) if text[0] == "~" else text)
+]
 Address = Annotated[str, StringConstraints(pattern=r"^https?://[^/\s?#@]+(/[^\s?#]*)?$")]
 Switch = Annotated[bool, Means("on or off", words=True)]
 Positive = Annotated[int, Field(ge=1, lt=2**63)]
 Count = Annotated[Positive, Means("a whole number from 1")]
 AutoCount = Annotated[Positive | None, Means("a whole number from 1, or auto", none="auto")]
-Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 Port = Annotated[int, Field(ge=1, le=65535), Means("a port from 1 to 65535")]
 
 

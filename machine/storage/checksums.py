@@ -26,7 +26,7 @@ from machine.storage.files import JsonObject, Written, write_json
 log = logging.getLogger(__name__)
 
 SCHEMA = 1
-_WORTH_A_LINE = 50_000_000
+_MIN_LOGGED_BYTES = 50_000_000
 
 
 class FileStamp(NamedTuple):
@@ -37,8 +37,8 @@ class FileStamp(NamedTuple):
     mtime_ns: int
 
 
-# The hashes that this process computed or wrote.
-_hashed: dict[FileStamp, str] = {}
+# The hashes of the files that this process read or wrote.
+_hashes: dict[FileStamp, str] = {}
 
 
 def stamp_of(path: Path | str) -> FileStamp:
@@ -60,23 +60,23 @@ def sha256_of(path: Path, *, fresh: bool = False, kept_in: Path | None = None) -
         OSError: It cannot be read.
     """
     stamp = stamp_of(path)  # before reading, so that a change meanwhile is noticed
-    digest = None if fresh else _hashed.get(stamp)
+    digest = None if fresh else _hashes.get(stamp)
     if digest is None:
-        digest = _hashed[stamp] = _stored_hash(path, kept_in) if kept_in else _digest(path)
+        digest = _hashes[stamp] = _cached_sha256(path, kept_in) if kept_in else _compute_sha256(path)
     return digest
 
 
 def remember_hash(path: Path, sha256: str) -> None:
     """Caches the hash of a file that this process has just written."""
-    _hashed[stamp_of(path)] = sha256
+    _hashes[stamp_of(path)] = sha256
 
 
 def forget_hashes() -> None:
     """Computes every hash again, even of a file whose size and time stay."""
-    _hashed.clear()
+    _hashes.clear()
 
 
-def _stored_hash(path: Path, folder: Path) -> str:
+def _cached_sha256(path: Path, folder: Path) -> str:
     """The hash of a file, kept in the facts of `folder` between starts.
 
     Other programs may have replaced the file since, so the key includes its inode and change time.
@@ -87,15 +87,15 @@ def _stored_hash(path: Path, folder: Path) -> str:
     key = hashlib.sha256(repr(stamp).encode()).hexdigest()
     facts = Facts(folder, "sha256", logging.DEBUG)
     if (digest := facts.get(key)) is None:
-        if status.st_size > _WORTH_A_LINE:
+        if status.st_size > _MIN_LOGGED_BYTES:
             log.info("Computing the SHA-256 of %s (%d MB) ...", path, status.st_size / 1e6)
-        digest = _digest(path)
+        digest = _compute_sha256(path)
         facts.put(key, digest)
         facts.save()
     return str(digest)
 
 
-def _digest(path: Path) -> str:
+def _compute_sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -28,12 +28,12 @@ from machine.errors import SotaqueError
 # Extra space for metadata and other writers.
 SPACE_MARGIN = 1.2
 # Only a killed writer leaves files with such names.
-_TEMPORARY = re.compile(r"^\..+\.\d+\.sotaque-part$")
+_TEMPORARY_NAME = re.compile(r"^\..+\.\d+\.sotaque-part$")
 # No running writer has a temporary file of this age: the largest write takes minutes.
 STALE_SECONDS = 24 * 3600.0
 # A parsed JSON object, whose reader knows the types of its fields.
 JsonObject = dict[str, Any]
-_MAX_CHARACTERS = 1 << 20
+_MAX_READ_CHARACTERS = 1 << 20
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -96,8 +96,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 def make_folder(folder: Path) -> None:
     """Creates a folder and its parents if missing. Raises DiskFull or WriteError."""
-    above = next((path for path in folder.parents if path.exists()), folder.parent)
-    with writing_to(above / folder.name):
+    # The error is about the parent of the first missing folder, which exists.
+    existing = next((path for path in folder.parents if path.exists()), folder.parent)
+    with writing_to(existing / folder.name):
         folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -128,7 +129,7 @@ def read_text(path: Path) -> str:
     """At most a million characters of a text file; "" if it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(_MAX_CHARACTERS)
+            return file.read(_MAX_READ_CHARACTERS)
     except (OSError, ValueError):
         return ""
 
@@ -176,8 +177,8 @@ def remove_stale(folder: Path, *, older_than_seconds: float | None = None) -> li
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         with contextlib.suppress(OSError):
             age = time.time() - path.stat().st_mtime
-            old = older_than_seconds is None or age > older_than_seconds
-            if _TEMPORARY.match(path.name) and old:
+            is_old = older_than_seconds is None or age > older_than_seconds
+            if _TEMPORARY_NAME.match(path.name) and is_old:
                 path.unlink()
                 removed.append(path)
     return removed
@@ -209,9 +210,9 @@ class _HashingFile:
         self.num_bytes += len(view)
         if self.error is None:
             try:
-                rest = view
-                while rest:  # one call writes at most 2 GB, and less when the disk is nearly full
-                    rest = rest[os.write(self._descriptor, rest) :]
+                unwritten = view
+                while unwritten:  # one call writes at most 2 GB, and less when the disk is nearly full
+                    unwritten = unwritten[os.write(self._descriptor, unwritten) :]
                 self.hash.update(view)
             except OSError as error:
                 self.error = error
@@ -241,7 +242,6 @@ def _write_error(error: OSError, path: Path, needed_bytes: int) -> WriteError:
 
 def _full_sentence(what: str, folder: Path, needed_bytes: int, free_bytes: int) -> str:
     return (
-        f"No space left for {what}: {needed_bytes:,} bytes needed, {free_bytes:,} free in "
-        f"{folder}. "
+        f"No space left for {what}: {needed_bytes:,} bytes needed, {free_bytes:,} free in {folder}. "
         "Everything saved before is intact. Free some space and try again."
     )

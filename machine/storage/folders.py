@@ -11,48 +11,48 @@ from machine.storage.files import make_folder, require_space, sync_folder, writi
 
 
 @contextlib.contextmanager
-def whole_folder(to: Path, num_bytes: int) -> Iterator[Path]:
-    """Yields a temporary folder next to `to`, and renames it to `to` if the block succeeds.
-    num_bytes: the space needed. Raises DiskFull, WriteError."""
-    part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
+def replacing_folder(target: Path, num_bytes: int) -> Iterator[Path]:
+    """Yields a temporary folder beside `target`, which replaces `target` if the block ends without an error.
+    num_bytes: the space needed. Raises DiskFull or WriteError."""
+    part = target.parent / f".{target.name}.{os.getpid()}.sotaque-part"
     try:
-        make_folder(to.parent)
-        with writing_to(to, num_bytes):
-            require_space(to.parent, num_bytes, to.name)
-            _remove_parts(to)
+        make_folder(target.parent)
+        with writing_to(target, num_bytes):
+            require_space(target.parent, num_bytes, target.name)
+            _remove_leftovers(target)
             part.mkdir()
         yield part
-        with writing_to(to, num_bytes):
-            _give_name(part, to)
+        with writing_to(target, num_bytes):
+            _rename_into_place(part, target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _remove_parts(to: Path) -> None:
-    """Removes leftovers of killed writers of `to`, except a folder that one of them was replacing:
+def _remove_leftovers(target: Path) -> None:
+    """Removes leftovers of killed writers of `target`, except a folder that one of them was replacing:
     it may be the only copy."""
-    for left in _parts(to):
-        if not left.name.endswith(".old.sotaque-part"):
-            shutil.rmtree(left, ignore_errors=True)
+    for leftover in _leftovers(target):
+        if not leftover.name.endswith(".old.sotaque-part"):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _parts(to: Path) -> list[Path]:
-    # Not a glob: the name may hold `*` or `[`, and `Anna` must not find the parts of `Anna.B`.
-    form = re.compile(rf"\.{re.escape(to.name)}\.\d+(\.old)?\.sotaque-part")
-    return [path for path in to.parent.iterdir() if form.fullmatch(path.name)]
+def _leftovers(target: Path) -> list[Path]:
+    # Not a glob: the name may hold `*` or `[`, and `Anna` must not match the leftovers of `Anna.B`.
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.\d+(\.old)?\.sotaque-part")
+    return [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
 
 
-def _give_name(part: Path, to: Path) -> None:
+def _rename_into_place(part: Path, target: Path) -> None:
     old = part.with_name(part.name.replace(".sotaque-part", ".old.sotaque-part"))
-    if to.exists():
-        to.rename(old)
+    if target.exists():
+        target.rename(old)
     try:
-        part.rename(to)
+        part.rename(target)
     except OSError:
         if old.exists():
-            old.rename(to)
+            old.rename(target)
         raise
-    sync_folder(to.parent)
+    sync_folder(target.parent)
     # The replaced folder, and leftovers of killed writers.
-    for left in _parts(to):
-        shutil.rmtree(left, ignore_errors=True)
+    for leftover in _leftovers(target):
+        shutil.rmtree(leftover, ignore_errors=True)

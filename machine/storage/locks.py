@@ -19,7 +19,7 @@ from machine.storage.files import WriteError
 
 log = logging.getLogger(__name__)
 
-_NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+_NO_LOCKS_ERRNOS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 # `is_held` takes the lock for some microseconds, which must not refuse another process.
 _ACQUIRE_SECONDS = 0.5
 
@@ -42,7 +42,7 @@ def exclusive(path: Path) -> Iterator[None]:
     except Timeout:
         raise LockHeld(_owner(path)) from None
     except OSError as error:
-        if error.errno not in _NO_LOCKS_HERE:
+        if error.errno not in _NO_LOCKS_ERRNOS:
             raise
         log.warning(
             "%s does not support file locks (%s): do not start a second process there.",
@@ -78,7 +78,7 @@ def is_held(path: Path) -> bool | None:
 
 @contextmanager
 def wait_for(
-    path: Path, waiting: Callable[[], object] = lambda: None, *, limit_seconds: float = -1
+    path: Path, on_wait: Callable[[], object] = lambda: None, *, limit_seconds: float = -1
 ) -> Iterator[None]:
     """Waits for the lock file `path` and holds it.
 
@@ -86,7 +86,7 @@ def wait_for(
 
     Args:
         path: The lock file.
-        waiting: Called once if it has to wait.
+        on_wait: Called once if it has to wait.
         limit_seconds: The longest wait; -1 waits without a limit.
 
     Raises:
@@ -97,11 +97,11 @@ def wait_for(
         try:
             lock.acquire(blocking=False)
         except Timeout:
-            waiting()
+            on_wait()
             with contextlib.suppress(Timeout):
                 lock.acquire(timeout=limit_seconds, poll_interval=0.2)
     except OSError as error:
-        if error.errno not in _NO_LOCKS_HERE:
+        if error.errno not in _NO_LOCKS_ERRNOS:
             raise WriteError(
                 f"{path.parent} cannot be written ({error.strerror}). Make it writable for this "
                 "user, or name another folder."

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.app import build, how_of
+from api.app import build, child_options
 from api.engine.child import ChildOptions
 from api.engine.queue import EngineLimits
 from api.http.connections import ConnectionLimits
@@ -21,7 +21,7 @@ from api.http.server import Server, server_of
 from api.settings import ApiSettings
 from api.state import AppState
 from machine.devices.selection import Environment
-from machine.settings.loading import whole
+from machine.settings.loading import with_extras
 from machine.settings.types import fields
 from tests.installed import tables
 
@@ -29,10 +29,17 @@ FAKE = "tests.api.fake_child"
 FAKE_TRAIN = "tests.api.runs.fake_train"
 NO_GPU = Environment(2, False, 8 << 30, False)
 QUICK = EngineLimits(
-    slots=4, queue=8, requests_per_minute=None, deadline=5.0, hang=30.0, start=60.0, ready=60.0, micro=20.0
+    slots=4,
+    queue=8,
+    requests_per_minute=None,
+    deadline_seconds=5.0,
+    hang_seconds=30.0,
+    start_seconds=60.0,
+    ready_seconds=60.0,
+    self_test_seconds=20.0,
 )
 # On a busy machine, the imports of the first answer stop the server's loop for seconds.
-PATIENT = replace(QUICK, deadline=60.0, hang=60.0)
+PATIENT = replace(QUICK, deadline_seconds=60.0, hang_seconds=60.0)
 
 
 @dataclass
@@ -68,7 +75,7 @@ class Running:
             time.sleep(0.01)
 
     def wait_ready(self, seconds: float = 120.0) -> None:
-        self.wait_until(lambda: self.state.engine.ready, seconds)
+        self.wait_until(lambda: self.state.engine.is_ready, seconds)
 
     def say(self, text: str, **more: Any) -> httpx.Response:
         form = more.pop("response_format", "wav")
@@ -87,7 +94,7 @@ class Running:
 
 def fake_child(settings: ApiSettings) -> ChildOptions:
     """A fake child on a machine without a GPU."""
-    return replace(how_of(settings), module=FAKE, look=lambda: NO_GPU)
+    return replace(child_options(settings), module=FAKE, look_at_machine=lambda: NO_GPU)
 
 
 @contextlib.contextmanager
@@ -109,8 +116,10 @@ def running(
     """
     how = how or fake_child(settings)
     if threads is not None:
-        real = how_of(settings)
-        how = replace(real, look=how.look, compute=replace(real.compute, threads=threads))
+        real = child_options(settings)
+        how = replace(
+            real, look_at_machine=how.look_at_machine, compute=replace(real.compute, threads=threads)
+        )
     app = build(settings, how, limits)
     app.state.service.exports.module = FAKE_TRAIN
     doubles = {name: module for table in tables("doubles") for name, module in table.QUEUES.items()}
@@ -145,7 +154,7 @@ def running(
 
 def settings_in(folder: Path, **more: Any) -> ApiSettings:
     """Settings that write everything into `folder`."""
-    kind = whole(ApiSettings)
+    kind = with_extras(ApiSettings)
     folders = ("output_dir", "voices_dir", "datasets_dir", "queue_dir", "books_dir")
     given = {name: folder / name.removesuffix("_dir") for name in folders if name in fields(kind)}
     return kind(**given | more)
@@ -186,6 +195,6 @@ def files_in(folder: Path) -> dict[Path, bytes]:
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A service with the embedded voice, as on a fresh clone; one for the session."""
     settings = settings_in(tmp_path_factory.mktemp("real"))
-    limits = replace(QUICK, deadline=120.0, hang=60.0, queue=32)
+    limits = replace(QUICK, deadline_seconds=120.0, hang_seconds=60.0, queue=32)
     with running(settings, limits=limits, threads=1) as service:
         yield service

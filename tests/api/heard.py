@@ -46,7 +46,7 @@ def asked() -> Iterator[list[tuple[SynthesisRequest, str | None]]]:
     speak = Engine.speak
 
     def spy(self: Engine, spoken: SpeechStream) -> SpeechStream:
-        orders.append((spoken.ask, spoken.recording))
+        orders.append((spoken.request, spoken.recording))
         return speak(self, spoken)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -39,7 +39,7 @@ def judged_service(folder: Path) -> Iterator[Running]:
     """A ready service with a fake child and such a run, which it checks ten times a second."""
     write_judged_run(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
+        patch.setattr("api.runs.following.POLL_SECONDS", 0.1)
         with running(settings_in(folder), limits=PATIENT) as service:
             yield service
 

@@ -13,7 +13,7 @@ from tests.xtts.voices.test_speakers import named
 
 TEXT = "Good morning, how did you sleep?"
 NAMES = ("anna", "anna:whisper", "Ben")
-LIMITS = replace(QUICK, deadline=120.0, hang=60.0, queue=32)
+LIMITS = replace(QUICK, deadline_seconds=120.0, hang_seconds=60.0, queue=32)
 
 
 def voice_in(folder: Path) -> str:

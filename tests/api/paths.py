@@ -7,7 +7,7 @@ from api import app, parts
 
 @cache
 def _every() -> frozenset[str]:
-    routers = [*(module.router for module in app._ROUTED), *parts.routers()]
+    routers = [*(module.router for module in app._ROUTE_MODULES), *parts.routers()]
     return frozenset(route.path for router in routers for route in router.routes)  # type: ignore[attr-defined]
 
 

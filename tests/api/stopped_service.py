@@ -20,7 +20,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     settings = settings_in(Path(folder), api_port=int(port), api_key=SecretStr(key) if key else None)
     how = fake_child(settings)
-    limits = replace(QUICK, slots=int(slots), queue=int(queue), deadline=float(deadline))
+    limits = replace(QUICK, slots=int(slots), queue=int(queue), deadline_seconds=float(deadline))
     return serve(settings, how, limits)
 
 

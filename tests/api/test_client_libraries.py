@@ -23,7 +23,7 @@ PROGRAMS = Path(__file__).parent / "client_programs"
 TEXT = "Good morning, how did you sleep?"
 # A frame and the encoder's delay at the start; FFmpeg, libsndfile and livekit pad the end.
 MAX_PADDING = 4_000
-LIMITS = replace(QUICK, queue=32, deadline=300.0, hang=120.0)
+LIMITS = replace(QUICK, queue=32, deadline_seconds=300.0, hang_seconds=120.0)
 
 
 @dataclass(frozen=True)

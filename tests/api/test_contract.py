@@ -66,7 +66,7 @@ checks.use_after_free.enabled = false
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     monkeypatch.setenv("FAKE_STEP", "0")
     write_judged_run(tmp_path)
-    limits = replace(QUICK, slots=16, queue=64, hang=60.0)
+    limits = replace(QUICK, slots=16, queue=64, hang_seconds=60.0)
     with running(settings_in(tmp_path), limits=limits) as opened:
         yield opened
 
@@ -122,7 +122,7 @@ def judged(
 
 def alive_and_unhurt(service: Running) -> None:
     service.wait_ready()
-    assert service.state.engine.happened.restarts == 0
+    assert service.state.engine.history.restarts == 0
     assert service.say("hello").status_code == 200
     assert 'code="500"' not in service.metrics()
 

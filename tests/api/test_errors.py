@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from api.errors import PROBLEM, APIError, response, sentence, without_paths
+from api.errors import PROBLEM_MEDIA_TYPE, APIError, fault_sentence, problem_response, without_paths
 from api.routes.speech import SpeechRequest
 from tests.api.paths import served
 from xtts.arguments import SEED, SPEED, TEMPERATURE
@@ -38,8 +38,8 @@ def test_paths_are_cut_down_to_the_name_of_the_file(told, shown):
 
 def body_of(refusal: APIError, path: str) -> dict[str, Any]:
     state: dict[str, Any] = {"request_id": "r1"}
-    answer = response(refusal, {"path": path, "state": state})
-    assert answer.media_type == PROBLEM and state["refused"] == refusal.code
+    answer = problem_response(refusal, {"path": path, "state": state})
+    assert answer.media_type == PROBLEM_MEDIA_TYPE and state["refused"] == refusal.code
     return dict(json.loads(bytes(answer.body)))
 
 
@@ -149,5 +149,5 @@ def test_every_fault_is_one_short_sentence(body):
         SpeechRequest.model_validate(body)
     except ValidationError as error:
         for fault in error.errors():
-            text = sentence(fault, str(fault["loc"][0]))
+            text = fault_sentence(fault, str(fault["loc"][0]))
             assert text.endswith(".") and len(text) < 300 and "Input should" not in text, text

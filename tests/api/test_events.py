@@ -14,7 +14,7 @@ async def heard(listener, count: int) -> list[dict[str, int]]:
 
 
 def test_a_listener_that_does_not_read_loses_the_oldest_events(monkeypatch):
-    monkeypatch.setattr(events, "_MAX_WAITING", 3)
+    monkeypatch.setattr(events, "_MAX_WAITING_EVENTS", 3)
 
     async def listen() -> list[dict[str, int]]:
         service = Events()

@@ -13,7 +13,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from api.app import build, limits_of
+from api.app import build, engine_limits
 from api.engine.child import ChildOptions
 from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
 from tests.api.heard import refused, said
@@ -40,7 +40,7 @@ def test_with_little_memory_two_requests_at_most_are_spoken_in_parallel(tmp_path
 
 def test_a_short_text_is_spoken_between_the_pieces_of_long_ones(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_PIECE", "20")
-    with running(settings_in(tmp_path), limits=replace(QUICK, slots=2, deadline=60.0)) as service:
+    with running(settings_in(tmp_path), limits=replace(QUICK, slots=2, deadline_seconds=60.0)) as service:
         with ThreadPoolExecutor(2) as pool:
             texts = ["a" * 1_500, "b" * 1_500]
             asked = [pool.submit(service.say, text, response_format="pcm") for text in texts]
@@ -53,7 +53,7 @@ def test_a_short_text_is_spoken_between_the_pieces_of_long_ones(tmp_path, monkey
 
 def test_a_long_text_that_is_left_between_two_pieces_is_forgotten(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_PIECE", "3")
-    with running(settings_in(tmp_path), limits=replace(QUICK, slots=1, deadline=60.0)) as service:
+    with running(settings_in(tmp_path), limits=replace(QUICK, slots=1, deadline_seconds=60.0)) as service:
         body = {"input": "z" * 3_000, "response_format": "pcm"}
         with ThreadPoolExecutor(1) as pool:
             for _ in range(3):
@@ -69,7 +69,7 @@ def test_a_long_text_that_is_left_between_two_pieces_is_forgotten(tmp_path, monk
 @pytest.mark.slow
 def test_it_is_ready_while_it_speaks_one_long_text(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_STEP", "0.01")
-    limits = replace(QUICK, ready=1.0, micro=0.5)
+    limits = replace(QUICK, ready_seconds=1.0, self_test_seconds=0.5)
     with running(settings_in(tmp_path), limits=limits) as service, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(service.say, "l" * 400)
         service.wait_until(lambda: bool(service.state.engine.requests.speaking))
@@ -208,7 +208,7 @@ def test_one_caller_who_fills_the_queue_keeps_nobody_out(tmp_path, monkeypatch):
     """The service stays ready all the while, because it speaks."""
     monkeypatch.setenv("FAKE_STEP", "0.01")
     monkeypatch.setenv("FAKE_PIECE", "20")
-    limits = replace(QUICK, slots=2, queue=4, deadline=60.0)
+    limits = replace(QUICK, slots=2, queue=4, deadline_seconds=60.0)
     with running(settings_in(tmp_path), limits=limits) as service:
         engine = service.state.engine
         with ThreadPoolExecutor(7) as pool:
@@ -298,7 +298,7 @@ def test_short_texts_beside_four_callers_of_36_long_ones(tmp_path, num_stalled):
     """
     settings = settings_in(tmp_path)
     with (
-        running(settings, limits=limits_of(settings), threads=2) as service,
+        running(settings, limits=engine_limits(settings), threads=2) as service,
         overloaded(service, num_stalled) as statuses,
     ):
         service.wait_until(lambda: len(statuses) >= 8)

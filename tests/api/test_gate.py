@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from starlette.datastructures import Headers
 
-from api.gate import OriginRules, refuse_key, refuse_origin
+from api.gate import OriginRules, key_refusal, origin_refusal
 from api.settings import load
 from machine.settings.loading import SettingsError
 
@@ -16,7 +16,7 @@ SCALE_OUT = Path(__file__).parents[2] / "docs" / "scale-out.md"
 
 @pytest.mark.parametrize("sent", [f"Bearer {KEY}", f"bearer {KEY}", f"Bearer  {KEY} "])
 def test_the_key_opens(sent):
-    assert refuse_key(KEY, Headers({"authorization": sent})) is None
+    assert key_refusal(KEY, Headers({"authorization": sent})) is None
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,12 @@ def test_the_key_opens(sent):
 )
 def test_nothing_else_opens(sent):
     """Neither a part of the key, nor a longer one, nor another scheme."""
-    refusal = refuse_key(KEY, Headers({"authorization": sent}))
+    refusal = key_refusal(KEY, Headers({"authorization": sent}))
     assert refusal is not None and refusal.status == 401
 
 
 def test_a_wrong_key_is_told_from_none():
-    wrong, none = (refuse_key(KEY, Headers(sent)) for sent in ({"authorization": "Bearer x"}, {}))
+    wrong, none = (key_refusal(KEY, Headers(sent)) for sent in ({"authorization": "Bearer x"}, {}))
     assert wrong and none and wrong.detail != none.detail
 
 
@@ -68,4 +68,4 @@ def proxied(example: str, browser: str) -> Headers:
 @pytest.mark.parametrize("browser", ["sotaque.example:8005", "sotaque.example", "localhost:8005"])
 def test_the_page_works_behind_the_documented_nginx(browser):
     headers = proxied(SCALE_OUT.read_text(encoding="utf-8"), browser)
-    assert refuse_origin(headers, "POST", True, OriginRules(has_key=True)) is None
+    assert origin_refusal(headers, "POST", True, OriginRules(has_key=True)) is None

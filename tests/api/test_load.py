@@ -137,7 +137,7 @@ def test_ten_thousand_odd_inputs_cost_no_memory(tmp_path):
             assert max(statuses) < 500, statuses
             sizes.append(int(Path("/proc/self/statm").read_text().split()[1]) * PAGE)
         assert sizes[1] - sizes[0] < 20 << 20
-        assert service.state.engine.happened.restarts == 0
+        assert service.state.engine.history.restarts == 0
 
 
 def _peak_kilobytes(process: int) -> int:

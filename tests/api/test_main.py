@@ -32,7 +32,7 @@ def test_while_it_serves_what_existed_before_is_no_garbage_and_what_comes_is_col
     def run(**_: object) -> None:
         during.append((gc.isenabled(), gc.get_freeze_count() > 1_000))
 
-    monkeypatch.setattr("api.http.listening_socket.listening", lambda *_: [])
+    monkeypatch.setattr("api.http.listening_socket.bind_port", lambda *_: [])
     monkeypatch.setattr("api.http.server.server_of", lambda *_, **__: SimpleNamespace(run=run))
     try:
         assert serve(settings_in(tmp_path)) == 0

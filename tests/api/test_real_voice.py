@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from api.app import how_of
+from api.app import child_options
 from api.engine.queue import SpeechStream
 from tests.api.conftest import NO_GPU, QUICK, Running, running, settings_in
 from tests.xtts.voices.adapters import exported_adapter
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 # The limit for a replacement: ten seconds, or the time of two starts if a start is slow.
 RECOVERY_SECONDS, RECOVERY_STARTS = 10.0, 2.0
-PATIENT = replace(QUICK, queue=32, deadline=300.0, hang=60.0)
+PATIENT = replace(QUICK, queue=32, deadline_seconds=300.0, hang_seconds=60.0)
 TEXTS = (
     "Yes.",
     "Good morning, how did you sleep?",
@@ -41,7 +41,7 @@ TEXTS = (
 @contextmanager
 def embedded(folder: Path, slots: int) -> Iterator[Running]:
     settings = settings_in(folder)
-    how = replace(how_of(settings), look=lambda: NO_GPU)
+    how = replace(child_options(settings), look_at_machine=lambda: NO_GPU)
     with running(settings, how, replace(PATIENT, slots=slots)) as service:
         yield service
 
@@ -88,7 +88,7 @@ def test_sixteen_streams_are_what_each_is_alone(service):
         assert together == alone
     # Not equal by chance: at temperature 0 the seed changes nothing, at 0.2 little.
     assert len(set(alone)) >= 12 and min(map(len, alone)) > 4_800
-    assert service.state.engine.happened.restarts == 0
+    assert service.state.engine.history.restarts == 0
 
 
 def test_http_adds_little_to_the_voice(service):
@@ -154,7 +154,7 @@ def dies_and_is_replaced(service: Running, name: str, max_seconds: float) -> Non
     print(f"spoke again {seconds:.1f} s after {name}")
     assert again.status_code == 200 and again.content == content
     assert seconds < max_seconds
-    assert service.state.engine.happened.restarts == 1
+    assert service.state.engine.history.restarts == 1
 
 
 @pytest.mark.parametrize("service", [8], indirect=True)
@@ -163,7 +163,7 @@ def test_eight_adapters_at_once_are_what_each_is_alone(service, tmp_path):
     names = [f"voice {number}" for number in range(1, 8)]
     for seed, name in enumerate(names):
         exported_adapter(tmp_path / "voices" / "adapters" / name, DEMO, seed)
-    service.state.adapters.look()
+    service.state.adapters.read_folders()
 
     def ask(name):
         body = {"input": TEXTS[1], "voice": name, "response_format": "pcm"}
@@ -176,4 +176,4 @@ def test_eight_adapters_at_once_are_what_each_is_alone(service, tmp_path):
         assert list(pool.map(ask, ("default", *names))) == alone
     # Random adapters: with one or two, the voice may stop at once.
     assert len(set(alone)) == 8 and sorted(map(len, alone))[2] > 4_800
-    assert service.state.engine.happened.restarts == 0
+    assert service.state.engine.history.restarts == 0

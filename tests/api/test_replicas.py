@@ -15,7 +15,7 @@ from tests.api.sounds import file_of, speech, upload
 
 @pytest.fixture
 def replicas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, Running]]:
-    monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("api.runs.following.POLL_SECONDS", 0.1)
     for epoch in (1, 2):
         write_epoch(tmp_path / "output", epoch)
     with running(settings_in(tmp_path)) as service, running(settings_in(tmp_path)) as two:
@@ -98,13 +98,13 @@ def test_a_child_that_dies_at_one_is_not_noticed_behind_the_proxy(replicas, prox
     assert first.say("!signal SIGKILL").status_code == 503
     statuses += [proxied(f"number {number}") for number in range(3, 10)]
     assert statuses == [200] * 10
-    assert first.state.engine.happened.restarts == 1 and second.state.engine.happened.restarts == 0
+    assert first.state.engine.history.restarts == 1 and second.state.engine.history.restarts == 0
 
 
 def test_an_input_that_ends_the_process_visits_one_replica(replicas, proxied):
     """With `non_idempotent` and http_503 the proxy sent it to every replica."""
     assert proxied("!signal SIGSEGV") == 503
-    assert sorted(replica.state.engine.happened.restarts for replica in replicas) == [0, 1]
+    assert sorted(replica.state.engine.history.restarts for replica in replicas) == [0, 1]
 
 
 def test_the_documented_proxy_passes_no_request_on_that_was_sent():

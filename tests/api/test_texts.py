@@ -51,7 +51,7 @@ def speaking(folder: Path, normalizer: str = "") -> Iterator[Running]:
         config = voice / "config.json"
         named = with_normalizer(json.loads(config.read_text()), normalizer)
         config.write_text(json.dumps(named))
-    limits = replace(QUICK, deadline=60.0, hang=60.0, queue=64)
+    limits = replace(QUICK, deadline_seconds=60.0, hang_seconds=60.0, queue=64)
     with running(settings_in(folder, voice=str(voice)), limits=limits, threads=1) as service:
         yield service
 
@@ -94,7 +94,7 @@ def test_no_text_hurts_the_speaking_process_or_a_bystander(service):
     assert {status for _, _, status, _, _ in answers} == {200, 422}
     assert {code for _, _, _, code, _ in answers} == {"", "refused"}
     assert max(seconds for *_, seconds in answers) < 2.0
-    assert engine.child.pid == before and engine.happened.restarts == 0
+    assert engine.child.pid == before and engine.history.restarts == 0
 
 
 def test_a_callers_text_stands_in_no_status_and_no_log(service, caplog):

@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 import api.__main__
-from api.app import how_of
+from api.app import child_options
 from tests.api.conftest import FAKE, NO_GPU, PATIENT, running, settings_in
 from tests.api.run_folders import write_epoch
 from tests.api.sounds import file_of, speech, upload
@@ -18,7 +18,7 @@ from tests.api.sounds import file_of, speech, upload
 folder = Path(sys.argv[1])
 write_epoch(folder / "output", 1)
 settings = settings_in(folder, backend=sys.argv[2])
-how = replace(how_of(settings), module=FAKE, look=lambda: NO_GPU)
+how = replace(child_options(settings), module=FAKE, look_at_machine=lambda: NO_GPU)
 with running(settings, how, PATIENT) as service:
     voice = upload(service, file_of(speech())).json()["id"]
     for form in ("wav", "mp3"):

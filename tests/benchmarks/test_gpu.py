@@ -63,7 +63,7 @@ def test_when_the_time_is_over_no_part_begins(fakes, tmp_path):
 
 
 def test_without_a_gpu_it_says_so(monkeypatch, capsys):
-    monkeypatch.setattr(gpu, "gpu_nodes", lambda: False)
+    monkeypatch.setattr(gpu, "has_gpu_node", lambda: False)
     assert main(["gpu"]) == 2
     assert "--rehearse" in capsys.readouterr().err
 

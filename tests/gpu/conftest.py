@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from machine.devices.current_gpu import make_current
-from machine.devices.selection import gpu_nodes
+from machine.devices.selection import has_gpu_node
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +15,7 @@ def device() -> str:
 
 def first_gpu() -> str:
     """The first GPU, made current."""
-    if not gpu_nodes() or not torch.cuda.is_available():
+    if not has_gpu_node() or not torch.cuda.is_available():
         pytest.skip("This needs an NVIDIA GPU, and this machine has none that torch can use.")
     make_current("cuda:0")
     return "cuda:0"

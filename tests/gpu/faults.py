@@ -85,7 +85,12 @@ def refused_fft(device: str, folder: Path) -> dict[str, Any]:
     index = int(device.partition(":")[2] or 0)
     gpus = probe(folder=folder / "cache", child=ProbeChild(environ=environ))
     gpu = gpus[index]
-    check = {"outcome": gpu.outcome, "failed": sorted(gpu.failed), "reason": gpu.reason, "works": gpu.works}
+    check = {
+        "outcome": gpu.outcome,
+        "failed": sorted(gpu.failed_operations),
+        "reason": gpu.reason,
+        "works": gpu.works,
+    }
     return {"check": check, "run": run_of_one_epoch(folder / "run", environ, device)}
 
 

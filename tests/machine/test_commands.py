@@ -140,10 +140,10 @@ def test_an_extra_of_a_wheel_is_installed_from_where_the_wheel_came(monkeypatch,
     assert typed[-1] == "sotaque[onnx] @ file:///home/ana/sotaque"
 
 
-@pytest.mark.parametrize("target", commands.ARGUMENTS)
+@pytest.mark.parametrize("target", commands.PYTHON_ARGUMENTS)
 def test_the_makefile_runs_the_same_modules(target):
     (line,) = [line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith(f"{target}:")]
-    assert line.endswith("@$(RUN) " + commands.ARGUMENTS[target].removeprefix("-m "))
+    assert line.endswith("@$(RUN) " + commands.PYTHON_ARGUMENTS[target].removeprefix("-m "))
 
 
 def test_an_extra_is_installed_from_the_clone(in_clone, monkeypatch, tmp_path):
@@ -185,7 +185,7 @@ def test_in_an_image_the_command_is_typed_on_the_host(in_image):
 
 def test_the_image_is_the_one_of_the_dockerfile():
     text = (ROOT / "Dockerfile").read_text()
-    assert f"WORKDIR {commands.IMAGE.parent}\n" in text and f"PATH={commands.IMAGE}/bin:" in text
+    assert f"WORKDIR {commands.IMAGE_VENV.parent}\n" in text and f"PATH={commands.IMAGE_VENV}/bin:" in text
 
 
 @pytest.mark.parametrize("package", ["machine", "xtts", "train", "api", "extras"])

@@ -30,7 +30,7 @@ def test_precision_by_verdicts(state, wish):
     found = machine(GPUS[state])
     choice = choose_precision(found, "cuda:0", wish)
     assert choice.value == (precision if wish == "auto" else wish)
-    warned = wish != "auto" and f"attention_{wish}" in GPUS[state].failed
+    warned = wish != "auto" and f"attention_{wish}" in GPUS[state].failed_operations
     assert ("failed the check" in choice.reason) is warned
     assert choose_precision(replace(found, cpu_has_bf16=True), "cpu", "auto").value == "bf16"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from api import settings as api_settings
-from machine.settings.loading import SettingsError, whole
+from machine.settings.loading import SettingsError, with_extras
 from machine.settings.names import CORE_SETTINGS
 from machine.settings.types import fields, means, purpose
 from train import defaults
@@ -183,7 +183,7 @@ def test_a_switch_that_is_gone_is_a_note_in_a_dotenv(tmp_path):
         load(["--dropout", "0.2"], {}, None)
 
 
-@pytest.mark.parametrize("name", sorted(name.upper() for name in fields(whole(TrainSettings))))
+@pytest.mark.parametrize("name", sorted(name.upper() for name in fields(with_extras(TrainSettings))))
 def test_no_setting_is_without_effect(name):
     """Code outside the settings classes reads each setting."""
     root = Path(__file__).parents[2]

@@ -265,7 +265,7 @@ def sampling_plan(
     beside_gpu = training_device.startswith("cuda")
     if wish == "off":
         return SamplingPlan("skipped", compute, "SAMPLE_DEVICE=off")
-    place = choose_place(machine, wish, "SAMPLE_DEVICE", prefer=training_device)
+    place = choose_place(machine, wish, "SAMPLE_DEVICE", preferred=training_device)
     gpu = machine.gpu(place.value)
     if gpu is None:
         return _on_cpu(compute, place, beside_gpu)

@@ -32,11 +32,11 @@ class Library:
     def _reader(self) -> Reader:
         """The served voice, or the one that is being opened."""
         engine = self._engine
-        voice = engine.standing.voice if engine.standing else engine.target
+        voice = engine.served_voice.voice if engine.served_voice else engine.target
         place = engine.place or Place("cpu", "")
-        return Reader(voice.spec, engine.how.compute.at(place))
+        return Reader(voice.spec, engine.options.compute.at(place))
 
     def _somebody_speaks(self) -> bool:
         waiting = self._engine.requests
         # Requests whose client does not read do not count, because they may stay for long.
-        return bool(waiting.speaking) or any(not job.held for job in waiting.queue)
+        return bool(waiting.speaking) or any(not job.is_held for job in waiting.queue)

@@ -124,7 +124,7 @@ def _meaning_of(
     outcome = gpu.outcome
     if outcome is Outcome.DEGRADED:
         if not gpu.works:
-            failed_operations = ", ".join(sorted(gpu.failed))
+            failed_operations = ", ".join(sorted(gpu.failed_operations))
             consequence = "does not use this GPU"
             if gpu.trains:
                 consequence = "trains on this GPU and speaks on the CPU"

@@ -22,7 +22,7 @@ from extras.onnx.export.tracing import OPSET, trace
 from extras.onnx.folder import OnnxError, OnnxVoice
 from machine.storage.checksums import sha256_of
 from machine.storage.files import Written, replace_file, writing_to
-from machine.storage.folders import whole_folder
+from machine.storage.folders import replacing_folder
 from xtts.inference import latents_file, voice
 from xtts.model import loading as model_loading
 from xtts.model.config import ConfigError, ModelConfig, with_normalizer
@@ -52,7 +52,7 @@ def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = tuple(folders.GP
     model = mapped_model(source.folder, source.state)
     if source.decoder is not None:
         model.vocoder = load_vocoder(learned_decoder.read_tensors(source.decoder), model.config)
-    with whole_folder(to, _folder_bytes(model, kinds)) as part, writing_to(to):
+    with replacing_folder(to, _folder_bytes(model, kinds)) as part, writing_to(to):
         onnx_voice = OnnxVoice(
             _write_files(part, model, source, kinds),
             tuple(kinds),

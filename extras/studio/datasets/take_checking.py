@@ -5,7 +5,7 @@ import hashlib
 import json
 import sys
 
-from api.engine.queue import Recent
+from api.engine.queue import RecentKeys
 from api.voices import recordings
 from extras.studio.take_schemas import CheckedTake
 
@@ -26,7 +26,7 @@ class TakeChecker:
 
     def __init__(self, places: asyncio.Semaphore) -> None:
         self._places = places
-        self._cache = Recent[str, tuple[bytes, CheckedTake]](_MAX_CACHED_TAKES)
+        self._cache = RecentKeys[str, tuple[bytes, CheckedTake]](_MAX_CACHED_TAKES)
 
     async def check(self, data: bytes, text: str, language: str) -> tuple[bytes, CheckedTake]:
         """The take as a WAV without the silence around it, and the findings.
@@ -36,6 +36,8 @@ class TakeChecker:
         key = hashlib.sha256(f"{language}\0{text}\0".encode() + data).hexdigest()
         if key not in self._cache:
             async with self._places:
-                wav, findings = await recordings.in_child(data, (*COMMAND, language, text), MAX_WALL_SECONDS)
+                wav, findings = await recordings.decode_in_child(
+                    data, (*COMMAND, language, text), MAX_WALL_SECONDS
+                )
             self._cache[key] = wav, CheckedTake.model_validate(json.loads(findings))
         return self._cache[key]

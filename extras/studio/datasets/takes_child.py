@@ -33,10 +33,10 @@ def main() -> int:
         recognisers.append(_open_recogniser(language))
 
     def make(data: bytes) -> tuple[bytes, dict[str, object]]:
-        from api.voices.decoding import mono_of
+        from api.voices.decoding import decode_mono
         from extras.studio.datasets.take_checks import check
 
-        mono, rate = mono_of(data, max_seconds, *by_av)
+        mono, rate = decode_mono(data, max_seconds, *by_av)
         return check(mono, rate, text, language, recognisers[0])
 
     return run_limited(prepare, make, _MAX_CPU_SECONDS)

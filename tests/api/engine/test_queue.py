@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.engine.child import VoiceTarget
-from api.engine.engine import MICRO
-from api.engine.queue import RETRY_SECONDS, Recent, RequestQueue, SpeechStream
+from api.engine.engine import SELF_TEST
+from api.engine.queue import RETRY_SECONDS, RecentKeys, RequestQueue, SpeechStream
 from xtts.workers.server_main import Turns
 
 
 def job(name: str, *, at: float = 0.0, deadline: float = 30.0, **more: Any) -> SpeechStream:
     digest = more.pop("digest", name)
-    made = SpeechStream(MICRO, name=name, arrived=at, deadline=deadline, **more)
+    made = SpeechStream(SELF_TEST, name=name, arrived=at, deadline=deadline, **more)
     made.__dict__["digest"] = digest  # as if its text had it
     return made
 
@@ -28,8 +28,8 @@ def job(name: str, *, at: float = 0.0, deadline: float = 30.0, **more: Any) -> S
 class Waiting(RequestQueue):
     """The service's requests, and the turns that the speaking process gives them."""
 
-    def __init__(self, slots: int, most: int) -> None:
-        super().__init__(slots, most)
+    def __init__(self, slots: int, max_waiting: int) -> None:
+        super().__init__(slots, max_waiting)
         self.turns = self._started()
 
     def _started(self) -> Turns:
@@ -41,8 +41,8 @@ class Waiting(RequestQueue):
         return turns
 
     def _message(self, job: SpeechStream) -> dict[str, object]:
-        suspect = job.digest if self.suspect(job) else ""
-        return {"id": job.name, "caller": job.caller, "micro": job.micro, "suspect": suspect}
+        suspect = job.digest if self.is_suspect(job) else ""
+        return {"id": job.name, "caller": job.caller, "micro": job.is_self_test, "suspect": suspect}
 
     def enter(self, job: SpeechStream) -> None:
         super().enter(job)
@@ -75,15 +75,15 @@ class Waiting(RequestQueue):
         self.turns.leave(name, spoken=True)
         return super().finish(name)
 
-    def died(self) -> list[SpeechStream]:
-        active = super().died()
+    def remove_active(self) -> list[SpeechStream]:
+        active = super().remove_active()
         self.turns = self._started()
         return active
 
 
-def queue_of(*names: str, slots: int = 1, most: int = 5) -> Waiting:
+def queue_of(*names: str, slots: int = 1, max_waiting: int = 5) -> Waiting:
     """A queue with one waiting request for each name."""
-    waiting = Waiting(slots, most)
+    waiting = Waiting(slots, max_waiting)
     for name in names:
         waiting.enter(job(name))
     return waiting
@@ -108,7 +108,7 @@ def test_they_speak_in_the_order_in_which_they_came_and_no_more_than_slots():
 
 
 def test_who_cannot_have_a_place_is_told_when_to_come_back():
-    waiting = queue_of("a", most=2)
+    waiting = queue_of("a", max_waiting=2)
     waiting.next()
     for name in "bc":
         assert code_of(waiting) == ""
@@ -142,7 +142,7 @@ def test_the_next_piece_waits_behind_those_who_came_meanwhile():
 
 def test_the_long_texts_of_one_caller_take_turns_piece_by_piece():
     """32 at once all advance, none before the others (docs/develop/api.md, Turns)."""
-    waiting = Waiting(slots=4, most=32)
+    waiting = Waiting(slots=4, max_waiting=32)
     names = [f"{number}" for number in range(32)]
     for name in names:
         waiting.enter(job(name, caller="one"))
@@ -159,7 +159,7 @@ def test_who_was_between_two_pieces_is_out_and_no_suspect_when_the_child_dies():
     waiting.next()
     waiting.pause("long")
     waiting.next()
-    assert [left.name for left in waiting.died()] == ["killer", "long"]
+    assert [left.name for left in waiting.remove_active()] == ["killer", "long"]
     assert waiting.deaths == {"killer": 1}
     assert [left.name for left in waiting.queue] == ["fresh"]
 
@@ -173,7 +173,7 @@ def test_two_deaths_are_refused_and_one_is_forgiven_by_speaking():
         for number, digest in enumerate(spoken):
             waiting.enter(job(f"{digest}{number}", digest=digest))
             waiting.next()
-        assert len(waiting.died()) == len(spoken)
+        assert len(waiting.remove_active()) == len(spoken)
     assert code_of(waiting, "killer") == "deadly_input"
     assert code_of(waiting, "innocent") == ""
     waiting.enter(job("again", digest="innocent"))
@@ -186,7 +186,7 @@ def test_a_suspect_speaks_alone_so_that_the_next_death_names_one():
     waiting = queue_of(*"ab", slots=3)
     waiting.next()
     waiting.next()
-    waiting.died()
+    waiting.remove_active()
     for name in ("a2", "x", "b2"):
         waiting.enter(job(name, digest=name[0]))
     for name in ("a2", "x", "b2"):  # each waits until it can speak alone
@@ -196,19 +196,19 @@ def test_a_suspect_speaks_alone_so_that_the_next_death_names_one():
 
 def test_the_services_own_word_comes_first_and_counts_for_nothing():
     waiting = queue_of("a")
-    stream = SpeechStream(MICRO, name="own", micro=True)
+    stream = SpeechStream(SELF_TEST, name="own", is_self_test=True)
     waiting.enter(stream)
     assert begins(waiting) == "own"
     waiting.finish("own")
-    waiting.enter(SpeechStream(MICRO, name="own", micro=True))
+    waiting.enter(SpeechStream(SELF_TEST, name="own", is_self_test=True))
     waiting.leave("a")
     waiting.next()
-    waiting.died()
+    waiting.remove_active()
     assert waiting.deaths == {}
 
 
 def test_a_free_slot_goes_to_the_caller_who_has_the_fewest():
-    waiting = queue_of(slots=4, most=40)
+    waiting = queue_of(slots=4, max_waiting=40)
     for number in range(36):
         waiting.enter(job(f"greedy{number}", caller="greedy"))
     for _ in range(4):
@@ -223,7 +223,7 @@ def test_a_free_slot_goes_to_the_caller_who_has_the_fewest():
 
 
 def test_a_newcomer_finds_a_place_in_a_full_queue_and_the_one_who_filled_it_does_not():
-    waiting = queue_of(most=6)
+    waiting = queue_of(max_waiting=6)
     for caller, count in (("greedy", 7), ("other", 3)):
         for number in range(count):
             assert code_of(waiting, caller=caller) == ""
@@ -234,7 +234,7 @@ def test_a_newcomer_finds_a_place_in_a_full_queue_and_the_one_who_filled_it_does
 
 
 def test_a_request_whose_caller_does_not_read_gets_no_turn_and_keeps_nobody_waiting():
-    waiting = queue_of(most=6)
+    waiting = queue_of(max_waiting=6)
     stalled = job("stalled", caller="a")
     waiting.enter(stalled)
     waiting.next()
@@ -247,10 +247,10 @@ def test_a_request_whose_caller_does_not_read_gets_no_turn_and_keeps_nobody_wait
 
 
 @given(st.integers(1, 4), st.integers(1, 12), st.integers(0, 2**32))
-def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(slots, most, seed):
+def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(slots, max_waiting, seed):
     """In any sequence of arrivals, turns and departures. The queue stays bounded too."""
     draw = random.Random(seed)
-    waiting, callers, now = Waiting(slots, most), 4, 0.0
+    waiting, callers, now = Waiting(slots, max_waiting), 4, 0.0
     for number in range(150):
         now += draw.random()
         caller = f"c{draw.randrange(callers) if draw.random() < 0.3 else 0}"
@@ -264,7 +264,7 @@ def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(slots, most, s
             else:
                 waiting.finish(name)
     harmonic = sum(1 / n for n in range(1, callers + 1))
-    assert len(waiting.queue) + len(waiting.speaking) <= (slots + most) * harmonic + callers
+    assert len(waiting.queue) + len(waiting.speaking) <= (slots + max_waiting) * harmonic + callers
     assert code_of(waiting, caller="newcomer") == ""
     waiting.enter(job("new", at=now, caller="newcomer"))
     while len(waiting.speaking) < slots and not any(name_of == "new" for name_of in waiting.speaking):
@@ -275,10 +275,10 @@ def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(slots, most, s
 
 
 @given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 2**32))
-def test_nobody_is_lost_whatever_happens(slots, most, seed):
+def test_nobody_is_lost_whatever_happens(slots, max_waiting, seed):
     """Each request that enters leaves exactly once."""
     draw = random.Random(seed)
-    waiting, inside, now = Waiting(slots, most), set[str](), 0.0
+    waiting, inside, now = Waiting(slots, max_waiting), set[str](), 0.0
     for number in range(120):
         now += draw.random()
         kind = draw.choice(["come", "come", "next", "pause", "said", "leave", "expire", "die"])
@@ -300,15 +300,15 @@ def test_nobody_is_lost_whatever_happens(slots, most, seed):
         elif kind == "expire":
             inside -= {left.name for left in waiting.remove_expired(now)}
         elif kind == "die":
-            inside -= {left.name for left in waiting.died()}
-        assert len(waiting.speaking) <= slots and len(waiting.queue) <= most + slots
+            inside -= {left.name for left in waiting.remove_active()}
+        assert len(waiting.speaking) <= slots and len(waiting.queue) <= max_waiting + slots
         assert inside == {left.name for left in waiting.queue} | set(waiting.speaking)
 
 
 @pytest.mark.parametrize(("slots", "others"), [(1, 2), (4, 5), (4, 9)])
 def test_a_long_text_goes_on_beside_callers_who_come_and_go(slots, others):
     """Each of them has one short text at a time, and sends another after it."""
-    waiting, turns = Waiting(slots=slots, most=32), 0
+    waiting, turns = Waiting(slots=slots, max_waiting=32), 0
     waiting.enter(job("long", caller="long"))
     for number in range(others):
         waiting.enter(job(f"{number}", caller=f"{number}"))
@@ -326,7 +326,7 @@ def test_a_long_text_goes_on_beside_callers_who_come_and_go(slots, others):
 
 
 def test_of_callers_and_inputs_that_are_too_many_the_one_set_longest_ago_is_forgotten():
-    recent = Recent[str, int](3)
+    recent = RecentKeys[str, int](3)
     for name in "abcad":
         recent[name] = 1
     assert list(recent) == ["c", "a", "d"]
@@ -334,7 +334,7 @@ def test_of_callers_and_inputs_that_are_too_many_the_one_set_longest_ago_is_forg
 
 def test_an_input_that_kills_is_one_text_with_one_voice_recording_and_cast():
     """A damaged recording must not refuse its text for every other voice."""
-    first = SpeechStream(MICRO, recording="a" * 64, target=VoiceTarget("epoch 1", {}))
+    first = SpeechStream(SELF_TEST, recording="a" * 64, target=VoiceTarget("epoch 1", {}))
     others = [
         replace(first, recording="b" * 64),
         replace(first, recording=None),
@@ -342,12 +342,12 @@ def test_an_input_that_kills_is_one_text_with_one_voice_recording_and_cast():
         replace(first, target=None),
         replace(first, cast={"anna": None}),
         replace(first, cast={"anna": "b" * 64}),
-        replace(first, ask=replace(MICRO, text="No.")),
-        replace(first, ask=replace(MICRO, language="pt")),
+        replace(first, request=replace(SELF_TEST, text="No.")),
+        replace(first, request=replace(SELF_TEST, language="pt")),
     ]
     assert len({stream.digest for stream in (first, *others)}) == 1 + len(others)
-    same = replace(MICRO, text="  yes", seed=7, speed=1.5)
-    assert replace(first, ask=same, caller="other").digest == first.digest
+    same = replace(SELF_TEST, text="  yes", seed=7, speed=1.5)
+    assert replace(first, request=same, caller="other").digest == first.digest
 
 
 def test_a_request_waits_until_a_voice_is_served_and_then_has_that_voice():

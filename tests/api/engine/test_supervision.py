@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api.engine.supervision import EngineCondition, RestartHistory, back_off, place
+from api.engine.supervision import EngineCondition, RestartHistory, back_off_seconds, next_place
 from machine.devices.cuda_errors import DeviceFault
 from machine.devices.health import GpuHealth, OperationVerdict, Outcome
 from machine.devices.selection import Environment, Place
@@ -41,17 +41,17 @@ CUDNN = DeviceFault(Outcome.BUILD, "convolution", None, "")
 
 
 def dead(times: int, device: str = "cuda:0", *faults: DeviceFault) -> RestartHistory:
-    happened = FRESH
+    history = FRESH
     for fault in faults or [None] * times:
-        happened = happened.died(device, WorkerFailed("gpu_fault", "It broke.", fault), 100.0)
-    return happened
+        history = history.with_death(device, WorkerFailed("gpu_fault", "It broke.", fault), 100.0)
+    return history
 
 
 HINT = "DOCKER_RUNTIME=nvidia"
 
 
 @pytest.mark.parametrize(
-    ("machine", "wish", "happened", "now", "device", "code", "told"),
+    ("machine", "wish", "history", "now", "device", "code", "told"),
     [
         (with_gpu(), "auto", FRESH, 0.0, "cuda:0", "", ""),
         # Until it has died four times in ten minutes.
@@ -87,10 +87,10 @@ HINT = "DOCKER_RUNTIME=nvidia"
     ],
 )
 def test_the_next_child_computes_on_a_good_gpu_and_elsewhere_with_the_reason(
-    machine, wish, happened, now, device, code, told
+    machine, wish, history, now, device, code, told
 ):
     asked = ComputeConfig(wish)
-    chosen = place(machine, wish, happened, now)
+    chosen = next_place(machine, wish, history, now)
     assert (chosen.value, chosen.code) == (device, code)
     assert chosen.mel_device == ("cpu" if machine == with_gpu("fft", Outcome.DEGRADED) else device)
     speaks = condition(chosen, asked, {})
@@ -110,17 +110,17 @@ def test_what_children_died_of_is_left_out_on_the_gpu():
         ((FFT, CUDNN), "cpu", False),
         ((FFT, FFT), "cpu", True),
     ):
-        chosen = place(with_gpu(), "auto", dead(0, "cuda:0", *faults), 200.0)
+        chosen = next_place(with_gpu(), "auto", dead(0, "cuda:0", *faults), 200.0)
         assert (chosen.value, chosen.mel_device, chosen.cudnn) == ("cuda:0", mel_device, cudnn)
         assert "It broke" in condition(chosen, AUTO, {}).message and chosen.code == ""
 
 
 def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that():
-    waits = [back_off(dead(times, "cpu")) for times in range(9)]
+    waits = [back_off_seconds(dead(times, "cpu")) for times in range(9)]
     assert waits == sorted(waits) and waits[0] == 0.0 and waits[-1] == 30.0
     assert sum(waits[:2]) < 1.0  # the first restart is immediate: back within ten seconds
-    spoke = dead(9, "cpu").spoke()
-    assert back_off(spoke) == 0.0 and spoke.restarts == 9
+    spoke = dead(9, "cpu").with_success()
+    assert back_off_seconds(spoke) == 0.0 and spoke.restarts == 9
 
 
 @pytest.mark.parametrize(
@@ -144,20 +144,22 @@ def test_of_several_reasons_the_code_is_that_of_the_voice_then_of_the_library_th
 
 
 def test_where_onnx_runtime_computes_is_told_with_its_reason_or_that_of_the_gpu():
-    chosen = place(CPU, "cuda", FRESH, 0.0)
+    chosen = next_place(CPU, "cuda", FRESH, 0.0)
     missing = {"device": "cpu", "message": "The CUDA provider misses libcublasLt.so.13."}
     told = condition(chosen, placed=missing).message
     assert "ONNX Runtime computes on cpu" in told and "libcublasLt.so.13" in told
     told = condition(chosen, placed={"device": "cpu", "message": ""}).message
     assert chosen.reason.rstrip(".") in told
     asked = ComputeConfig("auto", backend="onnx")
-    assert condition(place(CPU, "auto", FRESH, 0.0), asked).placement["requested_provider"] == ("onnx:cpu")
+    assert condition(next_place(CPU, "auto", FRESH, 0.0), asked).placement["requested_provider"] == (
+        "onnx:cpu"
+    )
 
 
 def test_an_error_of_ours_is_no_fault_of_the_gpu():
     """Four requests whose text raised once moved the service to the CPU."""
-    happened, why = FRESH, death(1, "OverflowError in text.py:12")
+    history, why = FRESH, death(1, "OverflowError in text.py:12")
     for at in range(10):
-        happened = happened.died("cuda:0", why, float(at))
-    assert happened.gpu_deaths == () and happened.restarts == 10
+        history = history.with_death("cuda:0", why, float(at))
+    assert history.gpu_deaths == () and history.restarts == 10
     assert death(-11, "").of_device and death(70, "").of_device is False

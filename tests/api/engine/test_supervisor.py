@@ -88,21 +88,21 @@ def test_a_crash_that_takes_its_time_is_no_kill(service):
 @pytest.mark.slow
 def test_a_voice_that_kills_when_it_is_opened_is_not_opened_for_ever(tmp_path, monkeypatch):
     """The newest epoch kills the child: the previous one is served, without further restarts."""
-    monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("api.runs.following.POLL_SECONDS", 0.1)
     output = tmp_path / "output"
     write_epoch(output, 1)
     with running(settings_in(tmp_path)) as service:
         write_epoch(output, 2, content=b"deadly")
         engine = service.state.engine
-        service.wait_until(lambda: engine.happened.restarts == 2 and engine.ready)
+        service.wait_until(lambda: engine.history.restarts == 2 and engine.is_ready)
         time.sleep(1.0)
-        assert engine.happened.restarts == 2 and engine.standing.voice.name.startswith("epoch 1 ")
+        assert engine.history.restarts == 2 and engine.served_voice.voice.name.startswith("epoch 1 ")
         assert service.say("hello").status_code == 200
         answer = service.client.post("/v1/runs/current/epochs/2/promote")
         assert refused(answer) == (409, "deadly_voice")
         assert "ended the speaking process 2 times" in answer.json()["detail"]
         write_epoch(output, 3)
-        service.wait_until(lambda: engine.standing.voice.name.startswith("epoch 3 "))
+        service.wait_until(lambda: engine.served_voice.voice.name.startswith("epoch 3 "))
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,11 @@ def test_a_voice_that_cannot_speak_leaves_the_service_ready_and_says_why(
 @pytest.mark.parametrize("stopped", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_hang_is_ended(tmp_path, stopped):
     """And the next child ends with the service."""
-    with running(settings_in(tmp_path), limits=replace(QUICK, hang=1.5)) as service:
+    with running(settings_in(tmp_path), limits=replace(QUICK, hang_seconds=1.5)) as service:
         before = service.state.engine.child.pid
         if stopped:
             os.kill(before, signal.SIGSTOP)
-            service.wait_until(lambda: service.state.engine.happened.last_code == "hang")
+            service.wait_until(lambda: service.state.engine.history.last_code == "hang")
         else:
             assert refused(service.say("!hang")) == (503, "hang")
         service.wait_ready()
@@ -150,7 +150,7 @@ def test_what_may_be_the_process_is_told_and_the_service_tries_itself_at_once(se
     assert refused(service.say(word)) == told
     service.wait_until(lambda: (service.state.engine.last_spoken or 0) > spoken)
     assert service.client.get("/readyz").json()["ready"]
-    assert service.state.engine.happened.restarts == 0
+    assert service.state.engine.history.restarts == 0
 
 
 def test_an_input_that_killed_twice_is_refused_and_others_are_not(service):
@@ -161,7 +161,7 @@ def test_an_input_that_killed_twice_is_refused_and_others_are_not(service):
     answer = service.say(deadly)
     assert refused(answer) == (422, "deadly_input")
     assert service.say("hello").status_code == 200
-    assert service.state.engine.happened.restarts == 2
+    assert service.state.engine.history.restarts == 2
 
 
 def test_a_bystander_is_told_too_and_is_no_suspect_for_ever(service):
@@ -184,7 +184,7 @@ def test_who_waits_goes_on_waiting_while_the_child_is_replaced(service):
 
 @pytest.fixture
 def on_gpu(tmp_path: Path) -> Iterator[Running]:
-    how = ChildOptions(module=FAKE, look=lambda: GPU)
+    how = ChildOptions(module=FAKE, look_at_machine=lambda: GPU)
     with running(settings_in(tmp_path), how) as service:
         yield service
 
@@ -209,9 +209,9 @@ def test_after_three_restarts_on_the_gpu_it_is_the_cpu_and_says_why(on_gpu):
 
 def test_a_child_that_never_starts_is_told_and_asks_for_patience(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_BROKEN", "1")
-    limits = replace(QUICK, deadline=1.0)
+    limits = replace(QUICK, deadline_seconds=1.0)
     with running(settings_in(tmp_path), limits=limits, ready=False) as service:
-        service.wait_until(lambda: service.state.engine.happened.restarts >= 1)
+        service.wait_until(lambda: service.state.engine.history.restarts >= 1)
         status = service.status()
         assert status["state"] == "starting" and status["reason_code"] == "crashed"
         assert "RuntimeError in fake_child.py" in status["message"]

@@ -13,13 +13,13 @@ import pytest
 from pydantic import SecretStr
 
 from api.http.connections import ConnectionLimits, network_of
-from api.http.server import limits_within, raise_open_files
+from api.http.server import limits_within, raise_file_limit
 from tests.api.conftest import PATIENT, Running, running, settings_in
 from tests.api.heard import refused
 from tests.api.raw import connected, everything, process, request
 from tests.ports import free_port
 
-FEW = ConnectionLimits(head_seconds=0.5, stall_seconds=0.5, most=40, max_per_address=20)
+FEW = ConnectionLimits(head_seconds=0.5, stall_seconds=0.5, max_connections=40, max_per_address=20)
 LIVE = request("GET /livez")
 LAST = request("GET /livez", connection="close")
 HALF = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
@@ -217,12 +217,12 @@ def test_open_files_are_raised_and_connections_stay_below_them():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, before[1]), before[1]))
-        assert raise_open_files() == min(before[1], 1 << 16)
+        assert raise_file_limit() == min(before[1], 1 << 16)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     for files in (64, 256, 1_024, 4_096, 65_536):
         limits = limits_within(files)
-        assert 8 <= limits.max_per_address <= limits.most <= max(8, files // 2)
+        assert 8 <= limits.max_per_address <= limits.max_connections <= max(8, files // 2)
 
 
 @pytest.mark.slow
@@ -230,7 +230,7 @@ def test_open_files_are_raised_and_connections_stay_below_them():
 def test_two_thousand_held_connections_stop_nobody(tmp_path, sent):
     """Closed connections are replaced while `/livez` is polled. The service runs in another
     process: this one is busy with its sockets."""
-    raise_open_files()
+    raise_file_limit()
     port = free_port()
     command = ("tests.api.stopped_service", str(tmp_path), str(port), "4")
     with process(*command, port=port, folder=tmp_path):

@@ -95,6 +95,6 @@ def test_a_pause_without_end_closes_the_connection():
             while not protocol.transport.is_closing():
                 await asyncio.sleep(0)
             assert answer.sent < CHUNKS
-            assert len(protocol.connections_by_address) == 0
+            assert len(protocol.counted_connections) == 0
 
     asyncio.run(asyncio.wait_for(dropped(), 60))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from api.http.listening_socket import listening
+from api.http.listening_socket import bind_port
 from machine.errors import SotaqueError
 from tests.ports import free_port
 
@@ -19,7 +19,7 @@ from tests.ports import free_port
     ("host", "addresses"), [("127.0.0.1", {"127.0.0.1"}), ("localhost", {"127.0.0.1", "::1"})]
 )
 def test_each_address_of_a_host_is_bound_without_nagles_delay(host, addresses):
-    sockets = listening(host, 0)
+    sockets = bind_port(host, 0)
     assert {"127.0.0.1"} <= {bound.getsockname()[0] for bound in sockets} <= addresses
     for bound in sockets:
         with bound, socket.create_connection(bound.getsockname()[:2]), bound.accept()[0] as accepted:
@@ -28,14 +28,14 @@ def test_each_address_of_a_host_is_bound_without_nagles_delay(host, addresses):
 
 def test_what_is_no_address_of_this_machine_is_said_so(monkeypatch):
     with pytest.raises(SotaqueError, match=r"192\.0\.2\.1 .* API_HOST must be an address"):
-        listening("192.0.2.1", 0)
+        bind_port("192.0.2.1", 0)
 
     def unknown(*_, **__):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr("socket.getaddrinfo", unknown)
     with pytest.raises(SotaqueError, match=r"API_HOST=laptop is not an address .* not known"):
-        listening("laptop", 0)
+        bind_port("laptop", 0)
 
 
 def program(port: int, folder: Path) -> "subprocess.Popen[str]":
@@ -54,7 +54,7 @@ def program(port: int, folder: Path) -> "subprocess.Popen[str]":
 
 def test_a_port_that_is_taken_is_named_by_its_setting():
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SotaqueError) as told:
-        listening("127.0.0.1", taken.getsockname()[1], "WYOMING_PORT")
+        bind_port("127.0.0.1", taken.getsockname()[1], "WYOMING_PORT")
     assert str(told.value).startswith("WYOMING_PORT=") and "API_PORT" not in str(told.value)
 
 

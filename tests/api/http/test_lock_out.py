@@ -16,7 +16,7 @@ from statistics import median
 import httpx
 import pytest
 
-from api.http.server import raise_open_files
+from api.http.server import raise_file_limit
 from tests.api.raw import process, request
 from tests.ports import free_port
 
@@ -69,7 +69,7 @@ def attacked(port: int, addresses: tuple[str, ...]) -> Iterator[list[int]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("addresses", [FIVE, ("127.0.0.1",)], ids=["five", "the caller's own"])
 def test_a_caller_with_the_key_is_answered_within_two_seconds(tmp_path: Path, addresses):
-    raise_open_files()
+    raise_file_limit()
     port = free_port()
     command = ("tests.api.stopped_service", str(tmp_path), str(port), "4", "8", "60", KEY)
     refused: list[str] = []

@@ -3,7 +3,7 @@
 import pytest
 from starlette.datastructures import Headers
 
-from api.gate import OriginRules, refuse_origin
+from api.gate import OriginRules, origin_refusal
 
 OPEN = OriginRules(has_key=False)
 CHAT = "http://chat.example:3000"
@@ -17,7 +17,7 @@ def code(
     rules: OriginRules, method: str, path: str = "/api/tts", host: str = "localhost:8005", **sent: str
 ) -> str | None:
     headers = {name.replace("_", "-"): value for name, value in sent.items()}
-    refusal = refuse_origin(Headers({"host": host, **headers}), method, path == "/api/tts", rules)
+    refusal = origin_refusal(Headers({"host": host, **headers}), method, path == "/api/tts", rules)
     return refusal.code if refusal else None
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from api.page_files import STYLES, styles
+from api.page_files import STYLE_NAMES, styles
 from api.parts import PAGE, page_folders
 
 # An address of this host that begins at its root.
@@ -25,7 +25,9 @@ def test_no_address_of_the_page_begins_at_the_root_of_the_host():
 
 
 def test_every_style_sheet_is_served_but_that_of_the_reference():
-    assert {path.stem for path in PAGE.glob("*.css")} == {*STYLES, "reference"}
+    assert {path.stem for path in PAGE.glob("*.css")} == {*STYLE_NAMES, "reference"}
     assert all(
-        path.read_text(encoding="utf-8") in styles() for path in PAGE.glob("*.css") if path.stem in STYLES
+        path.read_text(encoding="utf-8") in styles()
+        for path in PAGE.glob("*.css")
+        if path.stem in STYLE_NAMES
     )

@@ -34,7 +34,7 @@ def write_run(output: Path, name: str, epochs: int, best: int) -> Path:
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     """A service with two runs of the queue, neither of them served."""
-    monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("api.runs.following.POLL_SECONDS", 0.1)
     write_run(tmp_path / "output", "ana", 1, best=1)
     write_run(tmp_path / "output", "ben", 2, best=2)
     with running(settings_in(tmp_path, voice="demo"), limits=PATIENT) as opened:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from api.routes.voices import MEDIA_TYPES
-from api.voices import recordings, samples
+from api.voices import decoding, recordings, samples
 from machine.storage.checksums import sha256_of
 from tests.api.conftest import FAKE_TRAIN
 from tests.api.page.desk import add_voice, pick, says, until
@@ -74,7 +74,7 @@ def test_the_hint_names_the_lengths_that_are_taken(service, open_page, tmp_path)
     page = open_page(service.address, view="voices")
     hint = page.text_content("#consent")
     least, most, good, _ = map(float, re.findall(r"\d+", hint))
-    assert (least, most) == (recordings.MIN_SECONDS, recordings.MAX_SECONDS)
+    assert (least, most) == (decoding.MIN_SECONDS, recordings.MAX_SECONDS)
     # The service has no remark about this much speech. A recording has pauses too.
     assert samples.GOOD_SECONDS <= good < samples.GOOD_SECONDS + 2
     page.provoked.append("422")

@@ -38,7 +38,7 @@ def output(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def service(output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("api.runs.following.POLL_SECONDS", 0.1)
     with running(settings_in(tmp_path)) as opened:
         yield opened
 
@@ -89,9 +89,9 @@ def test_it_says_at_once_whether_a_trainer_works(service, output):
 def test_without_locks_it_trains_who_writes(output, monkeypatch):
     monkeypatch.setattr("xtts.voices.run_folder.RunFolder.is_locked", lambda _: None)
     run = RunFolder(output)
-    assert listing.is_training(run)
+    assert listing.has_trainer(run)
     os.utime(run.metrics, (1, 1))
-    assert not listing.is_training(run)
+    assert not listing.has_trainer(run)
 
 
 def test_a_new_epoch_is_followed_until_one_is_promoted(service, output):
@@ -100,7 +100,7 @@ def test_a_new_epoch_is_followed_until_one_is_promoted(service, output):
     assert promoted(service, 1).json() == {"served": speaks("current", 1)}
     write_epoch(output, 4)
     service.wait_until(lambda: len(service.state.follower.runs["current"].epochs) == 4)
-    service.state.follower.tell()
+    service.state.follower.tell_pages()
     assert served(service) == speaks("current", 1)
     assert service.client.delete("/v1/promotion").json() == {"served": speaks("current", 4)}
 
@@ -165,7 +165,7 @@ def test_a_promoted_epoch_that_is_pruned_speaks_on_also_after_a_restart(
     service.wait_until(lambda: engine.target.spec["name"] == str(copy), 5)
     assert served(service) == speaks("current", 1)
     # The weights are the same, so nothing was reopened.
-    assert engine.standing.voice.spec["name"] != str(copy) and engine.child.pid == child
+    assert engine.served_voice.voice.spec["name"] != str(copy) and engine.child.pid == child
     with running(settings_in(tmp_path)) as again:
         assert served(again) == speaks("current", 1)
         assert again.status()["state"] == "ready"

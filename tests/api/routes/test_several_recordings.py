@@ -197,12 +197,12 @@ def test_latents_follow_and_of_a_deleted_voice_none_is_left(service):
     first = voices.find(voice["id"])
     added(service, voice, take(1))
     second = voices.find(voice["id"])
-    assert not (voices.latents / first.sha256).exists() and first.sha256 != second.sha256
+    assert not (voices.latents_folder / first.sha256).exists() and first.sha256 != second.sha256
     added(service, voice, take(2))
     third = voices.find(voice["id"])
     # A reader of an earlier merged recording writes its latents late.
     for sha256 in (first, second, third):
-        path = latents_file.path_of(voices.latents, "a" * 64, sha256.sha256)
+        path = latents_file.path_of(voices.latents_folder, "a" * 64, sha256.sha256)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"latents")
     assert service.client.delete(f"/v1/voices/{voice['id']}").status_code == 204
@@ -211,7 +211,7 @@ def test_latents_follow_and_of_a_deleted_voice_none_is_left(service):
 
 def test_what_was_heard_before_stays_for_who_waits_and_goes_later(service):
     voice = sent(service, take(0), take(1)).json()
-    before = service.state.voices.recording(service.state.voices.find(voice["id"]))
+    before = service.state.voices.reference_path(service.state.voices.find(voice["id"]))
     added(service, voice, take(2))
     assert before.is_file()
     hours_ago = time.time() - 2 * 3600

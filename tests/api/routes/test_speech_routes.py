@@ -144,7 +144,7 @@ def test_a_body_that_is_too_large_is_refused_however_it_comes(shared_service):
 
 
 def test_a_slow_body_is_given_up(shared_service, monkeypatch):
-    monkeypatch.setattr(gate, "_TEXT", gate._TEXT._replace(seconds=0.3))
+    monkeypatch.setattr(gate, "_TEXT_LIMIT", gate._TEXT_LIMIT._replace(seconds=0.3))
 
     def pieces():
         yield b'{"input": '

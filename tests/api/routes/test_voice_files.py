@@ -204,7 +204,7 @@ def test_voice_names_a_file(tmp_path, monkeypatch):
     sounds = []
     for number, voice in enumerate((folder, path)):
         settings = settings_in(tmp_path / str(number), voice=str(voice))
-        limits = replace(QUICK, deadline=120.0, hang=60.0)
+        limits = replace(QUICK, deadline_seconds=120.0, hang_seconds=60.0)
         with running(settings, limits=limits, threads=1) as service:
             assert service.status()["voice"] == voice.name
             sounds.append(spoken(service, "default"))
@@ -228,14 +228,14 @@ def test_a_name_of_the_served_voice_is_marked_with_its_name(service):
 
 def test_latents_of_another_width_refuse_their_own_request_alone(tmp_path):
     """They once ended the speaking process, and every request with it."""
-    limits = replace(QUICK, deadline=120.0, hang=60.0)
+    limits = replace(QUICK, deadline_seconds=120.0, hang_seconds=60.0)
     with running(settings_in(tmp_path), limits=limits, threads=1) as service:
         made = replace(MADE, name="Evil", base=Base("demo", DEMO_SHA256))
         path = voice_file(tmp_path / "a.sotaque", made, voice__safetensors=latents(256, 7))
         assert sent(service, path).status_code == 201
         assert service.say("Hi there.", voice="Evil").status_code == 422
         assert service.say("Hi there.").status_code == 200
-        assert service.state.engine.happened.restarts == 0
+        assert service.state.engine.history.restarts == 0
 
 
 def test_a_form_is_told_to_be_the_body(service, tmp_path):

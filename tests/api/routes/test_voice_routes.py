@@ -172,12 +172,12 @@ def test_deleting_a_voice_deletes_its_latents_of_every_model(tmp_path):
     voices = Voices(tmp_path)
     gone, stays = voices.add("x", RECORDING), voices.add("y", OTHER)
     latents = [
-        latents_file.path_of(voices.latents, weights, voice.sha256)
+        latents_file.path_of(voices.latents_folder, weights, voice.sha256)
         for voice in (gone, stays)
         for weights in ("a" * 64, "b" * 64)
     ]
     # An earlier version kept them side by side, without their owner.
-    for path in (*latents, old := voices.latents / f"{'c' * 64}.safetensors"):
+    for path in (*latents, old := voices.latents_folder / f"{'c' * 64}.safetensors"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"latents")
     voices.remove(gone)

@@ -75,7 +75,7 @@ def test_an_epoch_that_was_trained_again_is_not_what_was_judged(service, output)
 
     # The served voice may change before the run's list is read again.
     service.wait_until(lambda: names() == ["base", "epoch_2"], 30)
-    assert "another one than was judged" in follower.reason
+    assert "another one than was judged" in follower.served_reason
 
 
 def test_sentences_are_told_with_where_they_are_heard(still):

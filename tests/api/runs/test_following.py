@@ -38,47 +38,47 @@ def test_a_new_verdict_is_followed_to_a_blend_and_to_the_base(service, output):
     write_evaluated(output, base, candidate(output, "epoch", 2, 1.0))
     expected = {"run": "current", "epoch": 0, "candidate": "base"}
     service.wait_until(lambda: served(service) == expected, 10)
-    opened = service.state.engine.standing.voice.spec
+    opened = service.state.engine.served_voice.voice.spec
     assert opened["base_only"] and opened["reference"].endswith("epoch_2_reference.wav")
-    key = service.state.engine.standing.key
+    key = service.state.engine.served_voice.key
     write_epoch(output, 3)  # another checkpoint of the same base: nothing is reopened
     service.wait_until(lambda: 3 in service.state.follower.runs["current"].epochs, 10)
-    assert served(service) == expected and service.state.engine.standing.key == key
+    assert served(service) == expected and service.state.engine.served_voice.key == key
     write_learned_decoder(output, 0)  # for that base: it is reopened with the decoder
-    service.wait_until(lambda: service.state.engine.standing.key != key, 10)
-    assert served(service) == expected and service.state.engine.standing.voice.decoder
+    service.wait_until(lambda: service.state.engine.served_voice.key != key, 10)
+    assert served(service) == expected and service.state.engine.served_voice.voice.decoder
 
 
 def test_a_decoder_that_is_learned_meanwhile_is_taken(service, output):
     """It appears at the end of a run; its weights may be served without it until then."""
-    keys = [service.state.engine.standing.key]
+    keys = [service.state.engine.served_voice.key]
 
     def another():
-        return service.state.engine.standing.key not in keys
+        return service.state.engine.served_voice.key not in keys
 
     for content in (b"one", b"another"):
         write_learned_decoder(output, 1, content=content)
         service.wait_until(another, 10)
-        keys.append(service.state.engine.standing.key)
+        keys.append(service.state.engine.served_voice.key)
     assert served(service)["candidate"] == "epoch_1"
     write_learned_decoder(output, 2)  # for weights that are not served
     service.wait_until(another, 10)
-    keys.append(service.state.engine.standing.key)
+    keys.append(service.state.engine.served_voice.key)
     write_learned_decoder(output, 2, content=b"new")
     write_epoch(output, 3)
     service.wait_until(lambda: 3 in service.state.follower.runs["current"].epochs, 10)
-    assert not another() and service.state.engine.standing.voice.decoder == ""
+    assert not another() and service.state.engine.served_voice.voice.decoder == ""
 
 
 def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(service, output):
     write_blend(output, 1, 0.5)  # as left by a kill between best.pt and evaluation.json
     blend = candidate(output, "blend", 2, 0.5)
     write_evaluated(output, blend, blend)
-    service.wait_until(lambda: "train evaluate` writes it" in service.state.follower.reason, 10)
-    assert "speaks instead" in service.state.follower.reason
+    service.wait_until(lambda: "train evaluate` writes it" in service.state.follower.served_reason, 10)
+    assert "speaks instead" in service.state.follower.served_reason
     with lock(RunFolder(output)):
         reason = "epoch 2 at 50%, is written when the run ends. Epoch 2, which is part of that blend"
-        service.wait_until(lambda: reason in service.state.follower.reason, 10)
+        service.wait_until(lambda: reason in service.state.follower.served_reason, 10)
     assert served(service)["candidate"] == "epoch_2"
     assert not row(service, "epoch_2_share_0.5")["can_speak"]
     assert refused(preview(service, "epoch_2_share_0.5", "hello")) == (409, "no_checkpoint")
@@ -86,7 +86,7 @@ def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(servic
     blend = candidate(output, "blend", 1, 0.7)
     write_evaluated(output, blend, blend)
     service.wait_until(lambda: served(service)["candidate"] == "epoch_1", 10)
-    assert "blend" in service.state.follower.reason
+    assert "blend" in service.state.follower.served_reason
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_without_evaluation_the_lowest_loss_of_those_that_open_is_the_best(tmp_p
     with running(settings_in(tmp_path, voice="best"), limits=PATIENT) as service:
         assert served(service)["epoch"] == 2
         follower = service.state.follower
-        follower._refused.add(follower.target().name)
-        assert follower.target().reason.startswith("VOICE=best: Epoch 1 has the lowest")
+        follower._refused_names.add(follower.choose_target().name)
+        assert follower.choose_target().reason.startswith("VOICE=best: Epoch 1 has the lowest")
 
 
 def test_a_promoted_epoch_goes_before_the_best(service):
@@ -119,8 +119,8 @@ def test_a_promoted_epoch_goes_before_the_best(service):
 
 def test_a_promoted_epoch_keeps_its_learned_decoder_when_it_is_pruned(service, output):
     write_learned_decoder(output, 1)
-    service.wait_until(lambda: service.state.engine.standing.voice.decoder != "", 10)
-    learned = service.state.engine.standing.voice.decoder
+    service.wait_until(lambda: service.state.engine.served_voice.voice.decoder != "", 10)
+    learned = service.state.engine.served_voice.voice.decoder
     service.client.post("/v1/runs/current/epochs/1/promote")
     run = RunFolder(output)
     copy = service.state.settings.voices_dir / "promoted" / sha256_of_epoch(run, 1)

@@ -10,10 +10,10 @@ from functools import partial
 
 import pytest
 
-from api.app import how_of
+from api.app import child_options
 from api.engine.child import VoiceTarget
 from api.engine.engine import Engine
-from api.engine.queue import DEADLY, SpeechStream
+from api.engine.queue import DEADLY_COUNT, SpeechStream
 from api.errors import APIError
 from api.metrics import ServiceMetrics
 from tests.api.conftest import PATIENT, settings_in
@@ -50,7 +50,7 @@ def test_one_candidate_is_open_at_a_time_and_it_is_closed_again(service):
     assert engine.previewed.key == first  # still open
     preview(service, "base", "hello")
     assert engine.previewed.voice.name.startswith("base of the current run (")
-    engine.limits = replace(PATIENT, preview=0.05)
+    engine.limits = replace(PATIENT, preview_seconds=0.05)
     service.wait_until(lambda: engine.previewed is None, 10)
     assert preview(service, "epoch_2", "hello").status_code == 200
 
@@ -64,7 +64,7 @@ def test_those_who_want_another_candidate_wait_for_those_who_speak(still):
 
 def test_who_waits_too_long_for_another_candidate_is_told_to_come_back(service):
     engine = service.state.engine
-    engine.limits = replace(PATIENT, deadline=0.3)
+    engine.limits = replace(PATIENT, deadline_seconds=0.3)
     body = {"input": "v" * 4000, "response_format": "pcm"}
     with service.client.stream("POST", f"{CANDIDATES}/epoch_2/speech", json=body) as answer:
         sound = answer.iter_raw()
@@ -87,9 +87,9 @@ def test_a_candidate_that_dies_is_told_and_the_served_voice_comes_back(service):
 
 
 def test_a_deadly_input_is_refused_before_its_candidate_is_opened(tmp_path):
-    engine = Engine(how_of(settings_in(tmp_path)), PATIENT, ServiceMetrics(), lambda: None)
+    engine = Engine(child_options(settings_in(tmp_path)), PATIENT, ServiceMetrics(), lambda: None)
     asked = SpeechStream(SynthesisRequest("hello", "en"), target=VoiceTarget("epoch 2", {}))
-    engine.requests.deaths[asked.digest] = DEADLY
+    engine.requests.deaths[asked.digest] = DEADLY_COUNT
     with pytest.raises(APIError) as caught:  # without a child, any later step would be `starting`
         asyncio.run(engine.preview(asked))
     assert caught.value.code == "deadly_input"
@@ -133,8 +133,8 @@ def test_why_a_candidate_is_not_heard_is_told_and_the_service_stays_ready(
 ):
     engine = still.state.engine
     with pytest.MonkeyPatch.context() as patch:
-        how = replace(engine.how, compute=replace(engine.how.compute, **compute))
-        patch.setattr(engine, "how", how)
+        options = replace(engine.options, compute=replace(engine.options.compute, **compute))
+        patch.setattr(engine, "options", options)
         patch.setattr(engine, "limits", replace(PATIENT, **limits))
         assert refused(preview(still, name, text)) == code
-    assert engine.ready
+    assert engine.is_ready

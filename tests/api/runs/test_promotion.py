@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from api.runs import promotion
-from api.runs.promotion import Promotion, keep, stored_checkpoint
+from api.runs.promotion import Promotion, store, stored_checkpoint
 from tests.api.run_folders import sha256_of_epoch, write_blend, write_epoch
 from tests.xtts.voices.decoders import shifted_decoder
 from xtts.voices.learned_decoder import decoder_beside
@@ -29,9 +29,9 @@ def test_the_copy_stays_when_the_run_is_gone_and_the_same_is_promoted_again(tmp_
     source = run.checkpoint_path(2) if share == 1 else run.best_blend
     record = Promotion("current", 2, sha256_of_epoch(run, 2), share)
     content = source.read_bytes()
-    keep(voices, record, source)
+    store(voices, record, source)
     shutil.rmtree(run.folder)
-    keep(voices, record, source)
+    store(voices, record, source)
     copy = stored_checkpoint(voices, record)
     assert copy and copy.read_bytes() == content and copy.name == source.name
     assert promotion.read(voices) == record
@@ -41,9 +41,9 @@ def test_another_promotion_takes_the_place_of_the_copy(tmp_path, run):
     voices = tmp_path / "voices"
     first, second = (Promotion("current", n, sha256_of_epoch(run, n)) for n in (1, 2))
     for record in (first, second):
-        keep(voices, record, run.checkpoint_path(record.epoch))
+        store(voices, record, run.checkpoint_path(record.epoch))
     assert stored_checkpoint(voices, second) and not stored_checkpoint(voices, first)
-    keep(voices, None)
+    store(voices, None)
     assert promotion.read(voices) is None and not stored_checkpoint(voices, second)
 
 
@@ -53,7 +53,7 @@ def test_the_copy_speaks_through_the_decoder_that_was_learned_for_it(tmp_path, r
     shifted_decoder(run.best_decoder, base_folder, checkpoint, 1.5, sha256=sha256)
     learned = decoder_beside(checkpoint)
     promotion = Promotion("current", 2, sha256)
-    keep(voices, promotion, checkpoint)
+    store(voices, promotion, checkpoint)
     copy = stored_checkpoint(voices, promotion)
     assert learned and copy and (decoder := decoder_beside(copy))
     assert decoder.read_bytes() == learned.read_bytes()

@@ -43,7 +43,7 @@ def test_a_run_that_disappears_while_its_size_is_read_is_told_as_it_was(service,
         del service.state.follower.runs["ana"]
         return 1, 1
 
-    monkeypatch.setattr("api.routes.runs.exports.sizes", sizes)
+    monkeypatch.setattr("api.routes.runs.exports.folder_sizes", sizes)
     assert service.client.get("/v1/runs/ana").json()["run"]["id"] == "ana"
 
 
@@ -168,7 +168,7 @@ def test_the_copies_of_a_killed_service_go_at_the_next_start_and_those_in_use_st
         (folder / "model.pth").write_bytes(b"x")
     (left / ".lock").touch()
     with locks.exclusive(used / ".lock"):
-        exports.remove_left()
+        exports.remove_leftovers()
         assert not left.exists() and (used / "model.pth").is_file()
 
 

@@ -40,7 +40,7 @@ def blended(folder: Path, voices: Path) -> None:
 def promoted(folder: Path, voices: Path) -> None:
     judged(folder, voices)
     record = Promotion("current", 2, sha256_of_epoch(RunFolder(folder), 2))
-    promotion.keep(voices, record, RunFolder(folder).checkpoint_path(2))
+    promotion.store(voices, record, RunFolder(folder).checkpoint_path(2))
 
 
 @pytest.mark.parametrize("voice", [None, "best", "latest", "demo"])
@@ -49,10 +49,10 @@ def test_speak_takes_the_weights_that_the_service_serves(tmp_path, write, voice)
     settings = settings_in(tmp_path, voice=voice)
     write(settings.output_dir, settings.voices_dir)
     follower = build(settings, fake_child(settings)).state.service.follower
-    asyncio.run(follower.look())
+    asyncio.run(follower.read_folders())
     name, why = served_voice(settings)
     best = RunFolder(Path(name)).best_weights() if Path(name).is_dir() else None
-    served = Path(follower.target().spec["name"])
+    served = Path(follower.choose_target().spec["name"])
     spoken = best.weights if best else Path(name)
     assert spoken is not None and why
     assert spoken.name == served.name

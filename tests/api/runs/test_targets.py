@@ -10,7 +10,7 @@ import pytest
 
 from api.errors import APIError
 from api.runs import targets
-from api.runs.listing import RunSummary, scan
+from api.runs.listing import RunSummary, read_runs
 from tests.api.conftest import settings_in
 from tests.api.run_folders import candidate, write_blend, write_epoch, write_evaluated
 from tests.xtts.voices.adapters import adapter_of
@@ -29,7 +29,7 @@ def run(tmp_path: Path) -> RunSummary:
     write_blend(folder, 1, 0.5)
     best, other = (candidate(folder, "blend", 1, share) for share in (0.5, 0.75))
     write_evaluated(folder, best, best, other)
-    return scan(folder)["current"]
+    return read_runs(folder)["current"]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_base_speaks_with_the_persons_recording(tmp_path, run):
     for recording in samples.glob("*_reference.wav"):
         recording.unlink()
     with pytest.raises(APIError) as caught:
-        targets.find_target(settings_in(tmp_path), scan(tmp_path / "output")["current"], "base")
+        targets.find_target(settings_in(tmp_path), read_runs(tmp_path / "output")["current"], "base")
     assert (caught.value.status, caught.value.code) == (409, "no_checkpoint")
 
 
@@ -64,7 +64,7 @@ def test_of_the_blends_only_the_best_speaks(tmp_path, run):
     assert best is not None and best.candidate == "epoch_1_share_0.5"
     assert best.spec["name"] == str(RunFolder(tmp_path / "output").best_blend)
     for name, speaks in ((best.candidate, True), ("epoch_1_share_0.75", False)):
-        assert (name in targets.speakable(settings, run)) is speaks
+        assert (name in targets.speakable_targets(settings, run)) is speaks
     with pytest.raises(APIError) as caught:
         targets.find_target(settings, run, "epoch_1_share_0.75")
     assert (caught.value.status, caught.value.code) == (409, "no_checkpoint")

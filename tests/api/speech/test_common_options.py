@@ -30,7 +30,7 @@ def each(ways: list[Way]) -> pytest.MarkDecorator:
 @pytest.fixture(scope="module")
 def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
     """A ready service with one uploaded voice and the served one, which speaks en and pt."""
-    limits = replace(QUICK, queue=32, deadline=60.0)
+    limits = replace(QUICK, queue=32, deadline_seconds=60.0)
     listeners = [item for table in TABLES for item in getattr(table, "LISTENERS", {}).items()]
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         patch.setenv("FAKE_STEP", "0")  # 4,096 characters are 4,096 steps

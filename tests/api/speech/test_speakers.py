@@ -29,8 +29,8 @@ def cast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         for path in paths.values():
             soundfile.write(path, [0.0] * 2400, 24_000)
         engine = service.state.engine
-        assert engine.standing is not None
-        engine.standing = replace(engine.standing, own_name="kim", speakers=paths)
+        assert engine.served_voice is not None
+        engine.served_voice = replace(engine.served_voice, own_name="kim", speakers=paths)
         yield service
 
 
@@ -41,7 +41,7 @@ def orders(monkeypatch: pytest.MonkeyPatch, cast: Running) -> list[tuple[str | N
     speak = Engine.speak
     names = {path: name for name, path in cast.state.speakers.items()}
     for voice in cast.state.voices.all():
-        names[str(cast.state.voices.recording(voice))] = voice.name
+        names[str(cast.state.voices.reference_path(voice))] = voice.name
 
     def spy(self: Engine, spoken: SpeechStream) -> SpeechStream:
         others = {name: path and names[path] for name, path in spoken.cast.items()}

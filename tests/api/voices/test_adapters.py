@@ -39,7 +39,7 @@ def folder(tmp_path: Path, exports: Path) -> Path:
 
 @pytest.fixture
 def service(tmp_path: Path, folder: Path, monkeypatch) -> Iterator[Running]:
-    monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("api.runs.following.POLL_SECONDS", 0.02)
     with running(settings_in(tmp_path)) as opened:
         yield opened
 
@@ -96,7 +96,7 @@ def test_one_of_another_base_is_refused_by_its_name(service):
 def test_what_is_put_there_replaced_or_removed_meanwhile_is_noticed(service, folder, monkeypatch):
     forgotten = []
     monkeypatch.setattr(service.state.engine, "forget", forgotten.append)
-    service.state.adapters.look()
+    service.state.adapters.read_folders()
     shutil.copytree(folder / "anna", folder / "dora")
     until(lambda: "dora" in names(service))
     shutil.rmtree(folder / "anna")
@@ -106,12 +106,12 @@ def test_what_is_put_there_replaced_or_removed_meanwhile_is_noticed(service, fol
 
 def test_who_is_gone_or_replaced_is_told(folder):
     adapters = Adapters(folder, "torch")
-    assert adapters.look() == [] and adapters.look() == []
+    assert adapters.read_folders() == [] and adapters.read_folders() == []
     shutil.rmtree(folder / "Ben")
     exported_adapter(folder / "Ben", DEMO, 7, base_sha256=SERVED_SHA256)
     shutil.rmtree(folder / "anna")
-    assert adapters.look() == [str(folder / "Ben"), str(folder / "anna")]
-    assert adapters.look() == []
+    assert adapters.read_folders() == [str(folder / "Ben"), str(folder / "anna")]
+    assert adapters.read_folders() == []
 
 
 def test_what_is_no_adapter_is_told_once_and_is_no_voice(folder, caplog):
@@ -120,8 +120,8 @@ def test_what_is_no_adapter_is_told_once_and_is_no_voice(folder, caplog):
     (folder / "Nova").mkdir()
     (folder / "README").touch()
     adapters = Adapters(folder, "torch")
-    adapters.look(), adapters.look()
-    assert set(adapters.of(SERVED_SHA256)) == {"anna", "anna:whisper", "Ben"}
+    adapters.read_folders(), adapters.read_folders()
+    assert set(adapters.of_weights(SERVED_SHA256)) == {"anna", "anna:whisper", "Ben"}
     told = [message for message in caplog.messages if "is not a voice" in message]
     assert len(told) == 2
     assert "bundle.json cannot be read" in told[1] and "always means the served voice" in told[0]
@@ -129,13 +129,13 @@ def test_what_is_no_adapter_is_told_once_and_is_no_voice(folder, caplog):
 
 def test_with_onnx_runtime_there_are_none_and_it_is_said(folder):
     adapters = Adapters(folder, "onnx")
-    adapters.look()
-    assert adapters.of(SERVED_SHA256) == {}
+    adapters.read_folders()
+    assert adapters.of_weights(SERVED_SHA256) == {}
     with pytest.raises(Exception, match="BACKEND=torch"):
-        adapters.check("anna", SERVED_SHA256, "voice")
+        adapters.refuse_other_base("anna", SERVED_SHA256, "voice")
 
 
 def test_a_speaker_of_the_voice_wins_over_an_adapter_of_that_name(service):
-    standing = service.state.engine.standing
+    standing = service.state.engine.served_voice
     speakers = service.state.speakers_of(replace(standing, speakers={"ANNA": "/kept/1.wav"}))
     assert speakers["ANNA"] == "/kept/1.wav" and "anna" not in speakers and "Ben" in speakers

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from api.voices.decoding import decode, mono_of
+from api.voices.decoding import decode, decode_mono
 from api.voices.recordings import container_of
 from machine import commands
 from tests.api.heard import refusal
@@ -125,16 +125,16 @@ def test_a_film_gives_its_sound_and_a_silent_film_is_refused():
                 write(file, stream, speech(2.0, RATE))
         return out.getvalue()
 
-    decoded_sound, rate = mono_of(film(True), 60.0, "mov")
+    decoded_sound, rate = decode_mono(film(True), 60.0, "mov")
     assert rate == RATE and likeness(decoded_sound, speech(2.0, RATE)) > 0.99
     with pytest.raises(ValueError, match="no audio track"):
-        mono_of(film(False), 60.0, "mov")
+        decode_mono(film(False), 60.0, "mov")
 
 
 def test_a_codec_that_is_not_named_is_not_decoded():
     data = muxed("matroska", "ac3", speech(2.0, RATE))
     with pytest.raises(ValueError, match="ac3"):
-        mono_of(data, 60.0, "matroska")
+        decode_mono(data, 60.0, "matroska")
 
 
 def test_a_playlist_opens_nothing(service, tmp_path):
@@ -147,7 +147,7 @@ def test_a_playlist_opens_nothing(service, tmp_path):
         assert answer.status_code == 422 and "not a WAV" in answer.json()["detail"]
         for container in ("mov", "matroska", "aac"):
             with pytest.raises(ValueError, match=r"cannot be decoded|empty"):
-                mono_of(data, 60.0, container)
+                decode_mono(data, 60.0, container)
 
 
 def test_nothing_is_imported_behind_the_limits():

@@ -102,7 +102,7 @@ def test_halves_of_voices_that_nobody_could_delete_go_when_the_next_is_added(tmp
     begun = tmp_path / "dddddddddddd"  # another replica writes into it next
     begun.mkdir()
     hours_ago = time.time() - 2 * 3600
-    for path in (*halves, mine, voices.recording(whole)):
+    for path in (*halves, mine, voices.reference_path(whole)):
         os.utime(path, (hours_ago, hours_ago))
     other = voices.add("Ben", RECORDING)
     assert [path.exists() for path in (*halves, fresh, mine)] == [False, False, True, True]
@@ -141,14 +141,14 @@ def test_a_kill_while_a_voice_is_added_to_leaves_the_old_or_the_new(tmp_path, po
     assert code == -9
     (left,) = voices.all()
     assert (left.id, left.name, left.recordings) == (voice.id, "Anna", recordings)
-    heard = voices.recording(left).read_bytes()
+    heard = voices.reference_path(left).read_bytes()
     assert hashlib.sha256(heard).hexdigest() == left.sha256
-    singles = [path.read_bytes() for path in voices.single_recordings(left)]
+    singles = [path.read_bytes() for path in voices.recording_paths(left)]
     assert singles == [take(number).wav for number in range(recordings)]
     # Leftovers of the kill are removed after an hour, or at once with the voice.
     hours_pass(tmp_path / voice.id)
     voices.add("Ben", RECORDING)
-    paths = {voices.recording(left), *voices.single_recordings(left)}
+    paths = {voices.reference_path(left), *voices.recording_paths(left)}
     assert {path for path in (tmp_path / voice.id).iterdir() if path not in paths} == set()
     voices.remove(left)
     assert not (tmp_path / voice.id).exists()
@@ -160,7 +160,10 @@ def whole(voices: Voices) -> list[tuple[str, int, list[bytes]]]:
         (
             uploaded.name,
             uploaded.recordings,
-            [path.read_bytes() for path in (voices.recording(uploaded), *voices.single_recordings(uploaded))],
+            [
+                path.read_bytes()
+                for path in (voices.reference_path(uploaded), *voices.recording_paths(uploaded))
+            ],
         )
         for uploaded in voices.all()
     ]
@@ -226,5 +229,5 @@ def test_of_four_additions_at_once_each_is_kept(tmp_path):
     at_once([lambda n=n: voices.extend(voice, [take(n)])[1].recordings for n in range(1, 5)])
     grown = voices.find(voice.id)
     assert grown.recordings == 5
-    singles = {path.read_bytes() for path in voices.single_recordings(grown)}
+    singles = {path.read_bytes() for path in voices.recording_paths(grown)}
     assert singles == {take(number).wav for number in range(5)}

@@ -140,6 +140,6 @@ def test_voices_are_what_was_made_of_them(tmp_path, monkeypatch):
                 suppress_health_check=list(HealthCheck),
             ),
         )
-        assert service.state.engine.happened.restarts == 0
+        assert service.state.engine.history.restarts == 0
         # Every kind of answer must occur.
         assert set(VoiceCalls.done) == {"by name 200", "taken", "gone"}

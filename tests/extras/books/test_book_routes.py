@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.engine.engine import MICRO
+from api.engine.engine import SELF_TEST
 from api.engine.queue import SpeechStream
 from extras.books.uploads.book_store import UploadedBook
 from extras.books.uploads.part import Library
@@ -173,7 +173,7 @@ def test_an_uploaded_voice_reads_on_this_machine(shared, monkeypatch):
     book = Book(shared, "Voices.txt")
     book.ended()
     assert book.read(voice=voice)["reading"]["state"] == "done"
-    kept = shared.state.voices.recording(shared.state.voices.get(voice))
+    kept = shared.state.voices.reference_path(shared.state.voices.get(voice))
     given = book.given()
     assert given["spec"]["reference"] == str(kept) and given["steps"] == "Steps"
     book.ask("DELETE")
@@ -240,10 +240,10 @@ def test_it_stands_still_while_somebody_speaks(service, monkeypatch):
     book.hanging()
     steps = book.folder / "spoken/steps"
     waiting = service.state.engine.requests
-    speaking, unread = waiting.speaking, SpeechStream(MICRO, name="unread", held=True)
+    speaking, unread = waiting.speaking, SpeechStream(SELF_TEST, name="unread", held=True)
     waiting.queue.append(unread)  # its caller does not read, so it does not count as waiting
     service.wait_until(lambda: not book.details()["reading"]["paused"], 30)
-    speaking["somebody"] = SpeechStream(MICRO, name="somebody")
+    speaking["somebody"] = SpeechStream(SELF_TEST, name="somebody")
     try:
         service.wait_until(lambda: book.details()["reading"]["paused"], 30)
         time.sleep(0.1)
@@ -283,7 +283,7 @@ def test_a_reader_that_loads_its_voice_is_not_stopped(service, monkeypatch):
     """It may hold locks that speech waits for."""
     monkeypatch.setenv("FAKE_READER", "load")
     speaking = service.state.engine.requests.speaking
-    speaking["somebody"] = SpeechStream(MICRO, name="somebody")
+    speaking["somebody"] = SpeechStream(SELF_TEST, name="somebody")
     try:
         book = Book(service)  # starts the reader, for its plan
         steps = book.folder / "spoken/steps"

@@ -27,7 +27,7 @@ def test_a_sound_is_found_under_both_of_its_addresses_and_nothing_else_is(dialec
 
 
 def test_it_is_not_ready_while_the_child_still_opens_the_voice():
-    engine = SimpleNamespace(child=object(), standing=None)
+    engine = SimpleNamespace(child=object(), served_voice=None)
     assert asyncio.run(alltalk.ready(SimpleNamespace(engine=engine))) == "Unloaded"
 
 

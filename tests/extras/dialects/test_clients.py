@@ -376,7 +376,7 @@ def test_a_client_hears_the_whole_text_in_the_voice_it_asked_for(row, dialect, a
         sound = row.ask(Talk(dialect.client, "Anna", anna))
     (params, recording), voices = orders[0], dialect.state.voices
     assert len(orders) == 1 and params.text == TEXT
-    assert recording == (str(voices.recording(voices.find(anna))) if row.named else None)
+    assert recording == (str(voices.reference_path(voices.find(anna))) if row.named else None)
     if row.kind == "mp3":
         assert len(decoded(sound)) / 24_000 == pytest.approx(len(TEXT) * 0.02, abs=0.12)
     else:

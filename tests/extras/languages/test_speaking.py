@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from api.app import how_of
+from api.app import child_options
 from tests.api.conftest import NO_GPU, QUICK, running, settings_in
 from tests.extras.languages.languages import GREEK, greek_voice
 from tests.models import as_onnx
@@ -45,8 +45,8 @@ def test_a_loaded_voice_lists_the_language_and_speaks_it(greek, tmp_path, backen
 @pytest.mark.slow
 def test_the_service_lists_the_language_and_speaks_it(greek, tmp_path):
     settings = settings_in(tmp_path, voice=str(greek))
-    how = replace(how_of(settings), look=lambda: NO_GPU)
-    patient = replace(QUICK, deadline=120.0, hang=60.0)
+    how = replace(child_options(settings), look_at_machine=lambda: NO_GPU)
+    patient = replace(QUICK, deadline_seconds=120.0, hang_seconds=60.0)
     with running(settings, how, patient, threads=1) as service:
         assert tuple(service.status()["languages"]) == LANGUAGES
         # Listed by its code: only the languages of XTTS-v2 have known names.

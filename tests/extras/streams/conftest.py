@@ -94,7 +94,7 @@ def line(service: Running, path: str, **headers: str) -> Iterator[Line]:
 def is_idle(service: Running) -> bool:
     """Whether nothing is spoken or waits, and no socket counts as being answered."""
     requests = service.state.engine.requests
-    return not [job for job in requests if not job.micro] and not service.server.connections.answered
+    return not [job for job in requests if not job.is_self_test] and not service.server.connections.answered
 
 
 @pytest.fixture(scope="module")

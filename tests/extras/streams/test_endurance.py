@@ -51,7 +51,7 @@ def test_interruptions_free_their_slots(service):
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    limits = replace(QUICK, queue=32, deadline=300.0, hang=120.0)
+    limits = replace(QUICK, queue=32, deadline_seconds=300.0, hang_seconds=120.0)
     with running(settings_in(tmp_path_factory.mktemp("soak")), limits=limits, threads=1) as opened:
         yield opened
 
@@ -90,4 +90,4 @@ def test_minutes_of_turns_and_interruptions(demo):
     freed = freed_after(demo, time.monotonic())
     print(f"{SOAK_SECONDS:g} s: {turns} turns, {interruptions} interruptions, slots free after {freed:.2f} s")
     assert turns and interruptions and freed < FREE_SECONDS
-    assert demo.state.engine.happened.restarts == 0
+    assert demo.state.engine.history.restarts == 0

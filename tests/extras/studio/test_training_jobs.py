@@ -19,12 +19,12 @@ from extras.studio.training_jobs import (
     check_base,
     dataset_folder,
 )
-from machine.settings.loading import whole
+from machine.settings.loading import with_extras
 from tests.extras.studio.jobs import FAKE
 from train.settings import TrainSettings, load
 
 # Including the studio's settings.
-SETTINGS: Any = whole(TrainSettings)
+SETTINGS: Any = with_extras(TrainSettings)
 
 IDENTITY = "20260101-000000-000-ana"
 GOOD: dict[str, Any] = {

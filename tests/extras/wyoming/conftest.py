@@ -65,7 +65,9 @@ def both(
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
     """Ready, with the voices Anna and Élodie in addition to the served one."""
-    with both(tmp_path_factory.mktemp("wyoming"), limits=replace(QUICK, queue=32, deadline=60.0)) as found:
+    with both(
+        tmp_path_factory.mktemp("wyoming"), limits=replace(QUICK, queue=32, deadline_seconds=60.0)
+    ) as found:
         for name in ("Anna", "Élodie"):
             assert upload(found.http, file_of(speech()), name=name).status_code == 201
         yield found

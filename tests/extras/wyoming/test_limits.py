@@ -111,7 +111,7 @@ def test_a_killed_child_is_told_of_and_replaced(tmp_path):
         asyncio.run(ask())
         # It waits for the next child, as HTTP requests do.
         assert say(ports, "again").pcm == said("again")
-        assert ports.http.state.engine.happened.restarts == 1
+        assert ports.http.state.engine.history.restarts == 1
 
 
 def test_the_queue_is_the_one_of_http(tmp_path, monkeypatch):

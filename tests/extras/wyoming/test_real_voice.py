@@ -26,7 +26,7 @@ ROUNDS = int(os.environ.get("WYOMING_ROUNDS", "20"))
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
     folder: Path = tmp_path_factory.mktemp("wyoming")
-    limits = replace(QUICK, slots=4, queue=32, deadline=600.0, hang=120.0)
+    limits = replace(QUICK, slots=4, queue=32, deadline_seconds=600.0, hang_seconds=120.0)
     with both(folder, limits=limits, threads=1) as found:
         yield found
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from machine.devices.cuda_errors import classify, fault
+from machine.devices.cuda_errors import classify, classify_text
 from machine.devices.health import Outcome
 
 BUILD, DRIVER, DATA = Outcome.BUILD, Outcome.DRIVER, Outcome.DATA
@@ -131,7 +131,7 @@ def test_what_a_code_means(code, outcome):
     ],
 )
 def test_what_a_library_says_of_low_memory(text):
-    outcomes = [fault("RuntimeError", text, free_bytes=free) for free in (LITTLE, MUCH, None)]
+    outcomes = [classify_text("RuntimeError", text, free_bytes=free) for free in (LITTLE, MUCH, None)]
     assert [outcome and outcome.outcome for outcome in outcomes] == [TRANSIENT, BUILD, BUILD]
 
 

@@ -14,12 +14,12 @@ def test_what_one_bad_operation_costs(bad):
     dispensable = bad in ("fft", "attention_fp16", "attention_bf16")
     assert gpu.trains is (dispensable or bad == "sampling")
     assert gpu.speaks is (dispensable or bad == "train_step")
-    assert gpu.failed == {bad} and gpu.reason == f"{bad} failed." and gpu.cudnn
+    assert gpu.failed_operations == {bad} and gpu.reason == f"{bad} failed." and gpu.cudnn
 
 
 def test_without_cudnn_some_operations_pass():
     gpu = without_cudnn("convolution", "train_step")
-    assert gpu.works and not gpu.cudnn and not gpu.failed
+    assert gpu.works and not gpu.cudnn and not gpu.failed_operations
     assert gpu.reason == "convolution failed. train_step failed."
 
 
@@ -32,4 +32,4 @@ def test_a_check_without_an_end_is_good_for_nothing(outcome):
 
 
 def test_a_gpu_without_a_fault_says_nothing():
-    assert SOUND.reason == "" and not SOUND.failed and SOUND.works and SOUND.cudnn
+    assert SOUND.reason == "" and not SOUND.failed_operations and SOUND.works and SOUND.cudnn

@@ -21,15 +21,15 @@ from machine.devices.health import GpuHealth, OperationVerdict, Outcome
 from machine.devices.probe import (
     DAY_SECONDS,
     ProbeChild,
-    gpu_of,
+    ending_outcome,
+    gpu_health,
     key_of,
-    of_ending,
     probe,
     report_surprise,
-    run,
+    run_check,
 )
 from machine.process import ProcessResult, module_command
-from machine.storage.facts import FILE
+from machine.storage.facts import FILE_NAME
 from tests.machine.devices.faulty_child import with_fault
 from tests.machines import OPERATIONS
 
@@ -99,7 +99,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_every_operation_runs_and_equals_itself(checked):
-    gpu, count = gpu_of(0, checked(list(OPERATIONS)), DONE)
+    gpu, count = gpu_health(0, checked(list(OPERATIONS)), DONE)
     assert count == 1 and gpu.outcome is Outcome.OK and gpu.reason == "" and gpu.works
     assert tuple(operation.name for operation in gpu.operations) == OPERATIONS
     assert tuple(probe_child.TOLERANCES) == tuple(probe_child.operations()) == OPERATIONS
@@ -135,24 +135,24 @@ def test_a_fault_in_one_operation(checked, kind, outcome, words):
     assert words in by_name["fft"]["reason"]
     # After a sticky error this process's context can check nothing else.
     assert ("sampling" in by_name) is (outcome != "sticky")
-    gpu, _ = gpu_of(0, events, DONE)
+    gpu, _ = gpu_health(0, events, DONE)
     assert gpu.outcome == (outcome if outcome in ("sticky", "transient") else "degraded")
-    assert gpu.failed == {"fft"} and gpu.reason == by_name["fft"]["reason"]
+    assert gpu.failed_operations == {"fft"} and gpu.reason == by_name["fft"]["reason"]
 
 
 def test_what_passes_without_cudnn_is_used_that_way(checked):
     cudnn = "cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"
-    gpu, _ = gpu_of(0, checked(["fft", "train_step"], f"train_step:{cudnn}@cudnn"), DONE)
-    assert gpu.works and not gpu.cudnn and not gpu.failed and gpu.outcome is Outcome.DEGRADED
+    gpu, _ = gpu_health(0, checked(["fft", "train_step"], f"train_step:{cudnn}@cudnn"), DONE)
+    assert gpu.works and not gpu.cudnn and not gpu.failed_operations and gpu.outcome is Outcome.DEGRADED
     assert cudnn in gpu.reason and "passes without cuDNN" in gpu.reason
-    gpu, _ = gpu_of(0, checked(["fft", "train_step"], f"train_step:{cudnn}"), DONE)
+    gpu, _ = gpu_health(0, checked(["fft", "train_step"], f"train_step:{cudnn}"), DONE)
     assert not gpu.works and gpu.cudnn and "without" not in gpu.reason
 
 
 def test_a_device_that_cannot_be_had_is_refused_with_its_words():
     events = list(probe_child.check("cuda:7"))
     assert [event["event"] for event in events] == ["refused"]
-    gpu, _ = gpu_of(7, events, DONE)
+    gpu, _ = gpu_health(7, events, DONE)
     assert gpu.outcome in (Outcome.DRIVER, Outcome.BUILD) and not gpu.works
     assert gpu.reason.startswith("the GPU cannot be used: ") and gpu.index == 7
 
@@ -179,10 +179,10 @@ def test_what_was_told_before_a_hang_is_known(tmp_path):
     doing = {"event": "doing", "operation": "convolution"}
     lines = "\n".join(json.dumps(event) for event in (DEVICE, doing))
     code = f"import time; print({lines!r}, flush=True); time.sleep(60)"
-    events, ending = run((sys.executable, "-c", code), os.environ, 1.5)
-    gpu, _ = gpu_of(0, events, ending)
+    events, ending = run_check((sys.executable, "-c", code), os.environ, 1.5)
+    gpu, _ = gpu_health(0, events, ending)
     assert (gpu.name, gpu.total_bytes, gpu.outcome) == ("RTX 3090", 24 << 30, Outcome.HANG)
-    assert "hung in convolution" in gpu.reason and gpu.failed == {"convolution"}
+    assert "hung in convolution" in gpu.reason and gpu.failed_operations == {"convolution"}
 
 
 def test_a_child_that_cannot_be_killed_is_left_behind(monkeypatch, tmp_path, caplog):
@@ -193,9 +193,9 @@ def test_a_child_that_cannot_be_killed_is_left_behind(monkeypatch, tmp_path, cap
         patched.setattr("os.killpg", lambda *_: None)
         patched.setattr("machine.process.REAP_SECONDS", 0.2)
         begun = time.monotonic()
-        _, ending = run((sys.executable, "-c", code), os.environ, 1.0)
+        _, ending = run_check((sys.executable, "-c", code), os.environ, 1.0)
         assert time.monotonic() - begun < 10
-    assert ending.hung and of_ending(ending, "")[0] is Outcome.HANG
+    assert ending.hung and ending_outcome(ending, "")[0] is Outcome.HANG
     assert "it hangs in a driver call" in caplog.text
     os.kill(int(left.read_text()), signal.SIGKILL)
 
@@ -206,7 +206,7 @@ def test_the_child_has_no_stdin_and_a_group_of_its_own_and_asks_nvml(tmp_path):
         "print(json.dumps({'event': 'x', 'in': sys.stdin.read(), 'leads': os.getpgrp() == "
         "os.getpid(), 'nvml': os.environ['PYTORCH_NVML_BASED_CUDA_CHECK']}))"
     )
-    events, ending = run((sys.executable, "-c", code), os.environ, 30.0)
+    events, ending = run_check((sys.executable, "-c", code), os.environ, 30.0)
     assert events == [{"event": "x", "in": "", "leads": True, "nvml": "1"}]
     assert ending.code == 0 and not ending.hung
 
@@ -227,7 +227,7 @@ def test_the_child_has_no_stdin_and_a_group_of_its_own_and_asks_nvml(tmp_path):
     ],
 )
 def test_what_an_end_means(code, hung, last, outcome, words):
-    verdict, reason = of_ending(ProcessResult(code, "", last, 20.0, hung=hung), "fft")
+    verdict, reason = ending_outcome(ProcessResult(code, "", last, 20.0, hung=hung), "fft")
     assert verdict is outcome and words in reason
 
 
@@ -258,8 +258,8 @@ def told(**failures: str) -> list[dict[str, Any]]:
     ],
 )
 def test_what_the_operations_come_to(failures, outcome):
-    gpu, _ = gpu_of(2, told(**failures), DONE)
-    assert gpu.outcome is outcome and gpu.failed == set(failures)
+    gpu, _ = gpu_health(2, told(**failures), DONE)
+    assert gpu.outcome is outcome and gpu.failed_operations == set(failures)
     assert bool(gpu.reason) == bool(failures)
     assert (gpu.index, gpu.name, gpu.total_bytes) == (2, "RTX 3090", 24 << 30)
 
@@ -302,7 +302,7 @@ def test_a_check_is_made_once_and_again_on_demand(tmp_path, bad):
 def test_a_broken_cache_is_none(tmp_path):
     machine = Machine(tmp_path, "()")
     machine.cache.mkdir()
-    (machine.cache / FILE).write_text("no table")
+    (machine.cache / FILE_NAME).write_text("no table")
     assert machine.probe()[0].reason == "" and len(machine.calls) == 1
     assert machine.probe()[0].reason == "" and len(machine.calls) == 1
 
@@ -347,7 +347,7 @@ def test_how_long_a_verdict_holds(monkeypatch, tmp_path, gpu, longest):
     path, now = tmp_path, [100_000.0]
     monkeypatch.setattr(probing.time, "time", lambda: now[0])
     checks = [(GOOD, gpu), (GOOD, GOOD)]
-    monkeypatch.setattr(probing, "_check_child", lambda _: checks.pop(0))
+    monkeypatch.setattr(probing, "_check_gpus", lambda _: checks.pop(0))
     assert probe(folder=path) == (GOOD, gpu)
     now[0] += longest - 1
     assert probe(folder=path) == (GOOD, gpu)
@@ -361,7 +361,7 @@ def test_how_long_a_verdict_holds(monkeypatch, tmp_path, gpu, longest):
 def test_a_surprise_is_forgotten_after_a_day(monkeypatch, tmp_path):
     path, now = tmp_path, [100_000.0]
     monkeypatch.setattr(probing.time, "time", lambda: now[0])
-    monkeypatch.setattr(probing, "_check_child", lambda _: (GOOD,))
+    monkeypatch.setattr(probing, "_check_gpus", lambda _: (GOOD,))
     report_surprise("cuda:0", "CUDA error", path)
     for seconds, words in ((1.0, "CUDA error"), (DAY_SECONDS, "")):
         now[0] += seconds
@@ -378,7 +378,7 @@ def test_a_machine_that_slept_is_checked_again(monkeypatch):
 
 def test_what_is_kept_comes_back_as_it_was(monkeypatch, tmp_path):
     gpu = replace(GOOD, outcome=Outcome.DEGRADED, reason="No.", operations=(WRONG, FULL))
-    monkeypatch.setattr(probing, "_check_child", lambda _: (gpu,))
+    monkeypatch.setattr(probing, "_check_gpus", lambda _: (gpu,))
     assert probe(folder=tmp_path) == probe(folder=tmp_path) == (gpu,)
 
 
@@ -418,7 +418,7 @@ def test_the_whole_check_on_the_cpu_with_a_wrong_library(tmp_path):
     environ = {**os.environ, "LD_LIBRARY_PATH": "/opt/of/somebody/else", "OMP_NUM_THREADS": "1"}
     command = module_command(FAULTY, "fft:cuFFT error: CUFFT_INVALID_SIZE")
     (gpu,) = probe(folder=tmp_path, child=ProbeChild(command, "cpu", 240.0, environ))
-    assert gpu.outcome is Outcome.DEGRADED and gpu.failed == {"fft"} and gpu.works
+    assert gpu.outcome is Outcome.DEGRADED and gpu.failed_operations == {"fft"} and gpu.works
     assert "CUFFT_INVALID_SIZE" in gpu.reason and "env -u LD_LIBRARY_PATH" in gpu.reason
 
 
@@ -431,7 +431,7 @@ def test_of_several_processes_one_checks_and_the_others_read(tmp_path, monkeypat
         time.sleep(0.3)
         return (GOOD,)
 
-    monkeypatch.setattr(probing, "_check_child", checked)
+    monkeypatch.setattr(probing, "_check_gpus", checked)
     with ThreadPoolExecutor(8) as ranks:
         verdicts = list(ranks.map(lambda _: probe(folder=tmp_path), range(8)))
     assert verdicts == [(GOOD,)] * 8 and len(checks) == 1

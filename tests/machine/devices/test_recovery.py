@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from machine.devices import recovery
-from machine.devices.cuda_errors import DeviceFault, fault, free_bytes
+from machine.devices.cuda_errors import DeviceFault, classify_text, free_bytes
 from machine.devices.recovery import GpuLost, step_down
 from machine.devices.selection import Place
 
-FFT = fault("RuntimeError", "cuFFT error: CUFFT_INVALID_SIZE")
-CUDNN = fault("RuntimeError", "cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH")
-LOW = fault("RuntimeError", "cuFFT error: CUFFT_INTERNAL_ERROR", free_bytes=1 << 20)
-DEAD = fault("RuntimeError", "CUDA error: an illegal memory access was encountered")
+FFT = classify_text("RuntimeError", "cuFFT error: CUFFT_INVALID_SIZE")
+CUDNN = classify_text("RuntimeError", "cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH")
+LOW = classify_text("RuntimeError", "cuFFT error: CUFFT_INTERNAL_ERROR", free_bytes=1 << 20)
+DEAD = classify_text("RuntimeError", "CUDA error: an illegal memory access was encountered")
 
 
 @pytest.mark.parametrize(

@@ -78,28 +78,28 @@ def test_the_first_rung_by_verdicts(state, wish):
 
 @pytest.mark.parametrize("state", GPUS)
 def test_a_gpu_that_only_trains_or_only_speaks_is_used_for_that(state):
-    device = choose_place(machine(GPUS[state]), "auto", trains=True).value
+    device = choose_place(machine(GPUS[state]), "auto", for_training=True).value
     speaks = DECISIONS[state][0]
     assert device == {"sampling": "cuda:0", "train step": "cpu"}.get(state, speaks)
 
 
 def test_a_gpu_that_is_preferred_is_taken_unless_it_failed_in_a_run():
     bad, surprise = GPUS["fft"], GPUS["surprise"]
-    assert choose_place(machine(bad, SECOND), "auto", prefer="cuda:0").value == "cuda:0"
+    assert choose_place(machine(bad, SECOND), "auto", preferred="cuda:0").value == "cuda:0"
     assert choose_place(machine(bad, SECOND), "cuda").value == "cuda:1"
-    assert choose_place(machine(surprise, SECOND), "auto", prefer="cuda:0").value == "cuda:1"
-    assert choose_place(machine(surprise), "auto", prefer="cuda:0").value == "cuda:0"
+    assert choose_place(machine(surprise, SECOND), "auto", preferred="cuda:0").value == "cuda:1"
+    assert choose_place(machine(surprise), "auto", preferred="cuda:0").value == "cuda:0"
 
 
 def test_a_container_that_was_given_no_gpu_is_told_the_line():
-    hint = gpu_hint(driver=True, devices=False, in_container=True)
+    hint = gpu_hint(has_driver=True, has_node=False, in_container=True)
     assert "DOCKER_RUNTIME=nvidia" in hint
     place = choose_device(machine(hint=hint), "auto")
     assert (place.reason, place.code) == (hint, "gpu_out_of_reach")
     assert choose_place(machine(hint=hint), "cuda", "SAMPLE_DEVICE").reason.endswith(hint)
-    assert "DOCKER_RUNTIME" not in gpu_hint(driver=True, devices=False, in_container=False)
-    assert gpu_hint(driver=True, devices=True, in_container=True) == ""
-    assert gpu_hint(driver=False, devices=False, in_container=True) == ""
+    assert "DOCKER_RUNTIME" not in gpu_hint(has_driver=True, has_node=False, in_container=False)
+    assert gpu_hint(has_driver=True, has_node=True, in_container=True) == ""
+    assert gpu_hint(has_driver=False, has_node=False, in_container=True) == ""
 
 
 def test_looking_makes_no_cuda_context_and_finds_this_machine():
@@ -154,4 +154,4 @@ def test_a_gpu_is_reached_through_a_file(tmp_path, nodes, there):
     (tmp_path / "dev").mkdir()
     for name in nodes:
         (tmp_path / "dev" / name).touch()
-    assert selection.gpu_nodes(tmp_path) is there
+    assert selection.has_gpu_node(tmp_path) is there

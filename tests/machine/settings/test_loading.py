@@ -11,7 +11,7 @@ from api import settings as api
 from api.settings import ApiSettings
 from machine.errors import SotaqueError
 from machine.settings import dotenv
-from machine.settings.loading import SettingsError, values_of, whole
+from machine.settings.loading import SettingsError, values_of, with_extras
 from machine.settings.names import BY_COMMON_NAME, BY_TRAINER_NAME, CORE_SETTINGS, likely_names
 from machine.settings.types import fields, means
 from train.settings import TrainSettings, load
@@ -254,7 +254,7 @@ def test_bad_flags(tmp_path, argv, words):
 
 
 def test_every_setting_says_what_it_is_and_what_is_allowed():
-    for kind in (whole(TrainSettings), whole(api.ApiSettings)):
+    for kind in (with_extras(TrainSettings), with_extras(api.ApiSettings)):
         for name, info in fields(kind).items():
             assert info.description, name
             assert means(info).allowed, name
@@ -265,7 +265,7 @@ def test_help_names_every_flag(capsys):
         load(["--help"], {}, None)
     assert left.value.code == 0
     text = capsys.readouterr().out
-    for name in fields(whole(TrainSettings)):
+    for name in fields(with_extras(TrainSettings)):
         assert f"\n  --{name.replace('_', '-')} " in text
     assert len(text.splitlines()) < 80 and max(map(len, text.splitlines())) <= 100
     assert "docs/settings.md" in text
@@ -284,25 +284,25 @@ def test_values_are_shown_as_they_are_written(tmp_path):
 def test_what_was_set_is_shown_and_the_others_are_counted(tmp_path):
     path = env(tmp_path, "KEEP_CHECKPOINTS=all\n")
     _, report = load(["--tensorboard", "0"], {}, path)
-    checkpoints, curves, others = report.given().splitlines()
+    checkpoints, curves, others = report.changed_settings().splitlines()
     assert checkpoints.split()[:2] == ["KEEP_CHECKPOINTS", "all"]
     assert curves.split() == ["TENSORBOARD", "off", "command", "line"]
-    count = len(fields(whole(TrainSettings))) - 2
+    count = len(fields(with_extras(TrainSettings))) - 2
     assert others == f"The other {count} settings have their defaults (docs/settings.md)."
     _, report = load([], {}, None)
-    assert report.given() == "All settings have their defaults (docs/settings.md)."
+    assert report.changed_settings() == "All settings have their defaults (docs/settings.md)."
 
 
 def test_a_default_that_was_written_down_is_not_shown(tmp_path):
-    every = [values_of(whole(TrainSettings)()), values_of(whole(ApiSettings)())]
+    every = [values_of(with_extras(TrainSettings)()), values_of(with_extras(ApiSettings)())]
     lines = [f"{name}={value}" for values in every for name, value in values.items()]
     path = env(tmp_path, "\n".join(lines))
     for load_settings in (load, api.load):
         _, report = load_settings([], {}, path)
-        assert report.given() == "All settings have their defaults (docs/settings.md)."
+        assert report.changed_settings() == "All settings have their defaults (docs/settings.md)."
     path = env(tmp_path, "\n".join(lines).replace("NUM_EPOCHS=auto", "NUM_EPOCHS=7"))
     _, report = load([], {}, path)
-    first, others = report.given().splitlines()
+    first, others = report.changed_settings().splitlines()
     assert first.split()[:2] == ["NUM_EPOCHS", "7"] and others.startswith("The other ")
 
 
@@ -311,7 +311,7 @@ def test_a_secret_is_nowhere_shown(tmp_path):
     settings, report = api.load((), {}, path)
     assert settings.api_key is not None
     assert settings.api_key.get_secret_value() == "hunter2hunter2"
-    assert "hunter2" not in report.given() + repr(report) + repr(settings)
+    assert "hunter2" not in report.changed_settings() + repr(report) + repr(settings)
     with pytest.raises(SettingsError) as caught:
         api.load(["--api-port", "0"], {}, env(tmp_path, "API_KEY=hunter2$\n"))
     assert "hunter2" not in str(caught.value)

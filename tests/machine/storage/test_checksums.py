@@ -23,9 +23,9 @@ def path(tmp_path: Path) -> Path:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files that were hashed, not looked up."""
     paths: list[Path] = []
-    real = checksums._digest
-    monkeypatch.setattr(checksums, "_hashed", {})
-    monkeypatch.setattr(checksums, "_digest", lambda path: [paths.append(path), real(path)][1])
+    real = checksums._compute_sha256
+    monkeypatch.setattr(checksums, "_hashes", {})
+    monkeypatch.setattr(checksums, "_compute_sha256", lambda path: [paths.append(path), real(path)][1])
     return paths
 
 
@@ -67,16 +67,16 @@ def test_a_file_swapped_with_the_same_size_and_time_is_read_again(path, read, tm
     other.write_bytes(b"two")
     os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
     other.replace(path)
-    checksums._hashed.clear()  # the next start
+    checksums._hashes.clear()  # the next start
     assert path.stat().st_mtime_ns == before.st_mtime_ns
     assert sha256_of(path, kept_in=tmp_path / "kept") == hashlib.sha256(b"two").hexdigest()
 
 
 def test_a_large_file_says_that_it_is_read_and_only_then(path, read, tmp_path, monkeypatch, caplog):
     """XTTS-v2's model.pth takes seconds, and a minute from a slow disk."""
-    monkeypatch.setattr(checksums, "_WORTH_A_LINE", 2)
+    monkeypatch.setattr(checksums, "_MIN_LOGGED_BYTES", 2)
     caplog.set_level("INFO")
     for _ in range(2):
-        checksums._hashed.clear()  # the next start
+        checksums._hashes.clear()  # the next start
         sha256_of(path, kept_in=tmp_path / "kept")
     assert [str(path) in line for line in caplog.messages] == [True]

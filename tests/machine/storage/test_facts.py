@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from machine.storage.facts import FILE, Facts
+from machine.storage.facts import FILE_NAME, Facts
 
 
 def test_what_is_put_is_there_at_the_next_start(tmp_path):
@@ -39,7 +39,7 @@ def test_nothing_new_writes_nothing(tmp_path):
 
 @pytest.mark.parametrize("damage", [b"{", b"\xff\xfe", b"SQLite format 3\0" + b"x" * 200])
 def test_a_damaged_table_is_made_again(tmp_path, damage, caplog):
-    (tmp_path / FILE).write_bytes(damage)
+    (tmp_path / FILE_NAME).write_bytes(damage)
     facts = Facts(tmp_path, "clips")
     assert facts.get("a") is None and "damaged" in caplog.text
     facts.put("a", 1)
@@ -51,10 +51,10 @@ def test_a_flipped_bit_is_not_believed(tmp_path, caplog):
     facts = Facts(tmp_path, "clips")
     facts.put("clip", 1.25)
     facts.save()
-    path = tmp_path / FILE
+    path = tmp_path / FILE_NAME
     path.write_bytes(path.read_bytes().replace(b"1.25", b"1.35"))
     assert Facts(tmp_path, "clips").get("clip") is None
-    assert "checksum of 'clip' does not match" in caplog.text and FILE in caplog.text
+    assert "checksum of 'clip' does not match" in caplog.text and FILE_NAME in caplog.text
 
 
 def test_a_table_that_cannot_be_written_is_told(tmp_path, caplog):
@@ -78,7 +78,7 @@ def test_a_locked_table_is_told_and_stays(tmp_path, caplog, monkeypatch):
     facts = Facts(tmp_path, "clips")
     facts.put("a", 1)
     facts.save()
-    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as other:
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME)) as other:
         other.execute("BEGIN EXCLUSIVE")
         assert Facts(tmp_path, "clips").get("a") is None
         facts.put("b", 2)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from machine.settings.loading import SettingsError, SharedSettings, load
-from machine.storage.facts import FILE
+from machine.storage.facts import FILE_NAME
 from machine.storage.files import DiskFull, WriteError
 from machine.storage.locks import wait_for
 from tests.file_server import Bad, Server, serving
@@ -75,7 +75,7 @@ def test_it_comes_whole_and_once(source, server, caplog):
     assert provide_xtts_v2(source) == source.folder
     assert len(server.asked) == len(CONTENTS)
     left = {path.name for path in source.folder.iterdir()} - set(CONTENTS)
-    assert left == {FILE, ".download.lock"}
+    assert left == {FILE_NAME, ".download.lock"}
 
 
 def test_a_stop_in_the_middle_keeps_the_files_that_are_whole(source, server):

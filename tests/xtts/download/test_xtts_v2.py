@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from machine.storage import checksums
-from machine.storage.facts import FILE
+from machine.storage.facts import FILE_NAME
 from tests.published import CONTENTS, publish
 from train.base_model import BASE_FILES
 from xtts.download import xtts_v2
@@ -36,10 +36,10 @@ def test_what_is_published_is_what_a_base_needs_and_every_hash_is_one():
 
 def test_each_file_is_hashed_once_until_it_changes(folder, monkeypatch):
     hashed = []
-    digest = checksums._digest
-    monkeypatch.setattr(checksums, "_digest", lambda p: hashed.append(p.name) or digest(p))
+    digest = checksums._compute_sha256
+    monkeypatch.setattr(checksums, "_compute_sha256", lambda p: hashed.append(p.name) or digest(p))
     missing_files(folder)
-    checksums._hashed.clear()  # the next start
+    checksums._hashes.clear()  # the next start
     missing_files(folder)
     assert sorted(hashed) == sorted(CONTENTS)
     os.utime(folder / "dvae.pth", ns=(1, 1))
@@ -51,11 +51,11 @@ def test_each_file_is_hashed_once_until_it_changes(folder, monkeypatch):
 
 
 def test_a_garbled_memory_is_as_none_and_one_that_cannot_be_written_no_fault(folder):
-    (folder / FILE).write_bytes(b"no table")
+    (folder / FILE_NAME).write_bytes(b"no table")
     assert whole(folder)
-    (folder / FILE).unlink()
-    (folder / FILE).mkdir()
-    checksums._hashed.clear()
+    (folder / FILE_NAME).unlink()
+    (folder / FILE_NAME).mkdir()
+    checksums._hashes.clear()
     assert whole(folder)
 
 

@@ -157,8 +157,8 @@ def test_an_epoch_that_is_not_there_is_told_with_its_reason(run):
 def test_large_files_are_hashed_once_in_a_process_unless_asked(run, monkeypatch):
     checksums.forget_hashes()
     hashed = []
-    real = checksums._digest
-    monkeypatch.setattr(checksums, "_digest", lambda path: [hashed.append(path), real(path)][1])
+    real = checksums._compute_sha256
+    monkeypatch.setattr(checksums, "_compute_sha256", lambda path: [hashed.append(path), real(path)][1])
     run.newest_verified()
     run.newest_verified()
     assert len(hashed) == 2

@@ -26,7 +26,7 @@ from machine.storage import locks
 from machine.storage.checksums import sha256_of
 from machine.storage.facts import cache_folder
 from machine.storage.files import Written, make_folder, read_json, replace_file
-from machine.storage.folders import whole_folder
+from machine.storage.folders import replacing_folder
 from machine.text import first_line, plain_name
 from xtts.download import xtts_v2 as published
 from xtts.model.config import ConfigError, ModelConfig
@@ -160,7 +160,7 @@ def _base_for_recording(base: str | Path | None, xtts_v2: Path, *, tos_agreed: b
 def _write_recording(wav: bytes, to: Path, base_name: str, base: Path) -> str:
     """Writes the folder of a voice that is a recording alone; returns the licence of its base."""
     licence = ModelConfig.read(base).licence
-    with whole_folder(to, len(wav)) as part:
+    with replacing_folder(to, len(wav)) as part:
         written = replace_file(part / manifests.REFERENCE_FILE, lambda file: file.write(wav))
         bundle.write(
             part,
@@ -211,7 +211,7 @@ def _write_folder(voice: CheckedVoice, to: Path, moved_base: str) -> None:
     manifest = voice.manifest
     # The tensors are written twice: as they are in the file, then as the model reads them.
     num_bytes = 2 * sum(member.bytes for member in manifest.members.values())
-    with whole_folder(to, num_bytes) as part:
+    with replacing_folder(to, num_bytes) as part:
         copied_names = [name for name in manifest.members if name != manifests.TENSORS_FILE]
         files = {name: _copy(voice, name, part / name) for name in copied_names}
         files |= _write_tensors(voice, part)

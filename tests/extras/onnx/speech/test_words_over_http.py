@@ -27,7 +27,7 @@ GREEDY: dict[str, Any] = {"input": TEXT, "temperature": 0, "response_format": "p
 def embedded(folder: Path, **more: Any) -> Iterator[Running]:
     """A service with the embedded voice in float32."""
     settings = settings_in(folder, speak_precision="fp32", **more)
-    limits = replace(QUICK, deadline=300.0, hang=120.0)
+    limits = replace(QUICK, deadline_seconds=300.0, hang_seconds=120.0)
     with running(settings, limits=limits, threads=1) as service:
         yield service
 

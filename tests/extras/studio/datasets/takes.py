@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from api.voices.decoding import mono_of
+from api.voices.decoding import decode_mono
 from api.voices.samples import resampled
 from extras.studio.datasets.prompts import built_in_sentences
 from extras.studio.datasets.take_checks import check
@@ -71,7 +71,7 @@ def found_in(sound: np.ndarray, text: str, hear: Callable[[np.ndarray], str] | N
     """The kinds of the findings in a take of samples `[n]` at `RATE`."""
     out = io.BytesIO()
     soundfile.write(out, sound.clip(-1, 1), RATE, format="OGG", subtype="OPUS")
-    mono, rate = mono_of(out.getvalue(), _LONGEST_SECONDS)
+    mono, rate = decode_mono(out.getvalue(), _LONGEST_SECONDS)
     # At most full scale, as in the 16-bit samples of the page.
     told = check(mono.clip(-1, 1), rate, text, "en", hear)[1]
     return [finding["kind"] for finding in told["findings"]]

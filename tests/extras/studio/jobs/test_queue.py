@@ -18,7 +18,7 @@ import pytest
 from extras.studio.jobs import job_work, trainer
 from extras.studio.training_jobs import JobFolder, TrainingQueue, TrainingState, run_folder_of
 from machine.errors import SotaqueError
-from machine.settings.loading import whole
+from machine.settings.loading import with_extras
 from machine.storage import locks
 from machine.storage.files import WriteError
 from tests.extras.studio.jobs import FAKE
@@ -29,7 +29,7 @@ from xtts.voices.run_folder import RunFolder
 from xtts.voices.run_lock import lock
 
 # Including the studio's settings.
-SETTINGS: Any = whole(TrainSettings)
+SETTINGS: Any = with_extras(TrainSettings)
 
 KILLS = int(os.environ.get("QUEUE_KILLS", "3"))
 SEED = int(os.environ.get("KILLS_SEED", "1"))

@@ -131,12 +131,12 @@ def test_a_recording_has_a_name_of_its_own_and_a_body(service):
 
 def test_a_full_disk_is_told_and_leaves_nothing(service, monkeypatch):
     dataset = Dataset(service)
-    free = SimpleNamespace(free=arriving.KEPT_FREE_BYTES + 5)
+    free = SimpleNamespace(free=arriving.RESERVED_BYTES + 5)
     with monkeypatch.context() as short:
         short.setattr(arriving.shutil, "disk_usage", lambda _path: free)
         assert refused(dataset.upload("a.wav")) == (507, "no_space")
         # An upload of unknown length ends when the disk is full.
-        free.free = arriving.KEPT_FREE_BYTES - 1
+        free.free = arriving.RESERVED_BYTES - 1
         short.setattr(uploads, "require_free", lambda *_: None)
         long = iter([bytes(1 << 20)] * 3)
         assert refused(dataset.upload("b.wav", long)) == (507, "no_space")

@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def service(folder: Path) -> Iterator[Running]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
+        patch.setattr("api.runs.following.POLL_SECONDS", 0.1)
         settings = settings_in(folder, dataset_roots=(str(folder / "data"),))
         with running(settings, limits=PATIENT) as found:
             yield found
