@@ -293,7 +293,7 @@ def saving(at: Setup) -> Figures:
         _wait(at)
         began = time.perf_counter()
         state = {"model": learner.weights.unsaved_state(), "trainer": learner.trainer_state()}
-        _, arrived = staging.copied(state)
+        _, arrived = staging.copy_to_cpu(state)
         stalls.append(round(time.perf_counter() - began, 3))
         arrived()
         there = time.perf_counter() - began

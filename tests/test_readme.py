@@ -315,7 +315,7 @@ def test_a_sentence_is_repeated_as_often_as_the_docs_say():
 
 @pytest.mark.parametrize("document", ["README.md", "docs/evaluation.md"])
 def test_a_table_of_candidates_has_the_columns_of_today(document):
-    from train.evaluation.verdict import _COLUMNS, _head
+    from train.evaluation.report import _COLUMNS, _head
 
     heads = re.findall(r"^ +(unfinished .*)$", text_of(document), re.M)
     assert heads and {tuple(re.split(r" {2,}", head)) for head in heads} == {_head(_COLUMNS.values())[1:-1]}

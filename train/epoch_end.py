@@ -29,8 +29,8 @@ from train.metrics.logs import DeferredMetrics, Logs, Phase
 from train.optim.trainable import TrainerState
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
-from train.sampling.sampler import LONGEST_SAMPLE_SECONDS
-from train.sampling.samples import Samples, sample_is_missing
+from train.sampling.sampler import MAX_SAMPLE_SECONDS
+from train.sampling.samples import Samples, is_sample_missing
 from train.settings import TrainSettings
 from train.step import LOSS_TERMS, Learner
 from xtts.model import training
@@ -41,9 +41,9 @@ from xtts.voices.run_folder import VerifiedCheckpoint
 log = logging.getLogger("train")
 
 # 5.3 GB (a full-size model with its optimizer) at 3 MB/s: a slow disk over a slow network.
-LONGEST_SAVE_SECONDS = 1800.0
+MAX_SAVE_SECONDS = 1800.0
 # Several candidates are judged, each for at most the time of a sample, and decoders learn.
-LONGEST_CONCLUSION_SECONDS = 8 * LONGEST_SAMPLE_SECONDS
+MAX_CONCLUSION_SECONDS = 8 * MAX_SAMPLE_SECONDS
 # On the validation clips. It decides which epoch is best if there is no evaluation.
 DECIDING_LOSS = "audio_loss"
 
@@ -77,9 +77,9 @@ class EarlyStopping:
         if evaluation is None or evaluation.verdict is None:
             return
         # Too few sentences judge nothing; then the validation loss decides.
-        enough = len(evaluation.candidates[0].sentences) >= MIN_FINISHED
+        has_judged = len(evaluation.candidates[0].sentences) >= MIN_FINISHED
         epochs = [
-            candidate.epoch for candidate in evaluation.candidates if enough and candidate.kind == "epoch"
+            candidate.epoch for candidate in evaluation.candidates if has_judged and candidate.kind == "epoch"
         ]
         unjudged = sum(epoch > max(epochs, default=0) for epoch in saved)
         self.record_verdict(evaluation.verdict.epoch, epochs, unjudged)
@@ -98,17 +98,17 @@ class EarlyStopping:
         """Whether the run must end."""
         if self.judged is not None:
             return self.epochs is not None and len(self.judged[1]) >= self.epochs
-        waited = self.newest_epoch - self.best_epoch
-        return self.epochs is not None and self.best_epoch > 0 and waited >= self.epochs
+        epochs_since_best = self.newest_epoch - self.best_epoch
+        return self.epochs is not None and self.best_epoch > 0 and epochs_since_best >= self.epochs
 
     @property
     def reason(self) -> str:
         """The log line when the run ends early."""
         if self.judged is not None:
             best, newer = self.judged
-            what = f"epoch {best}" if best else "the base"
+            best_name = f"epoch {best}" if best else "the base"
             return (
-                f"The evaluation found nothing better since {what}. The run ends after epoch "
+                f"The evaluation found nothing better since {best_name}. The run ends after epoch "
                 f"{newer[-1]} (EARLY_STOPPING={self.epochs}). Raise EARLY_STOPPING, or set it to "
                 "off, to continue."
             )
@@ -119,7 +119,7 @@ class EarlyStopping:
         )
 
     def state(self) -> dict[str, float]:
-        """For a checkpoint."""
+        """The state that a checkpoint keeps."""
         return {"best_loss": self.best_loss, "best_epoch": self.best_epoch, "newest_epoch": self.newest_epoch}
 
     def resume(self, state: dict[str, float] | None) -> None:
@@ -160,19 +160,19 @@ class EpochEnd:
     base: Path  # the base model's folder
     unspoken: tuple[int, float] | None = None
 
-    def run(self, epoch: int, batch: int, began: float) -> bool:
-        """Ends an epoch after `batch`, its last one. began: when its steps began, in
+    def run(self, epoch: int, batch: int, started: float) -> bool:
+        """Ends an epoch after `batch`, its last one. started: when its steps began, by
         `time.perf_counter`.
 
-        False if a signal came; the state is saved then. A stop during validation is a stop inside
+        Returns False if a signal came; then the state is saved. A stop during validation is a stop inside
         the epoch: the next start validates and saves it.
         """
-        ended = time.perf_counter()
+        last_step_ended = time.perf_counter()
         losses = self.validate(epoch)
         if self.stop.agreed(self.learner.world):
             self.save_inside(epoch, batch)
             return False
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - started
         if self.logs:
             self.logs.log_epoch(epoch, self.learner.step, losses)
         if self.save_due(epoch):
@@ -184,7 +184,7 @@ class EpochEnd:
             if self.stop.agreed(self.learner.world):
                 return False
         if self.logs:
-            self.logs.remaining.end_epoch(time.perf_counter() - ended)
+            self.logs.remaining.end_epoch(time.perf_counter() - last_step_ended)
         return True
 
     def speak_saved(self) -> None:
@@ -196,7 +196,7 @@ class EpochEnd:
             return
         self.metrics.flush()  # the interval of the steps excludes the time of a sample
         (epoch, seconds), self.unspoken = self.unspoken, None
-        with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+        with self.heartbeat.allow(MAX_SAMPLE_SECONDS, "speaking a sample"):
             if saved := self.writer.finish():
                 if self.sample_due(epoch):
                     self.sample(saved, seconds)
@@ -205,7 +205,7 @@ class EpochEnd:
 
     def finish_writing(self) -> None:
         """Waits for the checkpoint in progress, then speaks and judges its epoch."""
-        with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+        with self.heartbeat.allow(MAX_SAVE_SECONDS, "writing a checkpoint"):
             self.writer.finish()
         self.speak_saved()
 
@@ -230,7 +230,7 @@ class EpochEnd:
         self._begin(epoch, "saving")
         validation = {f"validation_{term}": losses[term] if losses else None for term in LOSS_TERMS}
         learner, in_background = self.learner, self.writer.background
-        with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+        with self.heartbeat.allow(MAX_SAVE_SECONDS, "writing a checkpoint"):
             if learner.world.is_main:
                 step = learner.step
                 state: _EpochState = {
@@ -258,7 +258,7 @@ class EpochEnd:
     def save_inside(self, epoch: int, batch: int) -> None:
         """Writes the state inside an epoch after `batch` of its batches."""
         saved = None
-        with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+        with self.heartbeat.allow(MAX_SAVE_SECONDS, "writing a checkpoint"):
             self.metrics.flush()
             self.writer.finish()
             if self.learner.world.is_main:
@@ -278,7 +278,7 @@ class EpochEnd:
         """Judges a saved epoch. seconds: its training time."""
         if self.evaluator:
             self._begin(saved.epoch, "judging")
-            self.evaluator.judge(saved, seconds)
+            self.evaluator.judge_epoch(saved, seconds)
 
     # The start and the end of a run
 
@@ -288,26 +288,26 @@ class EpochEnd:
         newest, skipped = run.newest_verified(), self.samples.sampler.plan.mode == "skipped"
         if newest is None or skipped or not self.sample_due(newest.epoch):
             return
-        if sample_is_missing(run, newest.epoch, newest.sha256):
+        if is_sample_missing(run, newest.epoch, newest.sha256):
             log.info("Epoch %d has no sample yet. Speaking it now.", newest.epoch)
-            with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+            with self.heartbeat.allow(MAX_SAMPLE_SECONDS, "speaking a sample"):
                 self.samples.speak(newest.epoch, newest.checkpoint, newest.sha256)
 
     def judge_base(self) -> None:
         """Judges the base before the first epoch, so that the remaining time includes judging."""
         if self.evaluator:
-            with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "judging the base"):
+            with self.heartbeat.allow(MAX_SAMPLE_SECONDS, "judging the base"):
                 self.evaluator.judge_base()
 
     def conclude(self) -> None:
         """Finishes writing and speaking, and judges the remaining candidates."""
         self.finish_writing()
-        with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+        with self.heartbeat.allow(MAX_SAMPLE_SECONDS, "speaking a sample"):
             self.samples.sampler.finish()
         if self.evaluator and not self.stop.requested:
-            if self.evaluator.working:
+            if self.evaluator.can_judge:
                 self._begin(max(self.checkpoints.run.epochs(), default=0), "concluding")
-            with self.heartbeat.allow(LONGEST_CONCLUSION_SECONDS, "evaluating"):
+            with self.heartbeat.allow(MAX_CONCLUSION_SECONDS, "evaluating"):
                 conclude(self.evaluator, self.samples, self.settings, self.base)
 
     @property
@@ -372,9 +372,9 @@ def mean_losses(learner: Learner, batches: Iterable[Batch]) -> dict[str, float]:
             products = [mean * count for mean, count in zip(means, counts, strict=True)]
             sums += torch.tensor([*products, *counts]).double()
     all_sums = learner.world.all_reduce(*sums.tolist())
-    totals, numbers = all_sums[: len(LOSS_TERMS)], all_sums[len(LOSS_TERMS) :]
+    totals, all_counts = all_sums[: len(LOSS_TERMS)], all_sums[len(LOSS_TERMS) :]
     # A stop during validation may leave no tokens; the result is not used then.
     return {
-        term: total / max(1.0, number)
-        for term, total, number in zip(LOSS_TERMS, totals, numbers, strict=True)
+        term: total / max(1.0, count)
+        for term, total, count in zip(LOSS_TERMS, totals, all_counts, strict=True)
     }

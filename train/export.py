@@ -49,7 +49,7 @@ log = logging.getLogger("train")
 
 _BASE_VOICES = "speakers_xtts.pth"
 # The tensors that speech needs; Coqui's trainer stores others, too.
-_KEPT = (PREFIX, "hifigan_decoder.", "mel_stats")
+_SPEECH_TENSORS = (PREFIX, "hifigan_decoder.", "mel_stats")
 
 
 def run(
@@ -69,22 +69,24 @@ def run(
     adapter: exports what LORA_RANK learned.
     """
     if adapter:
-        refuse_earlier(to, "bundle.json", force)
+        refuse_earlier_export(to, "bundle.json", force)
         log.info(export_adapter(voice_to_export(settings, checkpoint, base), to))
         return 0
-    other = None if onnx is None else formats.format_for("onnx")
-    refuse_earlier(to, "bundle.json" if other is None else other.HEADER, force)
-    of_export = checkpoint is not None and (checkpoint / "bundle.json").is_file()
-    if other is None and of_export:
+    onnx_format = None if onnx is None else formats.format_for("onnx")
+    refuse_earlier_export(to, "bundle.json" if onnx_format is None else onnx_format.HEADER, force)
+    is_export = checkpoint is not None and (checkpoint / "bundle.json").is_file()
+    if onnx_format is None and is_export:
         raise SotaqueError(
             f"--checkpoint {checkpoint} is an exported voice already: copy its folder. --onnx "
             "exports ONNX models of it."
         )
-    if other is None:
+    if onnx_format is None:
         log.info(export(voice_to_export(settings, checkpoint, base), to))
         return 0
-    source = _whole(checkpoint, settings) if of_export else voice_to_export(settings, checkpoint, base)
-    written = other.export(source, to, onnx)
+    source = (
+        _exported_voice(checkpoint, settings) if is_export else voice_to_export(settings, checkpoint, base)
+    )
+    written = onnx_format.export(source, to, onnx)
     log.info("%s holds the ONNX voice (%s). It speaks with:\n  %s", to, written, speak_command(to))
     return 0
 
@@ -95,7 +97,7 @@ def speak_command(voice: Path) -> str:
     return commands.program(f'xtts speak --voice {name} --text "Good morning." --out out.wav')
 
 
-def _whole(folder: Path | None, settings: TrainSettings) -> VoiceFiles:
+def _exported_voice(folder: Path | None, settings: TrainSettings) -> VoiceFiles:
     """The exported voice in `folder`. Raises SotaqueError for an adapter."""
     voice = find_voice(VoiceSpec(str(folder), tos_agreed=settings.coqui_tos_agreed))
     if voice.adapter is not None:
@@ -106,7 +108,7 @@ def _whole(folder: Path | None, settings: TrainSettings) -> VoiceFiles:
     return voice
 
 
-def refuse_earlier(to: Path, mark: str, force: bool) -> None:
+def refuse_earlier_export(to: Path, mark: str, force: bool) -> None:
     """Raises SotaqueError if `to` holds an export, known by the file `mark`, unless `force` is
     set."""
     if (to / mark).is_file() and not force:
@@ -169,10 +171,10 @@ def export(voice: VoiceFiles, to: Path) -> str:
 def new_export(voice: VoiceFiles, to: Path, config: ModelConfig | None = None) -> Iterator[Path]:
     """Yields a folder with the complete voice, and renames it to `to` if the block succeeds.
     config: of a GPT with another shape than the base's. Raises the errors of `export`."""
-    refuse_others(to)
-    same_shape = config is None
+    refuse_other_files(to)
+    is_base_shape = config is None
     config = config or ModelConfig.read(voice.folder)
-    state = _state(voice, config, same_shape)
+    state = _voice_tensors(voice, config, is_base_shape)
     with replacing_folder(to, sum(t.nbytes for t in state.values())) as part:
         with writing_to(to):
             config = replace(config, normalizer=voice.normalizer or config.normalizer)
@@ -199,34 +201,36 @@ def bundle_of(
     )
 
 
-def _state(voice: VoiceFiles, config: ModelConfig, same_shape: bool) -> dict[str, Tensor]:
+def _voice_tensors(voice: VoiceFiles, config: ModelConfig, is_base_shape: bool) -> dict[str, Tensor]:
     """The base's tensors, with trained ones replaced by the checkpoint's; in float32 for Coqui."""
     base = read_tensors(voice.folder / "model.pth")
     frozen = {
         name: tensor.float() if config.speaks_in_coqui and tensor.is_floating_point() else tensor
         for name, tensor in base.items()
-        if name.startswith(_KEPT) and not name.startswith(PREFIX)
+        if name.startswith(_SPEECH_TENSORS) and not name.startswith(PREFIX)
     }
     frozen["mel_stats"] = mel_stats(voice.folder, base)
     gpt = {name: tensor.float() for name, tensor in base.items() if name.startswith(PREFIX)}
-    if voice.state is not None and same_shape:
-        _check_same(voice.state, base)
+    if voice.state is not None and is_base_shape:
+        _require_same_shapes(voice.state, base)
     text_ids = _text_ids(voice.folder, config)
     learned = {
-        name: _cut(name, tensor, text_ids)
+        name: _without_padding_rows(name, tensor, text_ids)
         for name, tensor in (gpt if voice.state is None else voice.state).items()
     }
-    own_decoder = learned_decoder.read_tensors(voice.decoder) if voice.decoder else {}
-    return {**learned, **frozen, **own_decoder}
+    decoder = learned_decoder.read_tensors(voice.decoder) if voice.decoder else {}
+    return {**learned, **frozen, **decoder}
 
 
-def _check_same(learned: Mapping[str, Tensor], base: Mapping[str, Tensor]) -> None:
+def _require_same_shapes(learned: Mapping[str, Tensor], base: Mapping[str, Tensor]) -> None:
     names = learned.keys() | {PREFIX + name for name in from_coqui(base)}
     for name in sorted(names):
-        sizes = [list(part[name].shape) if name in part else None for part in (learned, base)]
-        if sizes[0] != sizes[1]:
+        learned_shape, base_shape = (
+            list(tensors[name].shape) if name in tensors else None for tensors in (learned, base)
+        )
+        if learned_shape != base_shape:
             raise ConfigError(
-                f"{name} is {sizes[0] or 'missing'} in the checkpoint and {sizes[1] or 'missing'} "
+                f"{name} is {learned_shape or 'missing'} in the checkpoint and {base_shape or 'missing'} "
                 "in the base model: they do not belong together. Name the right base with --base."
             )
 
@@ -241,9 +245,9 @@ def _text_ids(base_folder: Path, config: ModelConfig) -> int:
     return 1 + int(max(ids + [token["id"] for token in vocabulary.get("added_tokens", [])]))
 
 
-def _cut(name: str, tensor: Tensor, text_ids: int) -> Tensor:
-    by_text = name.startswith(("gpt.text_embedding.", "gpt.text_head."))
-    return tensor[:text_ids].clone() if by_text else tensor
+def _without_padding_rows(name: str, tensor: Tensor, text_ids: int) -> Tensor:
+    is_text_table = name.startswith(("gpt.text_embedding.", "gpt.text_head."))
+    return tensor[:text_ids].clone() if is_text_table else tensor
 
 
 def _write_files(
@@ -259,7 +263,7 @@ def _write_files(
         )
     content = _config(base, config, text_ids)
     if voice.state is not None:
-        _say_learned(content, voice.provenance.get("language", ""))
+        _mark_language_learned(content, voice.provenance.get("language", ""))
     files = {
         "config.json": _write_config(part, content),
         "vocab.json": copy_file(base / "vocab.json", part / "vocab.json"),
@@ -276,8 +280,8 @@ def _write_files(
 def _write_speaker_decoders(part: Path, voice: VoiceFiles) -> dict[str, Written]:
     """Writes the decoder of each speaker except the first, whose decoder is in model.pth. If that
     one is a learned decoder, also writes the base's, for speakers without one."""
-    others = list(enumerate(voice.speakers.values(), start=1))[1:]
-    decoders = {number: voice.speaker_decoders.get(path) for number, path in others}
+    further_speakers = list(enumerate(voice.speakers.values(), start=1))[1:]
+    decoders = {number: voice.speaker_decoders.get(path) for number, path in further_speakers}
     written = {}
     for number, tensors in decoders.items():
         if tensors is not None:
@@ -291,10 +295,10 @@ def _write_speaker_decoders(part: Path, voice: VoiceFiles) -> dict[str, Written]
     return written
 
 
-def _keep_pronunciations(part: Path, to: Path, of_run: Sequence[Path]) -> None:
+def _keep_pronunciations(part: Path, to: Path, run_files: Sequence[Path]) -> None:
     """Copies the pronunciations of the replaced export, or else of the run. bundle.json does not
     list the file, because its owner may change it."""
-    for path in (to / PRONUNCIATIONS, *of_run):
+    for path in (to / PRONUNCIATIONS, *run_files):
         if path.is_file():
             copy_file(path, part / PRONUNCIATIONS)
             return
@@ -312,11 +316,11 @@ def write_reference(source: Path, path: Path) -> Written:
 def copy_file(source: Path, path: Path) -> Written:
     """Copies a file; returns its hash and size. Raises DiskFull, WriteError, SotaqueError."""
     try:
-        opened = source.open("rb")
+        source_file = source.open("rb")
     except OSError as error:
         raise SotaqueError(f"{source} cannot be read ({error.strerror}).") from error
-    with opened:
-        return replace_file(path, lambda file: shutil.copyfileobj(opened, file))
+    with source_file:
+        return replace_file(path, lambda file: shutil.copyfileobj(source_file, file))
 
 
 def _config(base_folder: Path, config: ModelConfig, text_ids: int) -> dict[str, Any]:
@@ -335,7 +339,7 @@ def _config(base_folder: Path, config: ModelConfig, text_ids: int) -> dict[str, 
     return with_normalizer(content, config.normalizer)
 
 
-def _say_learned(content: dict[str, Any], language: str) -> None:
+def _mark_language_learned(content: dict[str, Any], language: str) -> None:
     """Marks an added language as learned in the content of a config.json."""
     for extension in content["sotaque"].get("extensions", ()):
         if extension["language"] == short_code(language):
@@ -348,20 +352,22 @@ def _write_config(folder: Path, config: dict[str, object]) -> Written:
     return replace_file(folder / "config.json", lambda file: file.write(text.encode()))
 
 
-def refuse_others(to: Path) -> None:
+def refuse_other_files(to: Path) -> None:
     """Raises SotaqueError unless `to` is missing, empty, or an earlier export without other
     files."""
     if not to.exists():
         return
     if not to.is_dir():
         raise SotaqueError(f"--to {to} is a file; name a folder.")
-    present = {path.name for path in to.iterdir()}
-    listed: set[str] = set()
+    names = {path.name for path in to.iterdir()}
+    exported: set[str] = set()
     with contextlib.suppress(BundleError):
         files = {Path(name).parts[0] for name in bundle.read(to).files}
-        listed = {*files, "bundle.json", PRONUNCIATIONS}
-    if others := sorted(present - listed):
-        raise SotaqueError(f"--to {to} holds {others[0]}, which no export wrote. Name a new or empty folder.")
+        exported = {*files, "bundle.json", PRONUNCIATIONS}
+    if foreign := sorted(names - exported):
+        raise SotaqueError(
+            f"--to {to} holds {foreign[0]}, which no export wrote. Name a new or empty folder."
+        )
 
 
 # A LoRA adapter
@@ -373,7 +379,7 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
     Raises SotaqueError if the adapter or the person's recording is missing, and the errors of
     `export`.
     """
-    refuse_others(to)
+    refuse_other_files(to)
     path, share = _adapter_of(voice)
     if voice.reference is None:
         raise SotaqueError(

@@ -9,10 +9,10 @@ from machine import commands
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.plan import plan_of
-from train.evaluation.verdict import candidate_line
+from train.evaluation.report import candidate_line
 from train.resilience.at_work import at_work
 from train.run_context import RunContext
-from train.sampling.reference import kept_reference
+from train.sampling.reference import reference_of_run
 from train.sampling.sampler import sampler_of
 from train.sampling.samples import Samples
 from train.settings import TrainSettings
@@ -42,7 +42,7 @@ def speaking(settings: TrainSettings, folder: RunFolder) -> Iterator[tuple[RunCo
     for a run of another dataset or base."""
     context = context_of_run(settings, folder)
     sampler = sampler_of(settings, context)
-    samples = Samples(sampler, folder, kept_reference(settings, context, folder), seed=settings.seed)
+    samples = Samples(sampler, folder, reference_of_run(settings, context, folder), seed=settings.seed)
     if sampler.plan.mode == "skipped":
         raise RunError(f"Nothing is spoken with {sampler.plan.reason}. Set SAMPLE_DEVICE=auto.")
     with at_work(settings.cache_dir, sampler.plan.device, folder.folder), sampler:

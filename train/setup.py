@@ -19,7 +19,7 @@ from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint, Provenance, data_of
-from train.checkpointing.resume import Resumed, kept_state, require_same, resume
+from train.checkpointing.resume import Resumed, require_same_fingerprint, resume, trainer_state_of
 from train.dataset import features as feature_cache
 from train.dataset.batches import Batches, OomBackoff
 from train.distributed import World
@@ -37,7 +37,7 @@ from train.resilience.heartbeat import Heartbeat
 from train.resilience.lost_gpu import lost_gpu
 from train.resilience.stopping import StopRequest, stop_on_signals
 from train.run_context import RunContext, build_context, learned_languages, rehearsal_of
-from train.sampling.reference import kept_reference
+from train.sampling.reference import reference_of_run
 from train.sampling.run_speakers import keep_speakers
 from train.sampling.sampler import sampler_of
 from train.sampling.samples import Samples
@@ -165,7 +165,7 @@ def context_of_run(settings: TrainSettings, run: RunFolder) -> RunContext:
     Raises SotaqueError if the run has another base or dataset, and the errors of `build_context`.
     """
     context = build_context(replace(settings, resume="auto"))
-    require_same(run, fingerprint_of(settings, context))
+    require_same_fingerprint(run, fingerprint_of(settings, context))
     return context
 
 
@@ -249,7 +249,7 @@ def build_batches(
     train, held_out = features.present(rehearsal.always), features.present(data.validation)
     drawn = features.present(rehearsal.drawn)
     seconds = [data.clips[i].seconds for i in (*train, *drawn)]
-    state = kept_state(resumed)
+    state = trainer_state_of(resumed)
     batch_seconds, reason = defaults.batch_seconds(
         settings.batch_seconds,
         config.training,
@@ -310,7 +310,7 @@ def build_learner(
     )
     if resumed:
         learner.resume(resumed.model_state, resumed.trainer_state, resumed.step)
-    if settings.batch_seconds is None and "batch_seconds" not in kept_state(resumed):
+    if settings.batch_seconds is None and "batch_seconds" not in trainer_state_of(resumed):
         autotune.fit_batches(settings, context, learner, batches)
     return learner
 
@@ -394,7 +394,7 @@ def open_samples(
 ) -> Samples:
     """The samples of the run and the sampler that speaks them, on rank 0; `closing` closes it."""
     sampler = sampler_of(settings if logs else replace(settings, sample_device="off"), context, stop)
-    reference = kept_reference(settings, context, run)
+    reference = reference_of_run(settings, context, run)
     learns = defaults.with_advice(settings, context.config.training).learn_decoder != "off"
     samples = Samples(
         closing.enter_context(sampler),
@@ -403,9 +403,9 @@ def open_samples(
         seed=settings.seed,
         on_sample=logs.log_sample if logs else None,
         clips=context.data.training_clips(reference.speaker),
-        minute_steps=defaults.decoder_steps(context.config.training) if learns else None,
+        steps_per_minute=defaults.decoder_steps(context.config.training) if learns else None,
     )
-    log.info("Samples: %s (%s)", sampler.plan.words, sampler.plan.reason)
+    log.info("Samples: %s (%s)", sampler.plan.device_words, sampler.plan.reason)
     return samples
 
 
@@ -424,7 +424,7 @@ def build_evaluator(
 def early_stopping_of(settings: TrainSettings, resumed: Resumed | None) -> EarlyStopping:
     """EARLY_STOPPING, as far as the run that is resumed had waited."""
     early_stopping = EarlyStopping(settings.early_stopping)
-    early_stopping.resume(kept_state(resumed).get("patience"))
+    early_stopping.resume(trainer_state_of(resumed).get("patience"))
     return early_stopping
 
 

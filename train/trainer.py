@@ -18,7 +18,7 @@ from train.dataset.batches import Batch, Batches, OomBackoff, with_agreement
 from train.epoch_end import EpochEnd
 from train.metrics.logs import TrainedStep
 from train.resilience.stopping import StopRequest
-from train.sampling.samples import of_best, of_epoch
+from train.sampling.samples import best_sample, epoch_sample
 from train.settings import TrainSettings
 from train.step import DeferredStepResult, Learner, StepGraphs, StepResult, train_step
 from xtts.voices.run_folder import RunFolder
@@ -168,7 +168,10 @@ class Trainer:
 
 def next_steps(run: RunFolder) -> str:
     """The steps after a run (listen, serve, export), one a line, with their commands."""
-    samples = [of_best(run).output, *(of_epoch(run, epoch).output for epoch in reversed(run.epochs()))]
+    samples = [
+        best_sample(run).output,
+        *(epoch_sample(run, epoch).output for epoch in reversed(run.epochs())),
+    ]
     heard = next((path for path in samples if path.is_file()), None)
     to = Path("exported", run.folder.resolve().name)
     here = f"OUTPUT_DIR={shlex.quote(str(run.folder))} "

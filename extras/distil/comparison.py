@@ -13,7 +13,7 @@ from typing import NamedTuple
 from train.evaluation import judges
 from train.evaluation.evaluator import FRESH_SEEDS
 from train.evaluation.floors import with_floors
-from train.evaluation.plan import KEPT_SOUNDS, EvaluationPlan, Person, describe, heard_recordings
+from train.evaluation.plan import MAX_KEPT_WAVS, EvaluationPlan, Person, describe_person, listen_request
 from xtts.voices.evaluation_file import Candidate
 from xtts.workers.requests import EvaluateRequest, SentenceTask, SpokenFacts, TunedVoice
 from xtts.workers.tasks import evaluate, listen
@@ -57,7 +57,7 @@ def compare(teacher: ComparedModel, student: ComparedModel, plan: EvaluationPlan
     The teacher's base measures the words of both; in a language that it does not know, the teacher
     does.
     """
-    person = describe(plan, listen(teacher.tuned_model, replace(heard_recordings(plan), natural=0)))
+    person = describe_person(plan, listen(teacher.tuned_model, replace(listen_request(plan), natural=0)))
     listener_share = 1.0 if plan.learns_added_language else 0.0
     listener = (teacher.tuned_model, replace(teacher.voice, share=listener_share, decoder=None))
     teacher_sentences = _speak(teacher, listener, plan, person)
@@ -72,7 +72,7 @@ def compare(teacher: ComparedModel, student: ComparedModel, plan: EvaluationPlan
 def _candidate(
     plan: EvaluationPlan, sentences: _SpokenSentences, person: Person, nats_per_token: float
 ) -> Candidate:
-    return judges.candidate(
+    return judges.judged_candidate(
         "epoch",
         0,
         1.0,
@@ -91,14 +91,16 @@ def _speak(
         SentenceTask(
             replace(sentence.request, seed=sentence.request.seed + FRESH_SEEDS),
             sounded=index % plan.sounded_every == 0,
-            natural=plan.no_naturalness is None,
+            natural=plan.why_no_naturalness is None,
             out=model.sounds_folder / f"{index + 1:02}.wav"
-            if model.sounds_folder and index < KEPT_SOUNDS
+            if model.sounds_folder and index < MAX_KEPT_WAVS
             else None,
         )
         for index, sentence in enumerate(plan.sentences)
     )
-    request = EvaluateRequest(tasks, model.voice, person.rate, plan.recogniser, plan.no_speaker_judge is None)
+    request = EvaluateRequest(
+        tasks, model.voice, person.rate, plan.recogniser, plan.why_no_speaker_judge is None
+    )
     started = time.perf_counter()
     facts = evaluate(model.tuned_model, request, words_by=listener).sentences
     return _SpokenSentences(facts, time.perf_counter() - started)
@@ -111,7 +113,7 @@ def rejection_reason(comparison: Comparison) -> str | None:
     be judged.
     """
     pair = (comparison.student, comparison.teacher)
-    errors, words = (judges.against(*pair, judge) for judge in (judges.WORD_ERRORS, judges.WORDS))
+    errors, words = (judges.difference(*pair, judge) for judge in (judges.WORD_ERRORS, judges.WORDS))
     if (reason := with_floors(*pair, pair).ruled_out) is not None:
         return reason.replace("the base", "the large model")
     if errors is None and words is None:

@@ -27,10 +27,10 @@ from machine.storage.files import remove_stale, write_json
 from train.dataset import features as feature_cache
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, WORDS
 from train.evaluation.plan import EvaluationPlan, plan_of
-from train.export import new_export, refuse_earlier, refuse_others, speak_command, voice_to_export
+from train.export import new_export, refuse_earlier_export, refuse_other_files, speak_command, voice_to_export
 from train.resilience.at_work import at_work
 from train.run_context import RunContext
-from train.sampling.reference import MAX_COMPARED, speaking_from
+from train.sampling.reference import MAX_COMPARED, with_sample_text
 from train.settings import TrainSettings
 from train.setup import context_of_run
 from xtts.inference.compute_config import ComputeConfig
@@ -89,8 +89,8 @@ def run(settings: TrainSettings, options: DistilOptions) -> int:
 
 
 def _refuse_existing_files(options: DistilOptions) -> None:
-    refuse_earlier(options.to, "bundle.json", options.force)
-    refuse_others(options.to)
+    refuse_earlier_export(options.to, "bundle.json", options.force)
+    refuse_other_files(options.to)
 
 
 def _newest_checkpoint(run_folder: RunFolder) -> Path:
@@ -314,7 +314,7 @@ def _comparison_line(name: str, comparison: Comparison) -> str:
 
 def _plan(settings: TrainSettings, context: RunContext, voice: VoiceFiles, recording: Path) -> EvaluationPlan:
     """The plan of the run's evaluation, with the voice's recording."""
-    reference = speaking_from(settings, context.data, recording)
+    reference = with_sample_text(settings, context.data, recording)
     return plan_of(settings, context.data, reference, dict(voice.provenance["base"]), context.config)
 
 
@@ -326,7 +326,7 @@ def _narrator_plan(plan: EvaluationPlan, narrator: Narrator, context: RunContext
         plan,
         reference=replace(plan.reference, path=narrator.recording_path),
         clips=clips,
-        recordings=compared_clips,
+        compared_clips=compared_clips,
         sentences=plan.sentences[:OTHERS_SENTENCES],
     )
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from machine.storage.checksums import sha256_of
 from machine.storage.files import make_folder, replace_file, writing_to
 from train.dataset.dataset import Clip
-from train.evaluation.plan import halve
+from train.evaluation.plan import halve_text
 from train.progress import Progress
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -182,7 +182,7 @@ def endless_texts(sentences: Sequence[str], language: str, rng: random.Random) -
 def _halves(text: str, language: str) -> tuple[str, str]:
     """The beginning and the end of a text; a single word is both."""
     if " " in text or short_code(language) in _LANGUAGES_WITHOUT_SPACES:
-        return halve(text)
+        return halve_text(text)
     return text + " ", text
 
 

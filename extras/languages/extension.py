@@ -17,7 +17,7 @@ from machine.errors import SotaqueError
 from machine.storage.files import replace_file
 from machine.storage.folders import replacing_folder
 from train import base_model
-from train.export import copy_file, refuse_others
+from train.export import copy_file, refuse_other_files
 from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
 from xtts.model import discriminators
@@ -45,7 +45,7 @@ def run(
     """
     if dataset is not None:
         settings = replace(settings, dataset_dir=dataset)
-    refuse_others(to)
+    refuse_other_files(to)
     if max_pieces is not None and max_pieces < 0:
         raise SotaqueError(f"--pieces {max_pieces}: give a number of at least 0.")
     base = base_model.chosen_base(settings)

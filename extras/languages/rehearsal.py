@@ -20,7 +20,7 @@ from pathlib import Path
 from train.dataset import dataset
 from train.dataset.dataset import Clip
 from train.dataset.entries import DatasetError
-from train.evaluation.plan import OLD_RATE, built_in_sentences, halve
+from train.evaluation.plan import GENEROUS_RATE, built_in_sentences, halve_text
 from train.progress import Progress
 from train.run_context import Rehearsal, RunContext, learned_languages
 from train.settings import TrainSettings
@@ -92,7 +92,7 @@ def real_share(rehearsal: Rehearsal) -> float:
 def sentences(language: str, seed: int) -> list[str]:
     """Texts to speak, in random order: the beginning of each built-in sentence with the end of each
     other; none for a language without sentences."""
-    halves = [halve(text) for text in built_in_sentences(language)]
+    halves = [halve_text(text) for text in built_in_sentences(language)]
     texts = [half[0] + other[1] for half, other in itertools.permutations(halves, 2)]
     random.Random(f"rehearsal/{seed}/{language}").shuffle(texts)
     return texts
@@ -181,7 +181,7 @@ def _speak(settings: TrainSettings, context: RunContext, folder: Path, tasks: Se
                     EvaluateRequest(
                         tuple(SentenceTask(task.request, out=folder / task.name) for task in portion),
                         TunedVoice(reference),
-                        OLD_RATE,
+                        GENEROUS_RATE,
                     )
                 )
                 rows = [

@@ -18,7 +18,7 @@ from machine import commands
 from machine.text import enumeration, quantity
 from train.dataset.entries import (
     DEFAULT_SPEAKER,
-    LONGEST_CLIP_SECONDS,
+    MAX_CLIP_SECONDS,
     DatasetError,
     TranscriptEntry,
     files_below,
@@ -101,7 +101,7 @@ def _too_long(folder: Path, recordings: Sequence[Path], language: str, text_file
     checked = f" the first {_MAX_LOOKED_AT} of them" if len(recordings) > _MAX_LOOKED_AT else ""
     return DatasetError(
         f"{folder} holds {quantity(len(recordings), 'recording')} with text,{checked} longer than the "
-        f"{LONGEST_CLIP_SECONDS:g} s of a clip. Cut {'it' if len(recordings) == 1 else 'each'} into "
+        f"{MAX_CLIP_SECONDS:g} s of a clip. Cut {'it' if len(recordings) == 1 else 'each'} into "
         f"clips first: {cut_line(recordings[:1], folder, language, text_file)}"
     )
 
@@ -202,6 +202,6 @@ def _is_long(path: Path) -> bool:
     from xtts.audio import AudioError, facts
 
     try:
-        return facts(path).seconds > LONGEST_CLIP_SECONDS
+        return facts(path).seconds > MAX_CLIP_SECONDS
     except AudioError:
         return False

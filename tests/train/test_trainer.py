@@ -179,7 +179,7 @@ def test_what_a_run_does_between_two_steps_is_recorded(monkeypatch):
     monkeypatch.setattr("train.epoch_end.conclude", lambda *_: None)
     monkeypatch.setattr("train.epoch_end.seconds_left", lambda *_: 0.0)
     monkeypatch.setattr("train.trainer.next_steps", lambda _: "")
-    evaluator: Any = SimpleNamespace(working=True, judge=lambda *_: None)
+    evaluator: Any = SimpleNamespace(can_judge=True, judge_epoch=lambda *_: None)
     ran = Surroundings(epochs=2, batches=3, evaluator=evaluator)
     ran.end.checkpoints.run = SimpleNamespace(epochs=lambda: [1, 2])
     ran.trainer.train()
@@ -220,7 +220,7 @@ def test_a_sample_that_the_last_start_missed_comes_first(monkeypatch, first_epoc
     newest = first_epoch - 1
     saved = SimpleNamespace(epoch=newest, checkpoint=f"{newest}.pt", sha256=str(newest))
     monkeypatch.setattr(RunFolder, "newest_verified", lambda _: saved)
-    monkeypatch.setattr(epoch_end, "sample_is_missing", lambda *_: True)
+    monkeypatch.setattr(epoch_end, "is_sample_missing", lambda *_: True)
     ran = Surroundings(epochs=2, first_epoch=first_epoch)
     assert ran.trainer.run() == 0
     assert ran.events[:2] == [f"sample {newest}", event]
@@ -262,7 +262,7 @@ def test_an_evaluation_hears_how_long_its_epoch_was_learned(monkeypatch):
     """It may take a share of that time."""
     heard: list[tuple[int, float]] = []
     evaluator = SimpleNamespace(
-        judge=lambda saved, seconds, *_: heard.append((saved.epoch, seconds)), working=False
+        judge_epoch=lambda saved, seconds, *_: heard.append((saved.epoch, seconds)), can_judge=False
     )
     ran = Surroundings(epochs=2, batches=3, evaluator=evaluator)
     now = [100.0]
@@ -295,7 +295,7 @@ def test_an_epoch_that_is_no_better_for_long_enough_is_the_last():
 def test_where_judging_ended_the_loss_decides_when_to_stop(judged, sentences, last, monkeypatch):
     """The verdict is always epoch 1; epoch 4 has the best loss. Four sentences are too few to judge
     an epoch."""
-    evaluator: Any = SimpleNamespace(working=False, judge=lambda *_: None)
+    evaluator: Any = SimpleNamespace(can_judge=False, judge_epoch=lambda *_: None)
     ran = Surroundings(
         epochs=9,
         batches=1,

@@ -28,7 +28,7 @@ State = TypeVar("State")
 
 # The share of the machine's or container's memory that a run may pin. XTTS-v2 with its optimizer
 # takes 5.3 GB, which fits from 21 GB on.
-LARGEST_SHARE = 0.25
+MAX_PINNED_SHARE = 0.25
 
 
 class CheckpointWriter:
@@ -67,8 +67,8 @@ class CheckpointWriter:
         if self._pool is None:
             self._saved = self._save_timed(state, save)
         else:
-            copy, arrived = self._staging.copied(state)
-            self._running = self._pool.submit(self._saving, copy, arrived, save)
+            copy, wait_for_copy = self._staging.copy_to_cpu(state)
+            self._running = self._pool.submit(self._save_in_background, copy, wait_for_copy, save)
 
     @property
     def idle(self) -> bool:
@@ -83,16 +83,16 @@ class CheckpointWriter:
         return self._saved
 
     def _save_timed(self, state: State, save: Callable[[State], VerifiedCheckpoint]) -> VerifiedCheckpoint:
-        began = time.monotonic()
+        started = time.monotonic()
         saved = save(state)
-        self.seconds = time.monotonic() - began
+        self.seconds = time.monotonic() - started
         return saved
 
-    def _saving(
-        self, state: State, arrived: Callable[[], object], save: Callable[[State], VerifiedCheckpoint]
+    def _save_in_background(
+        self, state: State, wait_for_copy: Callable[[], object], save: Callable[[State], VerifiedCheckpoint]
     ) -> VerifiedCheckpoint:
         try:
-            arrived()
+            wait_for_copy()
             return self._save_timed(state, save)
         except Exception as error:
             # Logged at once; `finish` raises it later.
@@ -103,15 +103,15 @@ class CheckpointWriter:
 class PinnedStaging:
     """Copies a GPU's tensors into pinned memory, which is allocated once and used for every epoch.
 
-    Each call of `copied` overwrites the last copy. max_bytes: the limit of pinned memory; None =
-    `LARGEST_SHARE` of the machine's memory.
+    Each call of `copy_to_cpu` overwrites the last copy. max_bytes: the limit of pinned memory; None =
+    `MAX_PINNED_SHARE` of the machine's memory.
     """
 
     def __init__(self, max_bytes: int | None = None) -> None:
         self._buffers: dict[KeyPath, torch.Tensor] = {}
-        self._room = int(LARGEST_SHARE * memory_bytes()) if max_bytes is None else max_bytes
+        self._bytes_left = int(MAX_PINNED_SHARE * memory_bytes()) if max_bytes is None else max_bytes
 
-    def copied(self, state: State) -> tuple[State, Callable[[], object]]:
+    def copy_to_cpu(self, state: State) -> tuple[State, Callable[[], object]]:
         """Copies nested dictionaries and lists with their tensors to the CPU's memory. Returns the
         copy, and a function that waits until it is complete.
 
@@ -123,34 +123,34 @@ class PinnedStaging:
             nonlocal device
             if not isinstance(value, torch.Tensor):
                 return value
-            if stands_on_a_gpu(value):
+            if is_on_gpu(value):
                 device = value.device
             return self._buffer(path, value).copy_(value.detach(), non_blocking=True)
 
         copies: State = tree_map_with_path(copy, state)
-        return copies, (lambda: None) if device is None else end_of_copies(device)
+        return copies, (lambda: None) if device is None else waiter_for_copies(device)
 
     def _buffer(self, path: KeyPath, tensor: torch.Tensor) -> torch.Tensor:
         """Memory for a copy: pinned for a GPU's tensor, as far as there is room."""
         buffer = self._buffers.get(path)
         if buffer is not None and buffer.shape == tensor.shape and buffer.dtype == tensor.dtype:
             return buffer
-        if stands_on_a_gpu(tensor) and tensor.nbytes <= self._room:
+        if is_on_gpu(tensor) and tensor.nbytes <= self._bytes_left:
             try:
                 self._buffers[path] = pinned_like(tensor)
-                self._room -= tensor.nbytes
+                self._bytes_left -= tensor.nbytes
                 return self._buffers[path]
             except (RuntimeError, torch.AcceleratorError) as error:
-                # Memory that is already pinned stays in use; the rest is copied slowly.
-                self._room = 0
+                # Memory that is already pinned stays in use; other tensors are copied slowly.
+                self._bytes_left = 0
                 log.warning(
                     "Checkpoints are saved without pinned memory, which is slower: %s", first_line(error)
                 )
         return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
 
 
-def stands_on_a_gpu(tensor: torch.Tensor) -> bool:
-    """Whether the host need not wait for a copy of it."""
+def is_on_gpu(tensor: torch.Tensor) -> bool:
+    """Whether it can be copied while the host continues."""
     return tensor.device.type == "cuda"
 
 
@@ -159,7 +159,7 @@ def pinned_like(like: torch.Tensor) -> torch.Tensor:
     return torch.empty(like.shape, dtype=like.dtype, device="cpu", pin_memory=True)
 
 
-def end_of_copies(device: torch.device) -> Callable[[], object]:
+def waiter_for_copies(device: torch.device) -> Callable[[], object]:
     """A function that waits for all work queued on a GPU so far. Any thread may call it."""
     event = torch.cuda.Event(blocking=True)
     event.record(torch.cuda.current_stream(device))

@@ -40,9 +40,9 @@ from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder, VerifiedCheckpo
 log = logging.getLogger(__name__)
 
 # With two, a run still resumes exactly if its newest epoch is damaged.
-KEPT_TRAINER_STATES = 2
+MAX_TRAINER_STATES = 2
 # Damaged files are kept for diagnosis. Each takes gigabytes, so only this many stay.
-KEPT_CORRUPT_FILES = 3
+MAX_CORRUPT_FILES = 3
 
 
 class Checkpoints:
@@ -100,22 +100,22 @@ class Checkpoints:
     ) -> VerifiedCheckpoint:
         """Saves a finished epoch (from 1) with its trainer state, then prunes.
 
-        losses: nats a token; `validation_audio_loss` decides which epoch is best. adapter: from
+        losses: nats per token; `validation_audio_loss` decides which epoch is best. adapter: of
         `train.optim.trainable.TrainableWeights.adapter`. Raises DiskFull, WriteError,
-        NonFiniteError; earlier files are intact then.
+        NonFiniteError; earlier files then stay intact.
         """
         run, path, state = self.run, self.run.checkpoint_path(epoch), None
         if not run.manifest_path(epoch).exists():
             # Remove leftovers of a killed save, to free their space.
-            left = (path, run.state_path(epoch), run.adapter_path(epoch))
-            remove(run, [file for file in left if file.exists()])
+            leftovers = (path, run.state_path(epoch), run.adapter_path(epoch))
+            remove(run, [file for file in leftovers if file.exists()])
         _prepare(model_state, trainer_state, path)
         provenance = self._provenance_of(epoch, step)
-        written = _save(path, {"model": _own_tensors(model_state), "provenance": provenance})
+        written = _save_file(path, {"model": _compact_tensors(model_state), "provenance": provenance})
         files = {path.name: written}
         if trainer_state is not None:
             state = run.state_path(epoch)
-            files[state.name] = _save(state, {"trainer": dict(trainer_state)})
+            files[state.name] = _save_file(state, {"trainer": dict(trainer_state)})
         if adapter is not None:
             adapter_path = run.adapter_path(epoch)
             files[adapter_path.name] = _save_adapter(adapter_path, *adapter, provenance["base"])
@@ -138,8 +138,8 @@ class Checkpoints:
     ) -> VerifiedCheckpoint:
         """Saves the state inside `epoch` (from 1) after `batch` of its batches."""
         provenance = self._provenance_of(epoch, step, batch)
-        place = (self.run.interrupted, self.run.interrupted_manifest)
-        return self._save_alone(*place, model_state, provenance, trainer_state)
+        paths = (self.run.interrupted, self.run.interrupted_manifest)
+        return self._save_alone(*paths, model_state, provenance, trainer_state)
 
     def save_blend(
         self, verdict: Verdict, model_state: Mapping[str, Tensor], provenance: Mapping[str, Any]
@@ -149,16 +149,15 @@ class Checkpoints:
         provenance: of the epoch's checkpoint. Raises as `save_epoch`.
         """
         recorded = {**provenance, "blend": verdict.weights}
-        place = (self.run.best_blend, self.run.best_blend_manifest)
-        saved = self._save_alone(*place, model_state, recorded)
+        paths = (self.run.best_blend, self.run.best_blend_manifest)
+        saved = self._save_alone(*paths, model_state, recorded)
         crash_point("after blend")
         return saved
 
     def publish_best(self, evaluation: Evaluation | None = None) -> None:
         """Writes best.json if the best changed, and removes an outdated best.pt.
 
-        evaluation: a new one; None takes the newest. A best.pt that could not be written again
-        stays.
+        evaluation: a new one; None takes the newest. A best.pt that cannot be written again stays.
         """
         with self._publishing:
             if evaluation is None:
@@ -166,15 +165,15 @@ class Checkpoints:
             best: dict[str, object] | None = None
             if evaluation and evaluation.verdict:
                 best = best_by_evaluation(evaluation)
-            elif self.run.verdict() is None:  # else best.json alone still holds a verdict
+            elif self.run.verdict() is None:  # otherwise, only best.json still holds the verdict
                 losses = self.run.validation_losses()
                 loss, epoch = min(losses, default=(0.0, 0))
                 best = {"epoch": epoch, "validation_audio_loss": loss} if losses else None
             if best is not None and self.run.read_best() != best:
                 write_json(self.run.best_file, best)
             if evaluation and evaluation.verdict and evaluation.verdict.kind != "blend":
-                left = self.run.verified_blend()
-                if left and not self.run.checkpoint_path(left.epoch).exists():
+                blend = self.run.verified_blend()
+                if blend and not self.run.checkpoint_path(blend.epoch).exists():
                     return
                 remove(self.run, [self.run.best_blend_manifest, self.run.best_blend])
 
@@ -200,7 +199,9 @@ class Checkpoints:
         # After a kill between the two writes, the old manifest would call the new file damaged.
         remove(self.run, [manifest_path])
         trainer = {"trainer": dict(trainer_state)} if trainer_state is not None else {}
-        written = _save(path, {"model": _own_tensors(model_state), "provenance": dict(provenance), **trainer})
+        written = _save_file(
+            path, {"model": _compact_tensors(model_state), "provenance": dict(provenance), **trainer}
+        )
         manifest = _manifest({path.name: written}, provenance)
         write_manifest(manifest_path, manifest)
         return VerifiedCheckpoint(manifest.epoch, manifest.step, path, written.sha256, None, manifest)
@@ -210,7 +211,7 @@ def best_by_evaluation(evaluation: Evaluation) -> dict[str, object]:
     """The content of best.json if there is a verdict (docs/evaluation.md)."""
     verdict, best = evaluation.verdict, evaluation.best
     assert verdict is not None and best is not None
-    chosen = evaluation.find("epoch", verdict.epoch)
+    epoch = evaluation.find("epoch", verdict.epoch)
     files = {"base": None, "blend": "best.pt", "epoch": f"checkpoint_epoch_{verdict.epoch}.pt"}
     counts = {name: getattr(best, name) for name in ("unfinished", "cut", "babbling")}
     return {
@@ -221,7 +222,7 @@ def best_by_evaluation(evaluation: Evaluation) -> dict[str, object]:
         "checkpoint_sha256": verdict.checkpoint_sha256,
         "decoder": verdict.decoder,
         "file": files[verdict.kind],
-        "validation_audio_loss": chosen.validation_audio_loss if chosen else None,
+        "validation_audio_loss": epoch.validation_audio_loss if epoch else None,
         "way": verdict.way,
         "reason": verdict.reason,
         "advice": verdict.advice,
@@ -237,10 +238,10 @@ def best_by_evaluation(evaluation: Evaluation) -> dict[str, object]:
 def _prepare(model: Mapping[str, Tensor], trainer: TrainerState | None, path: Path) -> None:
     """Checks the weights and the disk, and makes the folder. Raises NonFiniteError, DiskFull,
     WriteError."""
-    bad = [name for name, tensor in model.items() if not bool(torch.isfinite(tensor).all())]
-    if bad:
+    non_finite = [name for name, tensor in model.items() if not bool(torch.isfinite(tensor).all())]
+    if non_finite:
         raise NonFiniteError(
-            f"{bad[0]} holds non-finite values, so the checkpoint is not written. "
+            f"{non_finite[0]} holds non-finite values, so the checkpoint is not written. "
             "Lower LEARNING_RATE or set PRECISION=fp32, and resume from the last epoch."
         )
     if not path.parent.is_dir():
@@ -257,7 +258,7 @@ def tensor_bytes(value: object) -> int:
     return sum(leaf.nbytes for leaf in tree_leaves(value) if isinstance(leaf, Tensor))
 
 
-def _save(path: Path, content: dict[str, object]) -> Written:
+def _save_file(path: Path, content: dict[str, object]) -> Written:
     content = {"schema": CHECKPOINT_SCHEMA, **content}
     written = replace_file(path, lambda file: torch.save(content, file))
     remember_hash(path, written.sha256)
@@ -274,8 +275,8 @@ def _save_adapter(path: Path, tensors: Mapping[str, Tensor], alpha: int, base: M
     return written
 
 
-def _own_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The detached tensors, copied out of larger storages, which `torch.save` would write whole."""
+def _compact_tensors(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The detached tensors. Views are copied, because `torch.save` would write their whole storage."""
     detached = {name: tensor.detach() for name, tensor in state.items()}
     return {
         name: tensor.clone() if tensor.untyped_storage().nbytes() != tensor_bytes(tensor) else tensor
@@ -308,14 +309,14 @@ def _manifest(
 def prune(run: RunFolder, keep: int | None, verdict: Verdict | None = None) -> None:
     """Removes old epochs and trainer states; keep = None keeps every epoch. verdict: None reads it.
 
-    A pruned epoch keeps its sample. Failures are logged only.
+    A pruned epoch keeps its sample. Failures are only logged.
     """
     verified: list[int] = []
     for epoch in reversed(run.epochs()):
-        if len(verified) < KEPT_TRAINER_STATES and run.verified(epoch):
+        if len(verified) < MAX_TRAINER_STATES and run.verified(epoch):
             verified.append(epoch)
     best = best_epoch(run, verdict)
-    for epoch in to_prune(run.epochs(), verified[:1], best, keep):
+    for epoch in epochs_to_prune(run.epochs(), verified[:1], best, keep):
         # The manifest first: it must not name missing files.
         decoder = run.decoder_path(epoch)
         remove(
@@ -333,7 +334,7 @@ def prune(run: RunFolder, keep: int | None, verdict: Verdict | None = None) -> N
         if verified and epoch < min(verified):
             _drop_state(run, epoch)
     # By their own numbers: an epoch without a sample has no decoder.
-    for epoch in run.decoder_state_epochs()[:-KEPT_TRAINER_STATES]:
+    for epoch in run.decoder_state_epochs()[:-MAX_TRAINER_STATES]:
         remove(run, [run.decoder_state_path(epoch)])
 
 
@@ -346,19 +347,21 @@ def best_epoch(run: RunFolder, verdict: Verdict | None = None) -> int | None:
     return min(run.validation_losses(), default=(0.0, None))[1]
 
 
-def to_prune(epochs: list[int], newest_verified: list[int], best: int | None, keep: int | None) -> list[int]:
+def epochs_to_prune(
+    epochs: list[int], newest_verified: list[int], best: int | None, keep: int | None
+) -> list[int]:
     """The epochs to remove: all but the newest `keep`, the newest verified one and the best."""
     if keep is None:
         return []
-    staying = {*epochs[max(0, len(epochs) - keep) :], *newest_verified, best}
-    return [epoch for epoch in epochs if epoch not in staying]
+    kept_epochs = {*epochs[max(0, len(epochs) - keep) :], *newest_verified, best}
+    return [epoch for epoch in epochs if epoch not in kept_epochs]
 
 
 def drop_corrupt(run: RunFolder) -> None:
     """Removes files that were set aside as `<name>.corrupt`, except the newest."""
     corrupt = [path for path in run.checkpoints.glob("*.corrupt") if path.is_file()]
     oldest_first = sorted(corrupt, key=lambda path: path.stat().st_mtime_ns)
-    remove(run, oldest_first[:-KEPT_CORRUPT_FILES])
+    remove(run, oldest_first[:-MAX_CORRUPT_FILES])
 
 
 def remove(run: RunFolder, paths: Iterable[Path]) -> None:

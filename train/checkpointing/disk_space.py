@@ -14,7 +14,7 @@ import torch
 from machine.storage.files import require_space
 from machine.text import size_words
 from train import defaults
-from train.checkpointing.checkpoints import KEPT_TRAINER_STATES
+from train.checkpointing.checkpoints import MAX_TRAINER_STATES
 from train.checkpointing.resume import Resumed
 from train.dataset import features
 from train.optim.lora import num_adapter_weights
@@ -32,33 +32,33 @@ from xtts.workers.decoder_schedule import CHANNELS
 log = logging.getLogger("train")
 
 # A second of a clip in the cache: float16 mels every 256 samples, int16 codes every 1,024.
-CACHE_BYTES_A_SECOND = 2 * MEL_BANDS * CODE_RATE / 256 + 2 * CODE_RATE / SAMPLES_PER_CODE
+CACHE_BYTES_PER_SECOND = 2 * MEL_BANDS * CODE_RATE / 256 + 2 * CODE_RATE / SAMPLES_PER_CODE
 
 
 def check(
     settings: TrainSettings, context: RunContext, run: RunFolder, resumed: Resumed | None, num_epochs: int
 ) -> None:
     """Logs the space that the run needs. Raises DiskFull if the first epoch cannot be saved."""
-    ahead = range(resumed.epoch + 1 if resumed else 1, num_epochs + 1)
-    saves = sum(epoch % settings.save_every == 0 or epoch == num_epochs for epoch in ahead)
+    epochs_left = range(resumed.epoch + 1 if resumed else 1, num_epochs + 1)
+    saves = sum(epoch % settings.save_every == 0 or epoch == num_epochs for epoch in epochs_left)
     if not saves:
         return
     cache = features.FeatureCache(context.data.clips, context.base, context.config, settings.cache_dir)
     seconds = sum(clip.seconds for clip in cache.missing())
-    cache_bytes = int(CACHE_BYTES_A_SECOND * seconds)
-    require_space(_there(settings.cache_dir), cache_bytes, "the feature cache")
+    cache_bytes = int(CACHE_BYTES_PER_SECOND * seconds)
+    require_space(_existing_parent(settings.cache_dir), cache_bytes, "the feature cache")
     checkpoint, trainer_state = save_bytes(settings, context)
-    require_space(_there(run.folder), checkpoint + trainer_state, "the first epoch")
+    require_space(_existing_parent(run.folder), checkpoint + trainer_state, "the first epoch")
     # Unfinished files of a killed save are replaced by the next save.
     saved = sum(not run.is_unfinished(epoch) for epoch in run.epochs())
-    states = min(saved + saves, KEPT_TRAINER_STATES + 1) - len(run.state_epochs())
-    at_once = max_checkpoints(settings, saved, saves)
-    needed = checkpoint * at_once + trainer_state * max(1, states)
+    states = min(saved + saves, MAX_TRAINER_STATES + 1) - len(run.state_epochs())
+    more_checkpoints = max_checkpoints(settings, saved, saves)
+    needed = checkpoint * more_checkpoints + trainer_state * max(1, states)
     if defaults.with_advice(settings, context.config.training).learn_decoder != "off":
         decoder, decoder_state = decoder_bytes(context)
         # The base's too, and best_decoder.safetensors.
-        needed += decoder * (at_once + 2) + decoder_state * (KEPT_TRAINER_STATES + 2)
-    free = shutil.disk_usage(_there(run.folder)).free
+        needed += decoder * (more_checkpoints + 2) + decoder_state * (MAX_TRAINER_STATES + 2)
+    free = shutil.disk_usage(_existing_parent(run.folder)).free
     if free >= needed:
         log.info("Disk: up to %s more in %s; %s free.", size_words(needed), run.folder, size_words(free))
     else:
@@ -74,10 +74,10 @@ def check(
 
 def max_checkpoints(settings: TrainSettings, saved: int, saves: int) -> int:
     """The most checkpoints that a run holds at once in addition to the `saved` ones. saves: the
-    saves to come. Besides the kept epochs, the best one may stay, one is being written, and best.pt
-    may be a blend."""
-    keep, most = settings.keep_checkpoints, saved + saves
-    at_once = most if keep is None else min(most, keep + 2)
+    number of saves to come. Besides the kept epochs, the best one may stay, one is being written,
+    and best.pt may be a blend."""
+    keep, total = settings.keep_checkpoints, saved + saves
+    at_once = total if keep is None else min(total, keep + 2)
     blend = settings.blend != "off" and settings.sample_device != "off"
     return max(1, at_once - saved) + blend
 
@@ -100,11 +100,11 @@ def decoder_bytes(context: RunContext) -> tuple[int, int]:
     tensors = read_tensors(context.base / "model.pth")
     weights = sum(tensor.numel() for name, tensor in tensors.items() if name.startswith(WAVEFORM_DECODER))
     with torch.device("meta"):
-        judges = sum(tensor.numel() for tensor in Discriminators(CHANNELS).parameters())
-    return 4 * weights, 4 * (4 * weights + 3 * judges)
+        discriminators = sum(tensor.numel() for tensor in Discriminators(CHANNELS).parameters())
+    return 4 * weights, 4 * (4 * weights + 3 * discriminators)
 
 
-def _there(folder: Path) -> Path:
+def _existing_parent(folder: Path) -> Path:
     """The folder or its nearest existing parent. Creates nothing."""
     folder = folder.absolute()
     return next((path for path in (folder, *folder.parents) if path.is_dir()), Path("/"))

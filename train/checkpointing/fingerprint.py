@@ -83,7 +83,7 @@ class Fingerprint:
 
     def as_dict(self) -> dict[str, object]:
         """The compared values, as a provenance records them."""
-        return {value.name: getattr(self, value.name) for value in fields(self) if value.compare}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.compare}
 
 
 def data_of(settings: TrainSettings, data: Dataset) -> DataRecord:
@@ -96,19 +96,17 @@ def data_of(settings: TrainSettings, data: Dataset) -> DataRecord:
 
 
 def differences(saved: Provenance, now: Fingerprint) -> dict[str, str]:
-    """The differences between this start and a saved provenance: name -> part of a sentence.
-
-    saved: fingerprint, base and data; each may be missing.
-    """
+    """The differences between a saved provenance and this start, as clauses of a sentence by the name of
+    the value. In `saved`, the fingerprint, the base and the data may be missing."""
     old = saved.get("fingerprint") or {}
-    sentences = {
+    clauses = {
         "base_sha256": _base_difference(saved.get("base") or {}, now.base),
         "data_sha256": _data_difference(saved.get("data") or DataRecord(), now.data),
         "vocabulary_sha256": "the vocabulary of the base model (vocab.json) has changed",
         "shape": _shape_difference(old.get("shape") or {}, now.shape),
         "schema": f"the format of the run was {old.get('schema')}, is {now.schema}",
     }
-    return {name: sentences[name] for name, value in now.as_dict().items() if old.get(name) != value}
+    return {name: clauses[name] for name, value in now.as_dict().items() if old.get(name) != value}
 
 
 def _base_difference(old: Mapping[str, str], new: Mapping[str, str]) -> str:

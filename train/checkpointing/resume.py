@@ -62,23 +62,23 @@ def resume(
     if setting == "never":
         archive(run, runs_dir)
         return None
-    current = _furthest(run)
-    if setting == "auto" or (current and _began_at(current, Path(setting))):
-        require_same(run, fingerprint)
+    current = _furthest_state(run)
+    if setting == "auto" or (current and _has_started_from(current, Path(setting))):
+        require_same_fingerprint(run, fingerprint)
         resumed = current
     else:
-        resumed = _from_path(run, Path(setting), current, fingerprint)
+        resumed = _start_from_file(run, Path(setting), current, fingerprint)
     if resumed:
         _log_changes(resumed, learning_rate)
     return resumed
 
 
-def kept_state(resumed: Resumed | None) -> TrainerState:
+def trainer_state_of(resumed: Resumed | None) -> TrainerState:
     """The trainer state that a run resumes from; empty if there is none."""
     return (resumed.trainer_state if resumed else None) or TrainerState()
 
 
-def require_same(run: RunFolder, now: Fingerprint) -> None:
+def require_same_fingerprint(run: RunFolder, now: Fingerprint) -> None:
     """Checks the fingerprint for every verb that writes into a run.
 
     Raises SotaqueError with the differences if the base or the data changed; nothing is written.
@@ -102,16 +102,16 @@ def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
     The checkpoints go first, in one rename, so that a kill in between leaves no half of a run to
     resume. Raises SotaqueError if something cannot be moved.
     """
-    of_run = (run.checkpoints, run.samples, run.metrics, run.evaluation_file, run.speakers)
-    present = [path for path in of_run if path.exists()]
-    if not present:
+    paths = (run.checkpoints, run.samples, run.metrics, run.evaluation_file, run.speakers)
+    paths_on_disk = [path for path in paths if path.exists()]
+    if not paths_on_disk:
         return None
     target = run.archive / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     while target.exists():
         target = target.with_name(target.name + "+")
     try:
         target.mkdir(parents=True)
-        for path in present:
+        for path in paths_on_disk:
             path.replace(target / path.name)
         _move_events(run, runs_dir, target / "runs")
     except OSError as error:
@@ -127,22 +127,22 @@ def _move_events(run: RunFolder, runs_dir: Path | None, target: Path) -> None:
     """Moves this run's events; RUNS_DIR may be on another disk and also holds other runs."""
     folder = curves.find(run, runs_dir) if runs_dir else None
     for path in sorted(folder.rglob(curves.EVENTS)) if folder else []:
-        place = target / path.relative_to(folder or path.parent)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(path, place)
+        destination = target / path.relative_to(folder or path.parent)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(path, destination)
 
 
-def _furthest(run: RunFolder) -> Resumed | None:
-    epoch = _newest_verified(run)
-    inside = _interruption(run)
-    if inside and (not epoch or (inside.epoch, inside.step) > (epoch.epoch, epoch.step)):
-        return inside
+def _furthest_state(run: RunFolder) -> Resumed | None:
+    epoch = _newest_verified_epoch(run)
+    interrupted = _interrupted_state(run)
+    if interrupted and (not epoch or (interrupted.epoch, interrupted.step) > (epoch.epoch, epoch.step)):
+        return interrupted
     if epoch is None:
         return None
     return _read(epoch.checkpoint, _trainer_state(run, epoch.epoch) if epoch.state else None)
 
 
-def _newest_verified(run: RunFolder) -> VerifiedCheckpoint | None:
+def _newest_verified_epoch(run: RunFolder) -> VerifiedCheckpoint | None:
     """As `RunFolder.newest_verified`, after reading all files again. Sets damaged ones aside."""
     forget_hashes()
     for epoch in reversed(run.epochs()):
@@ -175,24 +175,24 @@ def _set_aside(paths: Iterable[Path], reason: str) -> None:
 
 
 def _read(path: Path, trainer_state: TrainerState | None = None) -> Resumed:
-    """The state in an epoch's checkpoint, or in that of a stop, which includes the trainer's."""
+    """The state in an epoch's checkpoint, or in that of a stop, which includes the trainer state."""
     content = load_verified(path)
-    provenance, inside = content["provenance"], "trainer" in content
-    if inside:
+    provenance, is_interrupted = content["provenance"], "trainer" in content
+    if is_interrupted:
         # Not memory-mapped: the optimizer writes into its state, and this file will be removed.
         trainer_state = load_verified(path, mmap=False)["trainer"]
     return Resumed(
-        provenance["epoch"] - inside,
-        provenance["step"],
-        provenance["batch"] if inside else 0,
-        content["model"],
-        trainer_state,
-        path,
-        provenance,
+        epoch=provenance["epoch"] - is_interrupted,
+        step=provenance["step"],
+        batch=provenance["batch"] if is_interrupted else 0,
+        model_state=content["model"],
+        trainer_state=trainer_state,
+        source=path,
+        provenance=provenance,
     )
 
 
-def _interruption(run: RunFolder) -> Resumed | None:
+def _interrupted_state(run: RunFolder) -> Resumed | None:
     """The state of a stop inside an epoch, if there is one. Sets a damaged one aside."""
     if run.interrupted_manifest.exists():
         try:
@@ -209,7 +209,7 @@ def _interruption(run: RunFolder) -> Resumed | None:
     return None
 
 
-def _from_path(run: RunFolder, path: Path, current: Resumed | None, now: Fingerprint) -> Resumed:
+def _start_from_file(run: RunFolder, path: Path, current: Resumed | None, now: Fingerprint) -> Resumed:
     """The first start with RESUME=PATH."""
     if current and current.source.resolve() != path.resolve():
         raise SotaqueError(
@@ -217,12 +217,12 @@ def _from_path(run: RunFolder, path: Path, current: Resumed | None, now: Fingerp
             f"{current.epoch}, step {current.step}. Set OUTPUT_DIR to another folder, or leave "
             "RESUME=auto to resume that run."
         )
-    resumed = _fitting(_load(path), path, now)
+    resumed = _require_same_model(_load(path), path, now)
     origin = {"name": path.name, "sha256": sha256_of(path)}
     return replace(resumed, provenance={**resumed.provenance, "started_from": origin})
 
 
-def _began_at(current: Resumed, path: Path) -> bool:
+def _has_started_from(current: Resumed, path: Path) -> bool:
     """Whether the run began with RESUME=`path`. A later start with the same setting resumes it."""
     origin = current.provenance.get("started_from") or {}
     if not path.is_file():  # pruned or moved since
@@ -232,11 +232,11 @@ def _began_at(current: Resumed, path: Path) -> bool:
 
 def _load(path: Path) -> Resumed:
     epoch, folder = read_checkpoint(path).provenance["epoch"], RunFolder(path.parent.parent)
-    same = folder.checkpoint_path(epoch) == path and folder.state_path(epoch).is_file()
-    return _read(path, _trainer_state(folder, epoch) if same else None)
+    has_state = folder.checkpoint_path(epoch) == path and folder.state_path(epoch).is_file()
+    return _read(path, _trainer_state(folder, epoch) if has_state else None)
 
 
-def _fitting(resumed: Resumed, path: Path, now: Fingerprint) -> Resumed:
+def _require_same_model(resumed: Resumed, path: Path, now: Fingerprint) -> Resumed:
     """Accepts a checkpoint of other data, which RESUME=PATH is for; refuses another model."""
     different = differences(resumed.provenance, now)
     if different.keys() - {"data_sha256"}:

@@ -44,7 +44,7 @@ WINDOW_BATCHES = 16
 CONDITIONING_SECONDS = (3.0, 6.0)
 MELS_PER_CODE = SAMPLES_PER_CODE // MEL_HOP
 # At most this share of a clip may be its own conditioning, when its speaker has no other clip.
-LARGEST_OWN_SHARE = 1 / 3
+MAX_OWN_SHARE = 1 / 3
 # Reading over a network may fail once; after this many failures the data is broken.
 MAX_TRIES = 3
 
@@ -112,7 +112,7 @@ class Batches:
         for index in self.sources:
             self._by_speaker.setdefault(self.clips[index].speaker, []).append(index)
         lists = self._by_speaker.values()
-        self._places = {clip: place for indices in lists for place, clip in enumerate(indices)}
+        self._place_in_speaker = {clip: place for indices in lists for place, clip in enumerate(indices)}
 
     def epoch(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         """This rank's batches of `epoch`, after the first `first` of `plan(epoch)`.
@@ -140,14 +140,14 @@ class Batches:
                 raise
             except Exception as error:
                 names = ", ".join(self.clips[clip].name for clip in group)
-                words = f"{type(error).__name__}: {error}"
+                reason = f"{type(error).__name__}: {error}"
                 if number == MAX_TRIES:
                     raise SotaqueError(
                         f"The batch of the clips {names} could not be made in {MAX_TRIES} tries "
-                        f"({words}). Check the disk of CACHE_DIR, or delete that folder: it is "
+                        f"({reason}). Check the disk of CACHE_DIR, or delete that folder: it is "
                         "computed again. The same command resumes from the last checkpoint."
                     ) from error
-                log.warning("The batch of the clips %s failed (%s). Trying again.", names, words)
+                log.warning("The batch of the clips %s failed (%s). Trying again.", names, reason)
         raise AssertionError
 
     def plan(self, epoch: int) -> list[Group]:
@@ -162,9 +162,9 @@ class Batches:
         """The clips that an epoch draws from `drawn`."""
         order = list(self.drawn)
         random.Random(f"drawn/{self.seed}/{epoch}").shuffle(order)
-        room = self.share / (1 - self.share) * sum(seconds[clip] for clip in self.indices)
-        before = itertools.accumulate((seconds[clip] for clip in order), initial=0.0)
-        return [clip for clip, sum_before in zip(order, before, strict=False) if sum_before < room]
+        max_seconds = self.share / (1 - self.share) * sum(seconds[clip] for clip in self.indices)
+        sums_before = itertools.accumulate((seconds[clip] for clip in order), initial=0.0)
+        return [clip for clip, total in zip(order, sums_before, strict=False) if total < max_seconds]
 
     def halve(self, epoch: int, clips: Sequence[int]) -> float | None:
         """The smaller budget after out-of-memory with these clips; None for a single clip."""
@@ -174,8 +174,8 @@ class Batches:
     def batch(self, epoch: int, group: Sequence[int]) -> Batch:
         """A batch of these clips with their conditioning in `epoch`; empty without clips."""
         if not group:
-            idle = self.batch(epoch, self.indices[:1])
-            return Batch(idle.rows.without_targets(), (), 0.0)
+            one_clip = self.batch(epoch, self.indices[:1])
+            return Batch(one_clip.rows.without_targets(), (), 0.0)
         epoch = 0 if self.fixed else epoch
         conditioning = [self._conditioning(epoch, clip) for clip in group]
         rows = pack(
@@ -193,28 +193,28 @@ class Batches:
     def _conditioning(self, epoch: int, clip: int) -> tuple[Tensor, tuple[int, int]]:
         """Returns (mel [80, frames], range of the codes of `clip` that the mel reveals)."""
         draw = random.Random(f"conditioning/{self.seed}/{epoch}/{self.clips[clip].name}")
-        if (other := self._other(draw, clip)) is not None:
-            return self._slice(draw, other, largest_share=1.0)[0], (0, 0)
-        mel, first = self._slice(draw, clip, largest_share=LARGEST_OWN_SHARE)
+        if (other := self._other_clip(draw, clip)) is not None:
+            return self._slice(draw, other, max_share=1.0)[0], (0, 0)
+        mel, first = self._slice(draw, clip, max_share=MAX_OWN_SHARE)
         last = first + mel.shape[1]
         return mel, (first // MELS_PER_CODE, -(-last // MELS_PER_CODE))
 
-    def _other(self, draw: random.Random, clip: int) -> int | None:
+    def _other_clip(self, draw: random.Random, clip: int) -> int | None:
         """Another clip of the same speaker, or None.
 
         The result equals `draw.choice` over the others, but needs no list of them for each clip.
         """
-        clips, place = self._by_speaker.get(self.clips[clip].speaker, []), self._places.get(clip)
+        clips, place = self._by_speaker.get(self.clips[clip].speaker, []), self._place_in_speaker.get(clip)
         count = len(clips) - (place is not None)
         if not count:
             return None
         drawn = draw.randrange(count)
         return clips[drawn if place is None or drawn < place else drawn + 1]
 
-    def _slice(self, draw: random.Random, clip: int, largest_share: float) -> tuple[Tensor, int]:
+    def _slice(self, draw: random.Random, clip: int, max_share: float) -> tuple[Tensor, int]:
         mel = self.features.mel(clip)
         frames = int(draw.uniform(*CONDITIONING_SECONDS) * CODE_RATE / MEL_HOP)
-        frames = max(1, min(frames, int(mel.shape[1] * largest_share)))
+        frames = max(1, min(frames, int(mel.shape[1] * max_share)))
         first = draw.randint(0, mel.shape[1] - frames)
         # A copy: the cache is memory-mapped, read-only and half as wide.
         return torch.from_numpy(mel[:, first : first + frames].astype(np.float32)), first
@@ -279,16 +279,16 @@ def dealt(groups: Sequence[Group], rank: int, world_size: int) -> list[Group]:
     Every rank takes part in every step. The remaining groups at the end are dealt clip by clip, and
     a rank without a clip gets an empty group. Each clip is dealt once.
     """
-    whole = len(groups) - len(groups) % world_size
-    dealt_groups = list(groups[rank:whole:world_size])
-    if left := [clip for group in groups[whole:] for clip in group]:
-        dealt_groups.append(tuple(left[rank::world_size]))
+    num_even = len(groups) - len(groups) % world_size
+    dealt_groups = list(groups[rank:num_even:world_size])
+    if clips_left := [clip for group in groups[num_even:] for clip in group]:
+        dealt_groups.append(tuple(clips_left[rank::world_size]))
     return dealt_groups
 
 
-def at_epoch(began_with: float, halvings: Iterable[OomBackoff], epoch: int) -> float:
+def at_epoch(first_budget: float, halvings: Iterable[OomBackoff], epoch: int) -> float:
     """The budget in seconds for the plan of `epoch`."""
-    return min([began_with, *(halving.seconds for halving in halvings if halving.epoch < epoch)])
+    return min([first_budget, *(halving.seconds for halving in halvings if halving.epoch < epoch)])
 
 
 def recut(
@@ -296,11 +296,11 @@ def recut(
 ) -> list[Group]:
     """The plan of `epoch`, cut again at each halving in it. seconds: the length of each clip."""
     for halving in (halving for halving in halvings if halving.epoch == epoch):
-        done, left = groups[: halving.batch], groups[halving.batch :]
-        groups = done + [
-            smaller
-            for group in left
-            for smaller in cut(sorted(group, key=seconds.__getitem__), seconds, halving.seconds)
+        groups_done, groups_left = groups[: halving.batch], groups[halving.batch :]
+        groups = groups_done + [
+            smaller_group
+            for group in groups_left
+            for smaller_group in cut(sorted(group, key=seconds.__getitem__), seconds, halving.seconds)
         ]
     return groups
 
@@ -309,5 +309,5 @@ def halve_budget(group: Sequence[int], seconds: Sequence[float], budget_seconds:
     """Half the budget, or less if that is needed to cut this group; None for a single clip."""
     if len(group) < 2:
         return None
-    taken = max(seconds[clip] for clip in group) * len(group)
-    return min(budget_seconds, taken) / 2
+    group_seconds = max(seconds[clip] for clip in group) * len(group)
+    return min(budget_seconds, group_seconds) / 2

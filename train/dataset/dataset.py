@@ -24,8 +24,8 @@ from machine.storage.checksums import sha256_of
 from machine.storage.facts import Facts
 from train.concurrency import in_threads
 from train.dataset.entries import (
-    LONGEST_CLIP_SECONDS,
-    SHORTEST_CLIP_SECONDS,
+    MAX_CLIP_SECONDS,
+    MIN_CLIP_SECONDS,
     DatasetError,
     TranscriptEntry,
     files_named_like,
@@ -40,12 +40,12 @@ from xtts.text.errors import TextError
 from xtts.text.languages import NAMES, other_language, short_code
 from xtts.text.tokenizer import Tokenizer
 
-# -60 dB below full scale counts as silence.
+# A lower peak (60 dB below full scale) counts as silence.
 SILENT_PEAK = 1e-3
 # Float files may exceed 1.0 a little; a file in units of 16-bit integers peaks at thousands.
-LOUDEST_PEAK = 8.0
-# Decoders may round the end of a file; with less than this share of its length, it was cut off.
-MIN_PRESENT = 0.95
+MAX_PEAK = 8.0
+# Decoders may round the end of a file. A file with less than this share of its length was cut off.
+MIN_PRESENT_SHARE = 0.95
 # FAT stores times in steps of 2 s, ext4 in steps of 4 to 10 ms.
 RACY_SECONDS = 2.0
 # Part of the cache's namespace. Increase it when the checks of clips change.
@@ -57,12 +57,12 @@ MIN_CLIPS_TO_SPLIT = 8
 # The loss over fewer clips is mostly noise.
 MIN_VALIDATION_CLIPS = 5
 _MAX_REFUSALS_SHOWN = 20
-# XTTS-v2 speaks 17; a misread column may hold a different one for each clip.
+# XTTS-v2 speaks 17 languages; a misread column may hold a different one for each clip.
 _MAX_LANGUAGES_NAMED = 17
 # The number of clips listed by name for each identical reason.
-_MAX_ALIKE = 5
+_MAX_SHOWN_PER_REASON = 5
 # Clips per thread task: passing a cached clip to a thread costs more than checking it.
-_PORTION = 16
+_CLIPS_PER_TASK = 16
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,8 @@ class Dataset:
         """The same split without these clips. Raises DatasetError if no training clip remains."""
         names = {clip.name for clip in rejected}
         train, validation = (
-            [self.clips[index] for index in side if self.clips[index].name not in names]
-            for side in (self.train, self.validation)
+            [self.clips[index] for index in indices if self.clips[index].name not in names]
+            for indices in (self.train, self.validation)
         )
         if not train:
             raise DatasetError(
@@ -161,7 +161,7 @@ class Dataset:
         lines.append(
             f"Dataset: {self._amount(self.train)} for training; "
             f"{self._amount(self.validation)} for validation; {len(self.refused)} refused."
-            f"{self._few_clips()}"
+            f"{self._few_clips_warning()}"
         )
         return "\n".join(lines)
 
@@ -171,45 +171,45 @@ class Dataset:
         length = f"{minutes:.1f} min" if not count or minutes >= 0.1 else f"{60 * minutes:.0f} s"
         return f"{count} clip{'s' if count != 1 else ''}, {length}"
 
-    def _few_clips(self) -> str:
+    def _few_clips_warning(self) -> str:
         """A warning about too few validation clips, with advice; "" if there are enough."""
         count = len(self.validation)
         if count >= MIN_VALIDATION_CLIPS:
             return ""
         if not count:
-            means = "No clip is left for validation, so no epoch has a validation loss"
+            problem = "No clip is left for validation, so no epoch has a validation loss"
         else:
             clips = "1 clip is" if count == 1 else f"{count} clips are"
-            means = f"{clips} too few for validation: the loss says little about an epoch"
+            problem = f"{clips} too few for validation: the loss says little about an epoch"
         enough = round(MIN_VALIDATION_CLIPS / VALIDATION_SHARE)
         return (
-            f" {means}. Training still works. From {enough} clips on, {MIN_VALIDATION_CLIPS} or "
+            f" {problem}. Training still works. From {enough} clips on, {MIN_VALIDATION_CLIPS} or "
             "more are used for validation; or list validation clips in a metadata_val.csv "
             "(docs/datasets.md)."
         )
 
 
 @contextlib.contextmanager
-def without_collection() -> Iterator[None]:
+def without_garbage_collection() -> Iterator[None]:
     """Disables the garbage collector. While many permanent objects are created, it would examine
     all of them again and again, which takes a third of the time."""
-    enabled = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if enabled:
+        if was_enabled:
             gc.enable()
 
 
-@without_collection()
+@without_garbage_collection()
 def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Dataset:
     """Reads the transcript, checks every clip and splits the dataset.
 
     Raises DatasetError for a malformed transcript, for a language that the base model does not
     speak, and if no clip is usable; TextError for a language whose extra package is not installed.
     """
-    longest = min(LONGEST_CLIP_SECONDS, shape.max_codes * SAMPLES_PER_CODE / CODE_RATE)
+    max_seconds = min(MAX_CLIP_SECONDS, shape.max_codes * SAMPLES_PER_CODE / CODE_RATE)
     # Versions of coqui-tts differ in how they spell out numbers and abbreviations.
     reader = f"{tokenizer.fingerprint[:16]}-{version('coqui-tts')}"
     transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
@@ -218,9 +218,8 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     facts = Facts(settings.cache_dir, f"clips {VERSION}")
     try:  # the cache is saved even if the run is stopped
         # Decoding releases the GIL.
-        decoded = in_threads(lambda entry: decode_clip(entry, facts, longest), entries, _PORTION)
-        clips_with_progress = with_progress(decoded, len(entries), "Checking clips")
-        sounds = list(clips_with_progress)
+        decoded = in_threads(lambda entry: decode_clip(entry, facts, max_seconds), entries, _CLIPS_PER_TASK)
+        sounds = list(with_progress(decoded, len(entries), "Checking clips"))
         results = [
             check_clip(entry, sound, facts, tokenizer, reader)
             for entry, sound in zip(entries, sounds, strict=True)
@@ -241,8 +240,8 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
             lines.append(f"… and {len(table) - len(lines)} more lines")
         lines.append(f"No clip of {settings.dataset_dir} can be used.")
         raise DatasetError("\n".join(lines))
-    named = {entry.name for entry in entries if entry.validation}
-    dataset = split(list(clips.values()), refused, named, settings.max_train_samples)
+    validation_names = {entry.name for entry in entries if entry.validation}
+    dataset = split(list(clips.values()), refused, validation_names, settings.max_train_samples)
     return replace(dataset, notes=tuple(transcript.notes))
 
 
@@ -302,14 +301,17 @@ def _language_doubts(clips: Sequence[Clip]) -> Iterator[str]:
 
 
 def split(
-    clips: Sequence[Clip], refused: Sequence[RejectedClip], named: set[str], max_train_samples: int | None
+    clips: Sequence[Clip],
+    refused: Sequence[RejectedClip],
+    validation_names: set[str],
+    max_train_samples: int | None,
 ) -> Dataset:
-    """Chooses the validation clips: those that the dataset names (`named`), else 5 % by content.
+    """Chooses the validation clips: those that the dataset names, else 5 % by content.
 
     The choice does not depend on the order of rows. Each speaker keeps at least one training clip.
     The first `max_train_samples` other clips, in the order of the transcript, are for training.
     """
-    held_out = named or _by_content(clips)
+    held_out = validation_names or _choose_by_content(clips)
     train = [clip for clip in clips if clip.name not in held_out][:max_train_samples]
     validation = [clip for clip in clips if clip.name in held_out]
     if not train:
@@ -317,16 +319,16 @@ def split(
     return Dataset.of(train, validation, refused)
 
 
-def _by_content(clips: Sequence[Clip]) -> set[str]:
+def _choose_by_content(clips: Sequence[Clip]) -> set[str]:
     if len(clips) < MIN_CLIPS_TO_SPLIT:
         return set()
     count = min(MAX_VALIDATION_CLIPS, max(1, round(len(clips) * VALIDATION_SHARE)))
-    left = Counter(clip.speaker for clip in clips)
+    clips_left = Counter(clip.speaker for clip in clips)
     chosen: set[str] = set()
     for clip in sorted(clips, key=lambda clip: clip.sha256):
-        if len(chosen) < count and left[clip.speaker] > 1:
+        if len(chosen) < count and clips_left[clip.speaker] > 1:
             chosen.add(clip.name)
-            left[clip.speaker] -= 1
+            clips_left[clip.speaker] -= 1
     return chosen
 
 
@@ -341,20 +343,20 @@ def _table(refused: Sequence[RejectedClip]) -> Iterator[str]:
     for clip in refused:
         kind = (clip.seen, clip.allowed)
         shown[kind] += 1
-        if shown[kind] <= _MAX_ALIKE:
+        if shown[kind] <= _MAX_SHOWN_PER_REASON:
             yield f"{clip.name:{width}}  {clip.seen:{seen}}  {clip.allowed}"
         elif shown[kind] == alike[kind]:
-            more = f"… and {alike[kind] - _MAX_ALIKE} more"
+            more = f"… and {alike[kind] - _MAX_SHOWN_PER_REASON} more"
             yield f"{more:{width}}  {clip.seen:{seen}}  {clip.allowed}"
 
 
 # One clip
 
 
-def decode_clip(entry: TranscriptEntry, facts: Facts, longest: float) -> tuple[float, str] | RejectedClip:
+def decode_clip(entry: TranscriptEntry, facts: Facts, max_seconds: float) -> tuple[float, str] | RejectedClip:
     """Returns (seconds, SHA-256) of a row's recording, or why it is rejected.
 
-    Cached recordings are not decoded. longest: in seconds.
+    Cached recordings are not decoded. max_seconds: the length of the longest usable clip.
     """
     try:
         status = entry.path.stat()
@@ -371,8 +373,8 @@ def decode_clip(entry: TranscriptEntry, facts: Facts, longest: float) -> tuple[f
         if not is_racy(status.st_ctime_ns):
             facts.put(key, sound)
     seconds, sha256, seen, allowed = sound
-    if not seen and not SHORTEST_CLIP_SECONDS <= seconds <= longest:
-        seen, allowed = f"{seconds:.2f} s", f"{SHORTEST_CLIP_SECONDS} to {longest:.1f} s"
+    if not seen and not MIN_CLIP_SECONDS <= seconds <= max_seconds:
+        seen, allowed = f"{seconds:.2f} s", f"{MIN_CLIP_SECONDS} to {max_seconds:.1f} s"
     return RejectedClip(entry.name, seen, allowed) if seen else (seconds, sha256)
 
 
@@ -383,30 +385,30 @@ def is_racy(changed_ns: int) -> bool:
 
 
 def _missing(path: Path) -> str:
-    others = files_named_like(path)
-    if not others:
+    similar = files_named_like(path)
+    if not similar:
         return f"no file {path}"
-    if len(others) > 1:
-        names = ", ".join(other.name for other in others)
+    if len(similar) > 1:
+        names = ", ".join(file.name for file in similar)
         return f"no file {path}. The folder has {names}: keep one, under this name"
-    return f"no file {path}. The folder has {others[0].name}. Convert it: {how_to_convert(others[0])}"
+    return f"no file {path}. The folder has {similar[0].name}. Convert it: {how_to_convert(similar[0])}"
 
 
 def _decode(path: Path) -> tuple[float, str, str, str]:
     """Decodes a file. Returns (seconds, SHA-256, fault, allowed value). Raises AudioError."""
     # A header may declare hours; decode no more than could be allowed.
-    most = 2 * LONGEST_CLIP_SECONDS
-    mono, rate, length = measure(path, most)
-    seconds, promised = len(mono) / rate, min(length, most)
+    limit = 2 * MAX_CLIP_SECONDS
+    mono, rate, length = measure(path, limit)
+    seconds, promised = len(mono) / rate, min(length, limit)
     declared, size = declared_bytes(path), path.stat().st_size
-    if seconds < MIN_PRESENT * promised:
+    if seconds < MIN_PRESENT_SHARE * promised:
         return seconds, "", f"{seconds:.2f} s of the {promised:.2f} s promised", "a whole file"
-    if declared is not None and size < MIN_PRESENT * declared:
+    if declared is not None and size < MIN_PRESENT_SHARE * declared:
         return seconds, "", f"{size} of the {declared} bytes promised", "a whole file"
     peak = float(np.abs(mono).max())
     if peak < SILENT_PEAK:
         return seconds, "", f"silence (peak {peak:.1e})", f"a peak above {SILENT_PEAK:g}"
-    if peak > LOUDEST_PEAK:
+    if peak > MAX_PEAK:
         return seconds, "", f"a peak of {peak:.1e}", "samples from -1 to 1"
     return max(seconds, length), sha256_of(path, fresh=True), "", ""
 

@@ -20,11 +20,11 @@ from xtts.sound_endings import DECODED, FOREIGN, SOUND_ENDINGS, ending_of
 DEFAULT_SPEAKER = "speaker"
 # Folders to search for recordings, relative to the transcript's.
 RECORDING_FOLDERS = ("", "wavs", "wav", "clips", "audio")
-SHORTEST_CLIP_SECONDS = 0.5
+MIN_CLIP_SECONDS = 0.5
 # Coqui's max_wav_length: 255,995 samples.
-LONGEST_CLIP_SECONDS = 11.6
+MAX_CLIP_SECONDS = 11.6
 # Of 255: an ending such as `.flac` may follow.
-_LONGEST_NAME_BYTES = 250
+_MAX_NAME_BYTES = 250
 # Files that accompany a recording.
 _TEXT_ENDINGS = frozenset(
     {"", ".txt", ".lab", ".csv", ".tsv", ".json", ".jsonl", ".srt", ".vtt", ".textgrid", ".list"}
@@ -32,7 +32,7 @@ _TEXT_ENDINGS = frozenset(
 # The files that may be transcripts.
 ENDINGS = (".csv", ".tsv", ".list", ".txt", ".jsonl", ".json")
 # Files that `train cut`, `train check` and `train extend` write into a folder of clips.
-_OURS = frozenset({"account.csv", "clips.jsonl", "cut.json", "inspection.csv", "normalization.txt"})
+_OUR_FILES = frozenset({"account.csv", "clips.jsonl", "cut.json", "inspection.csv", "normalization.txt"})
 _VALIDATION_WORDS = ("val", "valid", "validation", "eval", "dev")
 TRAIN_WORD = re.compile(r"(?<![a-z])train(?:ing)?(?![a-z])", re.I)
 
@@ -77,14 +77,14 @@ def read_text(path: Path) -> str:
 
 def candidates(files: Sequence[Path]) -> list[Path]:
     """The files that could be transcripts of several recordings."""
-    of_recordings = set(texts_beside(files))
+    single_texts = set(texts_beside(files))
     return sorted(
         path
         for path in files
         if path.suffix.lower() in ENDINGS
-        and path.name not in _OURS
+        and path.name not in _OUR_FILES
         and not path.name.startswith(".")
-        and path not in of_recordings
+        and path not in single_texts
         and path.is_file()
     )
 
@@ -94,8 +94,8 @@ def texts_beside(files: Sequence[Path]) -> Iterator[Path]:
     texts = [path for path in files if path.suffix.lower() in (".txt", ".lab")]
     sounds = {path.with_suffix("") for path in files if names_sound(path.name)} if texts else set()
     for path in texts:
-        plain = path.with_suffix("")
-        if plain in sounds or plain.with_suffix("") in sounds:
+        stem = path.with_suffix("")
+        if stem in sounds or stem.with_suffix("") in sounds:
             yield path
 
 
@@ -114,12 +114,13 @@ def validation_of(folder: Path, train: Path) -> Path | None:
 
 def unread_note(folder: Path, unread: Iterable[Path], read: Iterable[Path] = ()) -> str:
     """A line that lists the unread files that look like transcripts; "" if there are none."""
-    names, those = (
+    unread_names, read_names = (
         enumeration([path.relative_to(folder).as_posix() for path in paths]) for paths in (unread, read)
     )
-    if not names:
+    if not unread_names:
         return ""
-    return f"Not read: {names}." + (f" The clips are those of {those}." if those else "")
+    clips_of = f" The clips are those of {read_names}." if read_names else ""
+    return f"Not read: {unread_names}.{clips_of}"
 
 
 # Recordings
@@ -134,7 +135,7 @@ def files_below(folder: Path) -> list[Path]:
     )
 
 
-def unsafe(name: str) -> str | None:
+def why_unsafe(name: str) -> str | None:
     """Why a name must not be opened, or None. Paths must stay inside the dataset."""
     parts = name.replace("\\", "/").split("/")
     if not name:
@@ -143,7 +144,7 @@ def unsafe(name: str) -> str | None:
         return "paths are relative to the dataset, not absolute"
     if ".." in parts:
         return "paths stay inside the dataset, without `..`"
-    if "\0" in name or any(len(part.encode()) > _LONGEST_NAME_BYTES for part in parts):
+    if "\0" in name or any(len(part.encode()) > _MAX_NAME_BYTES for part in parts):
         return "this cannot be a file name"
     return None
 
@@ -180,50 +181,50 @@ def find_recording(folders: Sequence[Path], name: str) -> Path:
     from a Mac), another case (a recorder's `A.WAV`), and converted files: `a.wav` or `a.m4a.wav`
     for `a.m4a`.
     """
-    plain = name.replace("\\", "/")
-    ending = PurePosixPath(plain).suffix.lower()
-    stem = plain[: -len(ending)] if ending in FOREIGN else plain
+    posix_name = name.replace("\\", "/")
+    ending = PurePosixPath(posix_name).suffix.lower()
+    stem = posix_name[: -len(ending)] if ending in FOREIGN else posix_name
     endings = ("",) if ending in DECODED else SOUND_ENDINGS
     expected: Path = folders[0] / f"{stem}{endings[0]}"
-    paths = [folder / plain for folder in folders]
+    paths = [folder / posix_name for folder in folders]
     # Nearly every row: listing a folder is slower.
     for path in (expected, *(paths if ending in DECODED else ())):
         if path.is_file():
             return path
-    spelled = {_compose(f"{stem}{ending}") for ending in endings}
-    near = list[list[Path]]()
+    spellings = {_compose(f"{stem}{ending}") for ending in endings}
+    similar = list[list[Path]]()
     for folder, path in zip(folders, paths, strict=True):
-        near.append([file for file in files_named_like(path) if names_sound(file.name)])
-        for file in near[-1]:
-            if _compose(file.relative_to(folder).as_posix()) in spelled:
+        similar.append([file for file in files_named_like(path) if names_sound(file.name)])
+        for file in similar[-1]:
+            if _compose(file.relative_to(folder).as_posix()) in spellings:
                 return file
-    for files in near:
+    for files in similar:
         if len(files) == 1 or (files and files[0].suffix.lower() != files[1].suffix.lower()):
             return files[0]
-    added = DECODED if ending in FOREIGN else ()
-    converted = [folder / f"{plain}{ending}" for folder in folders for ending in added]
+    added_endings = DECODED if ending in FOREIGN else ()
+    converted = [folder / f"{posix_name}{ending}" for folder in folders for ending in added_endings]
     return next(filter(Path.is_file, (*paths, *converted)), expected)
 
 
 def locate(name: str, folders: Sequence[Path]) -> tuple[str, Path]:
-    """The name of a recording and its file. Tools write paths of the machine that made the
-    transcript: if there is no such file, the folders are searched for the last parts of the path.
-    A name without an ending is most likely in wavs/, as in LJSpeech.
+    """The name of a recording and its file. Some tools write the paths of another machine: without such
+    a file, the folders are searched for the last parts of the path. A name without an ending is most
+    likely in wavs/, as in LJSpeech.
     """
     lower = name.lower()
     if not lower.endswith(SOUND_ENDINGS):
         folders = _recordings_first(tuple(folders))
     # Nearly every row: the search below takes ten times as long.
-    if not lower.endswith(FOREIGN) and "\\" not in name and unsafe(name) is None:
+    if not lower.endswith(FOREIGN) and "\\" not in name and why_unsafe(name) is None:
         direct = folders[0] / (name if lower.endswith(DECODED) else f"{name}{DECODED[0]}")
         if direct.is_file():
             return name, direct
     parts = PureWindowsPath(name).parts
-    ends = ("/".join(parts[first:]) for first in range(1, len(parts)) if ".." not in parts)
-    for end in (name, *ends):
-        if unsafe(end) is None and (path := find_recording(folders, end)).is_file():
-            return end, path
-    return name, folders[0] if unsafe(name) else find_recording(folders, name)
+    last_parts = ("/".join(parts[first:]) for first in range(1, len(parts)) if ".." not in parts)
+    for ending in (name, *last_parts):
+        if why_unsafe(ending) is None and (path := find_recording(folders, ending)).is_file():
+            return ending, path
+    return name, folders[0] if why_unsafe(name) else find_recording(folders, name)
 
 
 @lru_cache(maxsize=16)
@@ -243,21 +244,21 @@ def recording_folders(transcript: Path, folder: Path) -> list[Path]:
 
 
 def rowless_note(folder: Path, in_rows: Set[str]) -> str:
-    """A note that names the recordings beside those of the rows that have no row; "" without any.
+    """A note that names the recordings without a row, in the folders of those with one; "" without any.
     A copy in another format has the row of the original."""
     by_folder, rowless = defaultdict[str, set[str]](set), list[str]()
     for path in in_rows:
-        place, name = os.path.split(path)
-        by_folder[place].add(name)
-    for place, names in by_folder.items():
+        parent, name = os.path.split(path)
+        by_folder[parent].add(name)
+    for parent, names in by_folder.items():
         try:
-            there = {file.name for file in os.scandir(place) if file.is_file()}
+            on_disk = {file.name for file in os.scandir(parent) if file.is_file()}
         except OSError:  # the rows name a folder that does not exist
             continue
-        if stems := {_without_ending(name) for name in names & there}:
+        if stems := {_without_ending(name) for name in names & on_disk}:
             rowless += [
-                shown_path(Path(place, name), folder)
-                for name in there
+                shown_path(Path(parent, name), folder)
+                for name in on_disk
                 if _without_ending(name) not in stems and not name.startswith(".") and ending_of(name)
             ]
     if not rowless:

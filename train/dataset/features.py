@@ -40,7 +40,7 @@ from machine.storage.checksums import sha256_of
 from machine.storage.files import STALE_SECONDS, remove_stale, replace_file, write_json
 from machine.text import enumeration, first_line
 from train.concurrency import in_threads, lookahead
-from train.dataset.dataset import Clip, Dataset, without_collection
+from train.dataset.dataset import Clip, Dataset, without_garbage_collection
 from train.distributed import ALONE, World
 from train.progress import with_progress
 from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, AudioError, conditioning_mel, dvae_mel, read
@@ -57,7 +57,7 @@ ON_CPU = Choice("cpu", "no GPU was requested")
 # Recordings that are read ahead, so that a GPU does not wait.
 _MAX_READERS = 8
 # Records per thread task: passing one to a thread takes about as long as hashing it.
-_PORTION = 64
+_RECORDS_PER_TASK = 64
 
 
 class FeaturesError(SotaqueError):
@@ -143,10 +143,10 @@ class FeatureCache:
 
     def damaged_clips(self) -> list[Clip]:
         """The clips whose record does not match its hash; `repair` computes them again."""
-        there = [clip for clip in self._clips if clip.audio_sha256 in self.records]
-        records = [self.records[clip.audio_sha256] for clip in there]
-        whole = in_threads(self._whole, records, _PORTION)  # hashing releases the GIL
-        return [clip for clip, is_whole in zip(there, whole, strict=True) if not is_whole]
+        clips = [clip for clip in self._clips if clip.audio_sha256 in self.records]
+        records = [self.records[clip.audio_sha256] for clip in clips]
+        intact = in_threads(self._whole, records, _RECORDS_PER_TASK)  # hashing releases the GIL
+        return [clip for clip, is_intact in zip(clips, intact, strict=True) if not is_intact]
 
     def repair(self) -> list[str]:
         """Computes all damaged records again and logs that. Returns the names of their clips."""
@@ -208,7 +208,7 @@ class FeatureCache:
         replace_file(stem.with_suffix(".bin"), lambda file: file.write(content))
         write_json(stem.with_suffix(".json"), index)
 
-    @without_collection()
+    @without_garbage_collection()
     def _read(self) -> None:
         """Reads the indexes of all shards, except damaged ones."""
         self.records: dict[str, Record] = {}
@@ -275,12 +275,12 @@ class Extractor:
             features = self.of(waveform)
             if self._device == "cpu" or np.isfinite(features[1]).all():
                 return features
-            words = "its mel has non-finite values"
+            reason = "its mel has non-finite values"
         except Exception as error:
             if self._device == "cpu" or not cuda_errors.classify(error):
                 raise
-            words = first_line(error)
-        log.warning("Features are computed on the CPU from here on: %s: %s.", self._device, words)
+            reason = first_line(error)
+        log.warning("Features are computed on the CPU from here on: %s: %s.", self._device, reason)
         self.close()
         self._device = "cpu"
         return self.features(waveform)

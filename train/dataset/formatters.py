@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from train.dataset.entries import DEFAULT_SPEAKER, DatasetError, TranscriptEntry, find_recording, unsafe
+from train.dataset.entries import DEFAULT_SPEAKER, DatasetError, TranscriptEntry, find_recording, why_unsafe
 from xtts.text.languages import tag_of
 
 # File names to try for a formatter that requires the name of its transcript.
@@ -63,7 +63,7 @@ def _entry_of(row: Mapping[str, str], folder: Path, language: str) -> Transcript
     path = Path(row["audio_file"])
     # Formatters join names with the folder; an absolute name in the transcript replaces it.
     name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
-    if fault := unsafe(name):
+    if fault := why_unsafe(name):
         raise DatasetError(f"The transcript in {folder} names {name!r}: {fault}.")
     # A corpus may be published with another extension than its formatter assumes.
     return TranscriptEntry(

@@ -59,9 +59,9 @@ HEADER_ADVICE = (
     "other names are ignored."
 )
 _NO_EXTRA = "extras/layouts, which reads other layouts, is not installed."
-_LOOKED_UP = 40
+_MAX_LOOKED_UP = 40
 # Names of speakers repeat more often than texts do.
-_CLIPS_FOR_A_NAME = 3
+_MIN_CLIPS_PER_NAME = 3
 
 
 def read_entries(folder: Path, form: str, language: str) -> list[TranscriptEntry]:
@@ -150,10 +150,10 @@ def _of_own_table(folder: Path, form: str, language: str, *, certain: bool) -> T
 def _own_columns(tables: Sequence[Table], folder: Path, *, certain: bool) -> dict[Path, Columns] | None:
     """The columns of each file, from its header or by their order; None as in `_of_own_table`."""
     columns_of = columns_by_header(tables)
-    plain = [table for table in tables if table.rows and table.path not in columns_of]
-    widths = {table.path: most_common_width(table.rows) for table in plain}
+    without_header = [table for table in tables if table.rows and table.path not in columns_of]
+    widths = {table.path: most_common_width(table.rows) for table in without_header}
     for width in set(widths.values()):
-        alike = [table for table in plain if widths[table.path] == width]
+        alike = [table for table in without_header if widths[table.path] == width]
         rows = [row for table in alike for row in table.rows if len(row) == width]
         if width > 1 and certain and not (width == 2 and _are_clips(alike, rows, folder)):
             return None
@@ -176,10 +176,10 @@ def _are_clips(alike: Sequence[Table], rows: Sequence[Sequence[str]], folder: Pa
     neither name recordings nor repeat as speakers do."""
     folders = recording_folders(alike[0].path, folder)
     firsts = [next(row for row in table.rows if len(row) == len(rows[0])) for table in alike]
-    names = [row[0] for row in (*firsts, *rows[:: max(1, len(rows) // _LOOKED_UP)])]
+    names = [row[0] for row in (*firsts, *rows[:: max(1, len(rows) // _MAX_LOOKED_UP)])]
     texts = {row[1] for row in rows}
     return (
-        len(texts) * _CLIPS_FOR_A_NAME > len(rows)
+        len(texts) * _MIN_CLIPS_PER_NAME > len(rows)
         and any(texts)
         and not any(map(names_sound, texts))
         and all(name and names_recording(name, folders) for name in names)
@@ -189,7 +189,7 @@ def _are_clips(alike: Sequence[Table], rows: Sequence[Sequence[str]], folder: Pa
 def _by_order(rows: Sequence[Sequence[str]], width: int, path: Path) -> Columns:
     """The columns of LJSpeech and Coqui. Raises DatasetError for others."""
     if width < 3:
-        if width == 2 and len(rows) > 1 and len({row[-1] for row in rows}) * _CLIPS_FOR_A_NAME <= len(rows):
+        if width == 2 and len(rows) > 1 and len({row[-1] for row in rows}) * _MIN_CLIPS_PER_NAME <= len(rows):
             raise DatasetError(f"{path}: its texts repeat as speakers do, and {_NO_EXTRA} {HEADER_ADVICE}")
         return Columns({"path": 0, "text": 1}, 2, by_rows=True)
     roles = ["path", "text", "speaker", "language"][:width]
@@ -207,7 +207,7 @@ def _by_order(rows: Sequence[Sequence[str]], width: int, path: Path) -> Columns:
             f"{path} has {width} columns whose meaning is not clear, such as "
             f"{short('|'.join(rows[0]))!r}, and {_NO_EXTRA} {HEADER_ADVICE}"
         )
-    return Columns({role: at for at, role in enumerate(roles)}, width, by_rows=True)
+    return Columns({role: index for index, role in enumerate(roles)}, width, by_rows=True)
 
 
 def _clean_texts(transcript: Transcript) -> None:
@@ -227,17 +227,17 @@ def _clean_texts(transcript: Transcript) -> None:
 def _unify_spellings(transcript: Transcript) -> None:
     """Gives each speaker and style one spelling, the first: names that differ only in case, spaces
     or the composition of accents are one name everywhere else, too."""
-    spellings, other = dict[str, str](), dict[str, str]()
+    spellings, variants = dict[str, str](), dict[str, str]()
     for entry in transcript.entries:
         parts = list[str]()
         for part in entry.speaker.split(STYLE_MARK):
             composed = " ".join(unicodedata.normalize("NFC", part).split())
             parts.append(spellings.setdefault(plain_name(part), composed))
             if composed != parts[-1]:
-                other.setdefault(composed, parts[-1])
+                variants.setdefault(composed, parts[-1])
         entry.speaker = STYLE_MARK.join(parts)
-    if other:
-        pairs = enumeration([f"{spelling} = {name}" for spelling, name in other.items()])
+    if variants:
+        pairs = enumeration([f"{spelling} = {name}" for spelling, name in variants.items()])
         transcript.notes.append(f"Speakers whose names differ only in case are one: {pairs}.")
 
 
@@ -252,8 +252,8 @@ def _refuse_repeated(entries: Sequence[TranscriptEntry], folder: Path) -> None:
 def _refuse_misread(entries: Sequence[TranscriptEntry], folder: Path) -> None:
     """Refuses rows whose columns seem to be confused: a sentence as the speaker, or one text for
     all clips."""
-    spoken_to = Counter(entry.speaker for entry in entries)
-    if sentence := next((speaker for speaker in spoken_to if is_sentence(speaker)), None):
+    speakers = dict.fromkeys(entry.speaker for entry in entries)
+    if sentence := next((speaker for speaker in speakers if is_sentence(speaker)), None):
         text = next(entry.text for entry in entries if entry.speaker == sentence)
         raise DatasetError(
             f"The speakers in {folder} are sentences, such as {short(sentence)!r} with the "

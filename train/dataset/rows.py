@@ -23,7 +23,7 @@ from train.dataset.entries import (
     rowless_note,
     short,
     unread_note,
-    unsafe,
+    why_unsafe,
 )
 from train.dataset.tables import SPLITS, Columns, Table, is_label, is_sentence, language_of
 from xtts.text.languages import tag_of
@@ -32,9 +32,9 @@ from xtts.text.markup import STYLE_MARK
 _MAX_FAULTS_SHOWN = 10
 _ROWS_SHOWN = 3
 _NO_STYLE = frozenset({"", "neutral", "normal", "default", "none"})
-_CALLED = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
+_DELIMITER_NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 # Placeholders that programs write for a missing name.
-NO_NAMES = frozenset(("", "nan", "none", "null", "n/a", "na", "<na>", "unknown"))
+PLACEHOLDER_NAMES = frozenset(("", "nan", "none", "null", "n/a", "na", "<na>", "unknown"))
 
 
 @dataclass
@@ -60,21 +60,21 @@ def entries_of(
     files = [table.path for table in tables]
     names = [path.relative_to(folder).as_posix() for path in files]
     file_names = " and ".join(names) if len(names) < 3 else f"{len(names)} files, such as {names[0]}"
-    transcript, in_rows = Transcript([], f"{folder}: {file_names}"), set[str]()
-    held_out = any(table.validation for table in tables)
-    filled = [table for table in tables if table.rows]
-    for table in filled:
-        read = _of_table(folder, table, columns[table.path], language, in_rows)
-        for entry in read.entries if held_out else ():
+    transcript, recordings = Transcript([], f"{folder}: {file_names}"), set[str]()
+    has_validation = any(table.validation for table in tables)
+    filled_tables = [table for table in tables if table.rows]
+    for table in filled_tables:
+        table_rows = _read_table(folder, table, columns[table.path], language, recordings)
+        for entry in table_rows.entries if has_validation else ():
             entry.validation = table.validation
-        transcript.entries += read.entries
-        transcript.notes += [note for note in read.notes if note not in transcript.notes]
-    if held_out:
-        _leave_out_repeated(transcript, [path.name for path in files])
+        transcript.entries += table_rows.entries
+        transcript.notes += [note for note in table_rows.notes if note not in transcript.notes]
+    if has_validation:
+        _remove_repeated(transcript, [path.name for path in files])
     corpus_speakers(transcript.entries)
     transcript.notes += folders_note(transcript.entries, "add a column with the name of each clip's speaker")
-    transcript.notes += filter(None, (unread_note(folder, unread, files), rowless_note(folder, in_rows)))
-    transcript.source += f" ({columns[filled[0].path].spelled()})" if filled else ""
+    transcript.notes += filter(None, (unread_note(folder, unread, files), rowless_note(folder, recordings)))
+    transcript.source += f" ({columns[filled_tables[0].path].spelled()})" if filled_tables else ""
     return transcript
 
 
@@ -89,18 +89,18 @@ def folders_note(entries: Sequence[TranscriptEntry], remedy: str) -> list[str]:
     return [f"The {len(people)} folders are read as one speaker. If each folder is another person, {remedy}."]
 
 
-def _leave_out_repeated(transcript: Transcript, names: Sequence[str]) -> None:
+def _remove_repeated(transcript: Transcript, names: Sequence[str]) -> None:
     """Removes training rows that repeat the recording and text of a validation row. A validation
     file that holds all training clips is not used. names: of the files, the validation set last."""
     held_out = {(entry.path, entry.text) for entry in transcript.entries if entry.validation}
     train = [entry for entry in transcript.entries if not entry.validation]
-    left = [entry for entry in train if (entry.path, entry.text) not in held_out]
+    train_only = [entry for entry in train if (entry.path, entry.text) not in held_out]
     validation = [entry for entry in transcript.entries if entry.validation]
-    if validation and (left or not train):
+    if validation and (train_only or not train):
         note = f"{names[-1]} is the validation set: {quantity(len(validation), 'clip')}."
-        if twice := len(train) - len(left):
-            note += f" {quantity(twice, 'clip')} of {names[0]}, in both files, left out of training."
-        transcript.entries = [*left, *validation]
+        if repeated := len(train) - len(train_only):
+            note += f" {quantity(repeated, 'clip')} of {names[0]}, in both files, left out of training."
+        transcript.entries = [*train_only, *validation]
     else:
         recordings = {(entry.path, entry.text) for entry in train}
         transcript.entries = [
@@ -109,8 +109,8 @@ def _leave_out_repeated(transcript: Transcript, names: Sequence[str]) -> None:
         ]
         for entry in transcript.entries:
             entry.validation = None
-        has = f"all clips of {names[0]}" if validation else "no clip"
-        note = f"{names[-1]} holds {has}, so it is not used as the validation set."
+        content = f"all clips of {names[0]}" if validation else "no clip"
+        note = f"{names[-1]} holds {content}, so it is not used as the validation set."
     transcript.notes.append(note)
 
 
@@ -128,31 +128,33 @@ def corpus_speakers(entries: Sequence[TranscriptEntry]) -> None:
         entry.speaker = speaker
 
 
-def _of_table(folder: Path, table: Table, columns: Columns, language: str, in_rows: set[str]) -> Transcript:
-    """The rows of one file with known columns. Adds the recordings of all rows to `in_rows`."""
-    path, transcript = table.path, Transcript([], "", _unused(table, columns))
-    home, skipped = path.parent, 0 if columns.by_rows else 1
-    rows = list(zip(table.lines, table.rows, strict=True))[skipped:]
-    places = recording_folders(path, folder)
-    prefix = "" if home == folder else home.relative_to(folder).as_posix()
+def _read_table(
+    folder: Path, table: Table, columns: Columns, language: str, recordings: set[str]
+) -> Transcript:
+    """The rows of one file with known columns. Adds the recordings of all rows to `recordings`."""
+    path, transcript = table.path, Transcript([], "", _ignored_column_notes(table, columns))
+    parent, num_headers = path.parent, 0 if columns.by_rows else 1
+    rows = list(zip(table.lines, table.rows, strict=True))[num_headers:]
+    folders = recording_folders(path, folder)
+    prefix = "" if parent == folder else parent.relative_to(folder).as_posix()
     if "split" in columns.places:
-        in_rows |= {
-            str(locate(relative_name(_cells_of(row, columns)["path"], home), places)[1]) for _, row in rows
+        recordings |= {
+            str(locate(relative_name(_cells_of(row, columns)["path"], parent), folders)[1]) for _, row in rows
         }
-        rows = _in_use(rows, columns.places["split"], path, transcript.notes)
+        rows = _used_rows(rows, columns.places["split"], path, transcript.notes)
     faults, styles, moved = list[str](), list[str](), list[str]()
     for number, row in rows:
         cells = _cells_of(row, columns)
-        given = relative_name(cells["path"], home)
-        name, recording = locate(given, places)
+        written_name = relative_name(cells["path"], parent)
+        name, recording = locate(written_name, folders)
         speaker = cells.get("speaker", "")
-        if fault := _fault(row, columns, table.delimiter, name, speaker):
+        if fault := _row_fault(row, columns, table.delimiter, name, speaker):
             faults.append(f"line {number} {fault}")
             continue
-        in_rows.add(str(recording))
+        recordings.add(str(recording))
         transcript.entries.append(_entry(f"{prefix}/{name}" if prefix else name, recording, cells, language))
         styles.append(cells.get("style", ""))
-        if name != given:
+        if name != written_name:
             moved.append(cells["path"])
     if faults:
         raise _error_of_rows(table, columns, faults)
@@ -178,39 +180,39 @@ def _entry(name: str, recording: Path, cells: Mapping[str, str], language: str) 
         name,
         recording,
         cells.get("text") or cells.get("written", ""),
-        DEFAULT_SPEAKER if speaker.casefold() in NO_NAMES else speaker,
+        DEFAULT_SPEAKER if speaker.casefold() in PLACEHOLDER_NAMES else speaker,
         _language(cells.get("language", ""), language),
         SPLITS.get(cells.get("split", "").casefold()),
     )
 
 
-def _unused(table: Table, columns: Columns) -> list[str]:
+def _ignored_column_notes(table: Table, columns: Columns) -> list[str]:
     """A note for each column or group of columns that is not read."""
     name, rows, notes = table.path.name, table.rows, list[str]()
     if not columns.by_rows:
         header, rows = rows[0], rows[1:]
         used = columns.places.values()
-        others = [title for at, title in enumerate(header) if title and at not in used]
-        if others:
-            notes.append(f"{name}: the columns {', '.join(others)} are ignored.")
-    for at, kind in columns.ignored.items():
-        labels = sorted({row[at] for row in rows if at < len(row) and row[at]})
+        unused = [title for index, title in enumerate(header) if title and index not in used]
+        if unused:
+            notes.append(f"{name}: the columns {', '.join(unused)} are ignored.")
+    for index, kind in columns.ignored.items():
+        labels = sorted({row[index] for row in rows if index < len(row) and row[index]})
         advice = (
             " To keep each as a style, name the column `style` in a header line, such as "
             "file_name|text|style."
         )
         notes.append(
-            f"{name}: column {at + 1} holds {kind} ({', '.join(labels[:_ROWS_SHOWN])}), not "
+            f"{name}: column {index + 1} holds {kind} ({', '.join(labels[:_ROWS_SHOWN])}), not "
             f"speakers, and is ignored.{advice if kind == 'emotions' else ''}"
         )
     return notes
 
 
-def _in_use(
-    rows: list[tuple[int, tuple[str, ...]]], place: int, path: Path, notes: list[str]
+def _used_rows(
+    rows: list[tuple[int, tuple[str, ...]]], split_column: int, path: Path, notes: list[str]
 ) -> list[tuple[int, tuple[str, ...]]]:
     """The numbered training and validation rows, by the column of splits."""
-    splits = [row[place].casefold() if place < len(row) else "" for _, row in rows]
+    splits = [row[split_column].casefold() if split_column < len(row) else "" for _, row in rows]
     if False not in map(SPLITS.get, splits):
         return rows  # a column of other words, or a file of one split
     used = [row for row, split in zip(rows, splits, strict=True) if SPLITS.get(split, False) is not None]
@@ -226,13 +228,13 @@ def _in_use(
 
 def _cells_of(row: Sequence[str], columns: Columns) -> dict[str, str]:
     """The fields of a row by their roles."""
-    cells = {role: row[at] for role, at in columns.places.items() if at < len(row)}
+    cells = {role: row[index] for role, index in columns.places.items() if index < len(row)}
     if len(row) > columns.width:
         cells["language"] = row[-1]
     return {"path": "", **cells}
 
 
-def _fault(row: Sequence[str], columns: Columns, delimiter: str, name: str, speaker: str) -> str:
+def _row_fault(row: Sequence[str], columns: Columns, delimiter: str, name: str, speaker: str) -> str:
     """The fault of a row; "" if there is none. A row may omit the speaker, the language or the
     normalised text at its end, and may add its language."""
     count, width = len(row), columns.width
@@ -241,13 +243,13 @@ def _fault(row: Sequence[str], columns: Columns, delimiter: str, name: str, spea
         has_language = (
             count == width + 1 and width > 2 and "language" not in columns.places and language_of(row[-1])
         )
-        omits = count > 1 and missing and missing <= columns.optional
-        if not (omits or has_language):
+        lacks_optional = count > 1 and missing and missing <= columns.optional
+        if not (lacks_optional or has_language):
             line = (delimiter or "|").join(row)
             return f"has {count} fields instead of {width}: {short(line)!r}"
-    if unsafe_because := unsafe(name):
-        return f"names {short(name)!r}: {unsafe_because}"
-    if columns.by_rows and speaker.casefold() not in NO_NAMES and is_sentence(speaker):
+    if reason := why_unsafe(name):
+        return f"names {short(name)!r}: {reason}"
+    if columns.by_rows and speaker.casefold() not in PLACEHOLDER_NAMES and is_sentence(speaker):
         return f"has a sentence as its speaker: {short(speaker)!r}"
     return ""
 
@@ -256,7 +258,7 @@ def _error_of_rows(table: Table, columns: Columns, faults: Sequence[str]) -> Dat
     """The error for a file with malformed rows: the first faults, and what a row should be."""
     first_faults, more = "; ".join(faults[:_MAX_FAULTS_SHOWN]), len(faults) - _MAX_FAULTS_SHOWN
     more_faults = f"; and {more} more" if more > 0 else ""
-    delimiter = _CALLED.get(table.delimiter, f"a {table.delimiter!r}")
+    delimiter = _DELIMITER_NAMES.get(table.delimiter, f"a {table.delimiter!r}")
     example = f'"Yes{table.delimiter or ","} of course."'
     return DatasetError(
         f"{table.path}: {first_faults}{more_faults}. A row is {columns.spelled()}. A text with "

@@ -113,8 +113,8 @@ _DELIMITER_LINE = re.compile(r"sep=(.)", re.I)
 _MAX_LINES_IN_FIELD = 50
 _MAX_NAMES_LOOKED_UP = 20
 # The share of the rows that a form of names must have.
-_MIN_FORM = 0.1
-_MOST = 0.5
+_MIN_FORM_SHARE = 0.1
+_MAJORITY = 0.5
 # MeloTTS's codes: its KR is Korean; in ISO 639-1 it is Kanuri.
 _LANGUAGE_ALIASES = {"kr": "ko", "jp": "ja", "sp": "es", "zh_mix_en": "zh"}
 _BY_NAME = {name.lower(): code for code, name in NAMES.items()}
@@ -212,8 +212,8 @@ def delimiter_of(lines: Sequence[str]) -> str:
 
 def _first_delimiter(line: str) -> str:
     quoted = re.match(r'\s*"(?:[^"]|"")*"', line)
-    rest = line[quoted.end() :] if quoted else line
-    return next((character for character in rest if character in _DELIMITERS), "")
+    unquoted = line[quoted.end() :] if quoted else line
+    return next((character for character in unquoted if character in _DELIMITERS), "")
 
 
 def most_common_width(rows: Sequence[Sequence[str]]) -> int:
@@ -223,28 +223,28 @@ def most_common_width(rows: Sequence[Sequence[str]]) -> int:
 
 def _rows(lines: Sequence[str], delimiter: str, path: Path) -> dict[int, tuple[str, ...]]:
     """The fields of each row by the number of its first line."""
-    alone = {
+    single_lines = {
         number: tuple(_fields(line, delimiter)[0])
         for number, line in enumerate(lines, start=1)
         if line.strip()
     }
     # Lines that end inside a quoted field do not show the number of fields.
-    whole = [cells for number, cells in alone.items() if lines[number - 1].count('"') % 2 == 0]
-    if len(whole) == len(alone):
-        return alone
-    rows, ended = dict[int, tuple[str, ...]](), 0
-    begins_row = _row_test(whole or list(alone.values()), delimiter, path)
-    for number, cells in alone.items():
-        if number <= ended:
+    complete = [cells for number, cells in single_lines.items() if lines[number - 1].count('"') % 2 == 0]
+    if len(complete) == len(single_lines):
+        return single_lines
+    rows, last_line = dict[int, tuple[str, ...]](), 0
+    begins_row = _row_test(complete or list(single_lines.values()), delimiter, path)
+    for number, cells in single_lines.items():
+        if number <= last_line:
             continue
-        first, ended, rows[number] = number - 1, number, cells
+        first, last_line, rows[number] = number - 1, number, cells
         if lines[first].count('"') % 2:
-            below = lines[first : ended + _MAX_LINES_IN_FIELD]
-            joined, taken = _fields("\n".join(below), delimiter)
+            below = lines[first : last_line + _MAX_LINES_IN_FIELD]
+            fields, more_lines = _fields("\n".join(below), delimiter)
             # While a field is open, the next lines belong to it, unless they look like rows.
-            if taken and not any(map(begins_row, below[1 : 1 + taken])):
-                rows[number] = tuple(" ".join(cell.split()) for cell in joined)
-                ended += taken
+            if more_lines and not any(map(begins_row, below[1 : 1 + more_lines])):
+                rows[number] = tuple(" ".join(cell.split()) for cell in fields)
+                last_line += more_lines
     return rows
 
 
@@ -259,14 +259,14 @@ def _fields(text: str, delimiter: str) -> tuple[list[str], int]:
         return [cell.strip() for cell in text.split(delimiter)], 0
     end = re.escape(delimiter)
     field = re.compile(rf'[^\S\t\n]*"((?:[^"]|"")*)"[^\S\n]*?(?={end}|$)|([^{end}\n]*)', re.MULTILINE)
-    values, place = list[str](), 0
-    while match := field.match(text, place):  # the second branch also matches nothing
+    values, position = list[str](), 0
+    while match := field.match(text, position):  # the second branch also matches nothing
         quoted = match[1] is not None
         values.append((match[1].replace('""', '"') if quoted else match[2]).strip())
-        place = match.end() + 1
+        position = match.end() + 1
         if text[match.end() : match.end() + 1] in ("", "\n"):
             break
-    return values, text.count("\n", 0, place - 1)
+    return values, text.count("\n", 0, position - 1)
 
 
 def _row_test(rows: Sequence[Sequence[str]], delimiter: str, path: Path) -> Callable[[str], bool]:
@@ -278,17 +278,17 @@ def _row_test(rows: Sequence[Sequence[str]], delimiter: str, path: Path) -> Call
     existing file or the form of the other names (`s10` like `s01`).
     """
     width = most_common_width(rows)
-    usual = [cells for cells in rows if len(cells) == width]
+    full_rows = [cells for cells in rows if len(cells) == width]
     folders = recording_folders(path, path.parent)
-    columns = list(zip(*usual, strict=True))
+    columns = list(zip(*full_rows, strict=True))
     column_starts = [column[:_MAX_NAMES_LOOKED_UP] for column in columns]
     existing = [sum(names_recording(cell, folders) for cell in column) for column in column_starts]
     forms = [_usual_forms(column) for column in columns]
-    alike = [sum(_form(cell) in forms[at] for cell in column) for at, column in enumerate(columns)]
-    exist = max(existing) > _MOST * len(column_starts[0])
-    seen = existing if exist else alike
-    place = seen.index(max(seen))
-    names = forms[place]
+    alike = [sum(_form(cell) in forms[index] for cell in column) for index, column in enumerate(columns)]
+    files_exist = max(existing) > _MAJORITY * len(column_starts[0])
+    counts = existing if files_exist else alike
+    name_column = counts.index(max(counts))
+    name_forms = forms[name_column]
 
     def begins_row(line: str) -> bool:
         cells, _ = _fields(line, delimiter)
@@ -299,10 +299,10 @@ def _row_test(rows: Sequence[Sequence[str]], delimiter: str, path: Path) -> Call
         if delimiter == "|":
             return True
         # Texts with delimiters add fields, most of them after the name.
-        name = cells[place if place == 0 else place - width]
+        name = cells[name_column if name_column == 0 else name_column - width]
         # "1999, it rained" is not a row `1999` beside recordings 0001 to 0024.
-        alike = _form(name) in names and not (exist and name.isdecimal())
-        return alike or (exist and names_recording(name, folders))
+        is_alike = _form(name) in name_forms and not (files_exist and name.isdecimal())
+        return is_alike or (files_exist and names_recording(name, folders))
 
     return begins_row
 
@@ -310,9 +310,9 @@ def _row_test(rows: Sequence[Sequence[str]], delimiter: str, path: Path) -> Call
 def _usual_forms(names: Sequence[str]) -> frozenset[str]:
     """The forms with figures and without spaces that at least a tenth of the names have."""
     counts = Counter(map(_form, names))
-    least = _MIN_FORM * len(names)
+    min_count = _MIN_FORM_SHARE * len(names)
     return frozenset(
-        form for form, count in counts.items() if count > least and "0" in form and " " not in form
+        form for form, count in counts.items() if count > min_count and "0" in form and " " not in form
     )
 
 
@@ -370,10 +370,10 @@ def _as_text(value: object) -> str:
 def language_of(cell: str) -> str:
     """The ISO 639-1 code of the language that a field names by a code, a locale or in English;
     "" if it names none."""
-    plain = cell.strip().lower()
-    named = _LANGUAGE_ALIASES.get(plain) or _BY_NAME.get(plain)
-    if named or not (locale := _LOCALE.fullmatch(plain)):
-        return named or ""
+    name = cell.strip().lower()
+    named_code = _LANGUAGE_ALIASES.get(name) or _BY_NAME.get(name)
+    if named_code or not (locale := _LOCALE.fullmatch(name)):
+        return named_code or ""
     code = code_of(locale[1])
     # Three-letter codes count only for XTTS-v2's languages: `ben` is Bengali, but also a name.
     is_language = is_code(locale[1]) if len(locale[1]) == 2 else code in NAMES
@@ -382,9 +382,9 @@ def language_of(cell: str) -> str:
 
 def is_label(cell: str) -> bool:
     """Whether a field is short enough for the name of a speaker or a style."""
-    short = len(cell) <= MAX_LABEL_CHARACTERS and len(cell.split()) <= MAX_LABEL_WORDS
-    named = any(map(str.isalpha, cell)) or NUMBER.fullmatch(cell) is not None
-    return short and named and not cell.endswith(SENTENCE_ENDS)
+    is_short = len(cell) <= MAX_LABEL_CHARACTERS and len(cell.split()) <= MAX_LABEL_WORDS
+    is_name = any(map(str.isalpha, cell)) or NUMBER.fullmatch(cell) is not None
+    return is_short and is_name and not cell.endswith(SENTENCE_ENDS)
 
 
 def is_sentence(cell: str) -> bool:

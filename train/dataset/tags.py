@@ -83,8 +83,8 @@ _MANNERS = frozenset(
 _EMPHASISED = frozenset("cries lyrics music musical noise pause scream shout silence".split())
 _PHRASE_BEGINS = frozenset("a all and at in of to with".split())
 _STEMS = tuple(word[:-1] for word in _SOUNDS if word.endswith("*"))
-_WHOLE = frozenset(word for word in _SOUNDS if not word.endswith("*"))
-_CLEARS = frozenset(("clear", "clears", "clearing"))
+_EXACT_WORDS = frozenset(word for word in _SOUNDS if not word.endswith("*"))
+_CLEAR_VERBS = frozenset(("clear", "clears", "clearing"))
 _MAX_WORDS = 6
 _WORD = re.compile(r"[^\W\d]+(?:['’][^\W\d]+)?|\d+")
 
@@ -129,11 +129,11 @@ def decode_entities(text: str) -> tuple[str, list[str]]:
     entities_found = list[str]()
     for _ in range(2):
         entities = _ENTITY.findall(text) if "&" in text else []
-        plain = _ENTITY.sub(lambda entity: unescape(entity[0]), text) if entities else text
-        if plain == text:
+        decoded = _ENTITY.sub(lambda entity: unescape(entity[0]), text) if entities else text
+        if decoded == text:
             break
         entities_found += entities
-        text = plain
+        text = decoded
     return " ".join(text.split()) if entities_found else text, entities_found
 
 
@@ -149,13 +149,13 @@ def without_tags(text: str, *, captions: bool = False) -> tuple[str, list[str]]:
             tags.append(" ".join(match[0].split()))
         return " "
 
-    def judge(match: re.Match[str]) -> str:
+    def remove_tag(match: re.Match[str]) -> str:
         return remove(match) if _is_tag(match, captions=captions) else match[0]
 
     plain = _INNER_TIME.sub("", text)
     for pattern in (_ELEMENT, _SONG, _CHANGE):
         plain = pattern.sub(remove, plain)
-    plain = _ENCLOSED.sub(judge, plain)
+    plain = _ENCLOSED.sub(remove_tag, plain)
     if captions and (song := _HASHED_SONG.match(plain.strip())):
         plain = song[1]
         tags.append("#")
@@ -171,8 +171,8 @@ def without_tags(text: str, *, captions: bool = False) -> tuple[str, list[str]]:
 def without_speakers(texts: Sequence[str], *, captions: bool = False) -> tuple[list[str], list[str]]:
     """Texts without the names of speakers before a colon, "Anna Smith: Hello.", and the names.
 
-    A name that is not in capitals counts if most texts have one, or if two or more repeat, because
-    "Remember: the shop is closed" is a sentence. In captions, one with two words counts, and one
+    "Remember: the shop is closed" is a sentence. So names that are not in capitals count only if most
+    texts have one, or if two or more names repeat. In captions, a name of two words counts, or one
     that repeats, if sentences follow.
     """
     labels = [label if (label := _LABEL.match(text)) and _is_name(label["name"]) else None for text in texts]
@@ -181,12 +181,12 @@ def without_speakers(texts: Sequence[str], *, captions: bool = False) -> tuple[l
     if counts.total() >= _MIN_LABELLED * len(texts) and repeated:
         speakers = set(counts)
     elif captions:
-        begun = {
+        before_lower_case = {
             label["name"]
             for label, text in zip(labels, texts, strict=True)
             if label and text[label.end() : label.end() + 1].islower()
         }
-        speakers = {name for name in counts if name in repeated or " " in name} - begun
+        speakers = {name for name in counts if name in repeated or " " in name} - before_lower_case
     else:
         speakers = repeated if len(repeated) >= _MIN_REPEATS else set[str]()
     plain, names = list[str](), list[str]()
@@ -224,45 +224,45 @@ def _is_tag(match: re.Match[str], *, captions: bool) -> bool:
         return False
     kind = str(match.lastgroup)
     inside = str(match[kind]).strip(" .,!?:;…-–—♪#")
-    square = kind in ("square", "wide", "lens")
+    is_square = kind in ("square", "wide", "lens")
     if not any(map(str.isalnum, inside)):
-        return square or kind == "curly" or not inside
-    if _SPEAKER_IN_BRACKETS.fullmatch(inside) or (square and _TIME.fullmatch(inside)):
+        return is_square or kind == "curly" or not inside
+    if _SPEAKER_IN_BRACKETS.fullmatch(inside) or (is_square and _TIME.fullmatch(inside)):
         return True
-    if square and captions:
+    if is_square and captions:
         return True
     if kind == "curly" and (inside.startswith("\\") or _WORD.fullmatch(inside)):
         return True
     words = [word.strip("_") for word in _WORD.findall(inside)]
-    capitals = inside.isupper() and len(inside) > 1
-    if capitals and (square or kind == "curly" or (captions and len(words) > 1)):
+    is_capitals = inside.isupper() and len(inside) > 1
+    if is_capitals and (is_square or kind == "curly" or (captions and len(words) > 1)):
         # `{HH AH0 L OW1}` holds phonemes.
         return kind != "curly" or not any(map(str.isdigit, inside))
-    plain = [word.casefold() for word in words if not word.isdigit()]
+    letters = [word.casefold() for word in words if not word.isdigit()]
     ordinary = _EMPHASISED if kind == "star" else _PHRASE_BEGINS if kind == "round" else ()
-    if not plain or len(plain) > _MAX_WORDS or plain[0] in ordinary:
+    if not letters or len(letters) > _MAX_WORDS or letters[0] in ordinary:
         return False
-    return not re.search(r"[,.;!?]", inside) and _names_sound(plain, manners=square or captions)
+    return not re.search(r"[,.;!?]", inside) and _names_sound(letters, manners=is_square or captions)
 
 
-def _names_sound(plain: Sequence[str], *, manners: bool) -> bool:
-    """Whether all words are for sounds, or accompany one. manners: or are for manners of speech."""
-    sounds = [word for word in plain if _is_sound(word)]
-    others = [word for word in plain if word not in _WITH_SOUNDS and word not in sounds]
-    if "throat" in plain and not _CLEARS.isdisjoint(plain):
+def _names_sound(words: Sequence[str], *, manners: bool) -> bool:
+    """Whether all words are for sounds, or accompany one. manners: manners of speech count, too."""
+    sounds = [word for word in words if _is_sound(word)]
+    others = [word for word in words if word not in _WITH_SOUNDS and word not in sounds]
+    if "throat" in words and not _CLEAR_VERBS.isdisjoint(words):
         sounds.append("throat")
     if sounds and not others:
         return True
-    spoken = [word for word in others if word not in _MANNERS]
-    return manners and not spoken and not _MANNERS.isdisjoint(plain)
+    ordinary = [word for word in others if word not in _MANNERS]
+    return manners and not ordinary and not _MANNERS.isdisjoint(words)
 
 
 def _is_sound(word: str) -> bool:
     parts = [part for part in word.split("_") if part]
-    return word in _WHOLE or any(part in _WHOLE or part.startswith(_STEMS) for part in parts)
+    return word in _EXACT_WORDS or any(part in _EXACT_WORDS or part.startswith(_STEMS) for part in parts)
 
 
-def _is_speaker(name: str, rest: str, *, captions: bool) -> bool:
+def _is_speaker(name: str, spoken_text: str, *, captions: bool) -> bool:
     """Whether a word before a colon is a speaker without regard to other texts: `ANNA:`,
     `Speaker 1:`."""
     if re.fullmatch(_NUMBERED_SPEAKER, name):
@@ -270,7 +270,7 @@ def _is_speaker(name: str, rest: str, *, captions: bool) -> bool:
     letters = "".join(filter(str.isalpha, name.partition("(")[0]))
     if len(letters) < 2 or not letters.isupper() or name.split()[0] in _NO_SPEAKERS:
         return False
-    return captions or not rest.isupper()
+    return captions or not spoken_text.isupper()
 
 
 def _is_name(name: str) -> bool:

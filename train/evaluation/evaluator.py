@@ -7,8 +7,8 @@ A candidate speaks the sentences and each sentence is measured (`_measure`: a ro
 sentence, a column for each judge); then the verdict is decided again over all candidates
 (`judge_candidate`).
 
-Judging runs where samples are spoken, after them. Like a sample, it never stops a run and changes
-no bit of it. Failures are logged, and the next epoch or the next start tries again.
+Candidates are judged where samples are spoken, after them. Like a sample, judging never stops a run
+and changes no bit of it. Failures are logged, and the next epoch or the next start tries again.
 """
 
 import logging
@@ -26,7 +26,14 @@ from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
 from train.evaluation.floors import PersonFigures
 from train.evaluation.further_judges import FurtherJudges
-from train.evaluation.plan import NATURAL_EVERY, OLD_RATE, EvaluationPlan, Person, describe, heard_recordings
+from train.evaluation.plan import (
+    GENEROUS_RATE,
+    NATURAL_EVERY,
+    EvaluationPlan,
+    Person,
+    describe_person,
+    listen_request,
+)
 from train.evaluation.verdict import decide
 from train.progress import Progress
 from train.sampling.sampler import Sampler
@@ -93,15 +100,15 @@ class Evaluator:
         self.failures = 0
         self.candidate_seconds = 0.0
         self.progress: Progress | None = None
-        self._further = FurtherJudges(plan)
+        self._further_judges = FurtherJudges(plan)
         self._epoch_seconds = 0.0
-        self._skipping = False
+        self._skips_epochs = False
         self._evaluation: Evaluation | None = None
-        self._read = False
+        self._has_read_file = False
         self._on_evaluation = on_evaluation
 
     @property
-    def working(self) -> bool:
+    def can_judge(self) -> bool:
         """Whether candidates can be judged: samples are spoken, and there are sentences."""
         speaks = self.sampler.plan.mode != "skipped"
         return speaks and bool(self.plan.sentences) and self.failures < MAX_FAILURES
@@ -110,39 +117,39 @@ class Evaluator:
     def is_slow(self) -> bool:
         """Whether judging takes too long for a run to judge every epoch; False until the training
         time of an epoch is known."""
-        most = max(SHORT_SECONDS, TIME_SHARE * self._epoch_seconds)
-        return self.in_run and self._epoch_seconds > 0 and self.candidate_seconds > most
+        max_seconds = max(SHORT_SECONDS, TIME_SHARE * self._epoch_seconds)
+        return self.in_run and self._epoch_seconds > 0 and self.candidate_seconds > max_seconds
 
     def judge_base(self) -> None:
         """Judges the base if it was not judged yet.
 
         A run does so before its first epoch, and so knows how long judging takes.
         """
-        self.submit(self.with_base)
+        self.submit(self.evaluation_with_base)
 
-    def judge(self, epoch: VerifiedCheckpoint, epoch_seconds: float = 0.0) -> None:
+    def judge_epoch(self, epoch: VerifiedCheckpoint, epoch_seconds: float = 0.0) -> None:
         """Judges a saved epoch, unless judging is slow.
 
         epoch_seconds: the training time of the epoch.
         """
         self.submit(self._judge_if_quick, epoch, epoch_seconds)
 
-    def missing(self) -> list[VerifiedCheckpoint]:
+    def unjudged_epochs(self) -> list[VerifiedCheckpoint]:
         """The verified epochs that were not judged, or whose weights or decoder changed since."""
-        whole = filter(None, map(self.run.verified, self.run.epochs()))
-        return [epoch for epoch in whole if self.is_new("epoch", epoch, 1.0)]
+        verified = filter(None, map(self.run.verified, self.run.epochs()))
+        return [epoch for epoch in verified if self.is_new("epoch", epoch, 1.0)]
 
     # Speak, measure, decide
 
     def submit(self, work: Callable[..., object], *arguments: object) -> None:
-        """Does the work, as `attempt`, where samples are spoken."""
-        if self.working:
+        """Does the work where samples are spoken, as a job. Errors: as in `attempt`."""
+        if self.can_judge:
             self.sampler.submit(partial(self.attempt, work, *arguments))
 
     def attempt(self, work: Callable[..., object], *arguments: object) -> None:
-        """Does the work inside a job. An error costs one evaluation; after `MAX_FAILURES` of them,
-        the run is not evaluated further. Raises only GpuLost."""
-        if not self.working:
+        """Does the work, in a job that runs already. An error costs one evaluation; after
+        `MAX_FAILURES` of them, the run is not evaluated further. Raises only GpuLost."""
+        if not self.can_judge:
             return
         try:
             work(*arguments)
@@ -162,12 +169,12 @@ class Evaluator:
 
     def _judge_if_quick(self, epoch: VerifiedCheckpoint, epoch_seconds: float) -> None:
         """Judges an epoch unless judging takes too long compared with training it."""
-        self.with_base()
+        self.evaluation_with_base()
         self._epoch_seconds = epoch_seconds
         if not self.is_slow:
             self.judge_candidate("epoch", epoch, 1.0)
-        elif not self._skipping:
-            self._skipping = True
+        elif not self._skips_epochs:
+            self._skips_epochs = True
             log.info(
                 "Judging took %.0f s, more than %.0f %% of the %.0f s that epoch %d took to train. "
                 "When the run ends, it judges only its newest epoch. `%s` judges all epochs.",
@@ -181,19 +188,9 @@ class Evaluator:
     def judge_candidate(self, kind: CandidateKind, epoch: VerifiedCheckpoint | None, share: float) -> None:
         """Judges an epoch, a blend or the base with a decoder, and writes evaluation.json with all
         candidates."""
-        evaluation = self.with_base()
+        evaluation = self.evaluation_with_base()
         candidate, _ = self._measure(kind, epoch, share, evaluation, self.decoder_of(epoch))
-        others = [
-            other
-            for other in evaluation.candidates
-            if other.id != candidate.id
-            and not (
-                kind == "epoch"
-                and other.kind == "blend"
-                and other.epoch == candidate.epoch
-                and other.checkpoint_sha256 != candidate.checkpoint_sha256
-            )
-        ]
+        others = [other for other in evaluation.candidates if not _is_replaced(other, by=candidate)]
         decided = self._decide(replace(evaluation, candidates=[*others, candidate]))
         crash_point("before evaluation")
         self.write(decided)
@@ -214,29 +211,26 @@ class Evaluator:
     ) -> tuple[Candidate, Mapping[str, float]]:
         """A candidate that speaks the sentences, and those in an old language; and
         `judges.measures_of_base`. The base itself is judged if there is no evaluation yet."""
-        digest = decoder.digest if decoder else ""
+        digest, number = decoder.digest if decoder else "", epoch.epoch if epoch else 0
         # A checkpoint makes the base read the sentences as the run does: old runs use Coqui's
         # normaliser.
-        reads = epoch or self.run.newest_weights()
-        count, voice = self._count(evaluation), self.voice(reads.checkpoint if reads else None, share)
+        checkpoint = epoch or self.run.newest_weights()
+        voice = self.voice_with(checkpoint.checkpoint if checkpoint else None, share)
         if decoder:
             voice = replace(voice, decoder=self.run.decoder_path(decoder.epoch))
-        sounds = candidate_id(kind, epoch.epoch if epoch else 0, share, digest)
-        person, began = self._person_compared, time.perf_counter()  # not part of the judging
-        facts, old = self._facts(voice, count, evaluation, sounds=sounds), list[SpokenFacts]()
-        if self.plan.old:
-            sounded = bool(self.plan.old_recogniser)
-            tasks = tuple(SentenceTask(sentence.request, sounded) for sentence in self.plan.old)
-            request = EvaluateRequest(tasks, voice, OLD_RATE, self.plan.old_recogniser)
-            old = self.sampler.ask(request).sentences
+        folder = candidate_id(kind, number, share, digest)
+        person, began = self._compared_person, time.perf_counter()  # measuring the person is not timed
+        count = self._num_sentences(evaluation)
+        facts = self._speak_and_measure(voice, count, evaluation, wav_folder=folder)
+        old_language = self._speak_old_language(voice)
         self.candidate_seconds = time.perf_counter() - began
         if self.progress is not None:
             self.progress.add()
-        measures = evaluation.person if evaluation else judges.measures_of_base(facts, old)
+        measures = evaluation.person if evaluation else judges.measures_of_base(facts, old_language)
         losses = epoch.manifest.losses if epoch and kind == "epoch" else {}
-        candidate = judges.candidate(
+        candidate = judges.judged_candidate(
             kind,
-            epoch.epoch if epoch else 0,
+            number,
             share,
             self.plan.sentences,
             facts,
@@ -248,14 +242,23 @@ class Evaluator:
             seconds=self.candidate_seconds,
             device=self.sampler.plan.device,
         )
-        if old:
-            rate = SpeakingRate(measures["old_codes_per_token"], 0.0)
-            spoken = judges.sentences_of(
-                self.plan.old, old, replace(person, rate=rate), measures["old_nats_per_token"]
-            )
+        if old_language:
+            person = replace(person, rate=SpeakingRate(measures["old_codes_per_token"], 0.0))
+            evidence = measures["old_nats_per_token"]
+            spoken = judges.judge_sentences(self.plan.old_language_sentences, old_language, person, evidence)
             candidate = replace(candidate, old_sentences=spoken)
         knows = kind != "base" or not self.plan.learns_added_language
         return replace(candidate, knows_language=knows), measures
+
+    def _speak_old_language(self, voice: TunedVoice) -> list[SpokenFacts]:
+        """Speaks and measures the sentences in an old language; empty if the plan has none."""
+        if not self.plan.old_language_sentences:
+            return []
+        sounded = bool(self.plan.old_language_recogniser)
+        requests = (sentence.request for sentence in self.plan.old_language_sentences)
+        tasks = tuple(SentenceTask(request, sounded) for request in requests)
+        recogniser = self.plan.old_language_recogniser
+        return self.sampler.ask(EvaluateRequest(tasks, voice, GENEROUS_RATE, recogniser)).sentences
 
     def judge_further(self) -> None:
         """Adds the figures of further judges to the best candidate, and writes evaluation.json.
@@ -266,23 +269,23 @@ class Evaluator:
         evaluation = self.evaluation()
         if self.is_slow or evaluation is None or evaluation.verdict is None:
             return
-        best, described = evaluation.best, evaluation.judges | self._further.descriptions()
-        if best is None or best.further or (best.is_base and described == evaluation.judges):
+        best, descriptions = evaluation.best, evaluation.judges | self._further_judges.descriptions()
+        if best is None or best.further or (best.is_base and descriptions == evaluation.judges):
             return
-        if not best.is_base and self._further.can_judge:
+        if not best.is_base and self._further_judges.can_judge:
             voice = self.voice_of(evaluation.verdict)
             base = replace(voice, share=0.0)
             if best.decoder:
                 voice = replace(voice, decoder=self.run.decoder_path(best.epoch))
-            figures = self._further.figures(partial(self._speak, base), partial(self._speak, voice))
+            figures = self._further_judges.figures(partial(self._speak, base), partial(self._speak, voice))
             best = replace(best, further=figures)
         candidates = [best if candidate.id == best.id else candidate for candidate in evaluation.candidates]
-        self.write(replace(evaluation, judges=described, candidates=candidates))
+        self.write(replace(evaluation, judges=descriptions, candidates=candidates))
 
     def _speak(self, voice: TunedVoice, tasks: Sequence[SentenceTask]) -> list[SpokenFacts]:
         return self.sampler.ask(EvaluateRequest(tuple(tasks), voice, self.person.rate)).sentences
 
-    def _count(self, evaluation: Evaluation | None) -> int:
+    def _num_sentences(self, evaluation: Evaluation | None) -> int:
         """The number of sentences of a candidate, the same for all."""
         if evaluation is not None:
             return len(evaluation.candidates[0].sentences)
@@ -290,23 +293,14 @@ class Evaluator:
 
     def _decide(self, evaluation: Evaluation) -> Evaluation:
         """Adds the intervals against the base, and the verdict."""
-        candidates = judges.compare(evaluation.candidates)
-        there, blend = set(self.run.epochs()), self.run.verified_blend()
-        blended = blend.manifest.blend if blend else {}
-        gone = {
+        candidates = judges.with_differences_from_base(evaluation.candidates)
+        pruned = {
             candidate.name
             for candidate in candidates
-            if (
-                candidate.kind != "base"
-                and candidate.epoch not in there
-                and (candidate.kind, candidate.epoch, candidate.share)
-                != ("blend", blended.get("epoch"), blended.get("share"))
-            )
-            or not self._has_decoder(candidate)
+            if not (self._has_weights(candidate) and self._has_decoder(candidate))
         }
-        judged, verdict = decide(
-            candidates, gone, sum(clip.seconds for clip in self.plan.clips), PersonFigures.of(evaluation)
-        )
+        speech_seconds = sum(clip.seconds for clip in self.plan.clips)
+        judged, verdict = decide(candidates, pruned, speech_seconds, PersonFigures.of(evaluation))
         return replace(
             evaluation,
             made_at=_now(),
@@ -320,17 +314,17 @@ class Evaluator:
     def evaluation(self) -> Evaluation | None:
         """What was judged so far, by this process or in an evaluation.json with the same base and
         sentences; None if the base was not judged."""
-        if not self._read:
-            self._read, self._evaluation = True, self._of_earlier_start()
+        if not self._has_read_file:
+            self._has_read_file, self._evaluation = True, self._read_earlier()
         return self._evaluation
 
     def write(self, evaluation: Evaluation) -> None:
         """Writes evaluation.json, and keeps its content. Raises DiskFull or WriteError."""
-        self._read, self._evaluation = True, evaluation
+        self._has_read_file, self._evaluation = True, evaluation
         write_evaluation(self.run.evaluation_file, evaluation)
         self.checkpoints.evaluation = evaluation
 
-    def _of_earlier_start(self) -> Evaluation | None:
+    def _read_earlier(self) -> Evaluation | None:
         evaluation = read_evaluation(self.run.evaluation_file)
         if evaluation is None or not evaluation.candidates or not evaluation.candidates[0].is_base:
             return None
@@ -345,35 +339,35 @@ class Evaluator:
             self.candidate_seconds = last.seconds
         return evaluation
 
-    def with_base(self) -> Evaluation:
+    def evaluation_with_base(self) -> Evaluation:
         """The evaluation so far, or a new one of the base alone."""
         if (evaluation := self.evaluation()) is not None:
             return evaluation
         base, measures = self._measure("base", None, 0.0, None)
         log.info("Base: judged on %d sentences in %.0f s.", len(base.sentences), base.seconds)
         plan, person = self.plan, self.person
-        natural = judges.mean_interval(person.naturalness)
+        naturalness = judges.mean_interval(person.naturalness)
         self._evaluation = Evaluation(
             made_at=_now(),
             language=plan.reference.language,
             base=plan.base,
             sentence_set=plan.sentence_set,
-            judges=judges.descriptions(
+            judges=judges.describe_judges(
                 person,
                 plan.recogniser,
-                plan.no_recogniser,
-                plan.no_naturalness,
-                plan.no_speaker_judge,
+                plan.why_no_recogniser,
+                plan.why_no_naturalness,
+                plan.why_no_speaker_judge,
                 learns_decoder=plan.learns_decoder,
             ),
             person={
-                "clips": person.clips,
+                "clips": person.num_clips,
                 "reference": plan.reference.path.name,
                 "codes_per_token": round(person.rate.per_token, 4),
                 "codes_per_sentence": round(person.rate.per_text, 4),
                 "pitch_hz": person.pitch_hz,
                 "pitch_spread_semitones": person.pitch_spread,
-                "naturalness": asdict(natural) if natural else None,
+                "naturalness": asdict(naturalness) if naturalness else None,
                 "word_errors": person.word_errors,
                 **measures,
             },
@@ -391,109 +385,133 @@ class Evaluator:
         path = self.run.decoder_path(epoch.epoch if epoch else 0)
         return learned_decoder.read_used(path, weights)
 
+    def _has_weights(self, candidate: Candidate) -> bool:
+        """Whether a candidate's weights are on disk, in a checkpoint or, for a blend, in best.pt."""
+        if candidate.kind == "base" or candidate.epoch in self.run.epochs():
+            return True
+        blend = self.run.verified_blend()
+        return bool(
+            candidate.kind == "blend"
+            and blend
+            and (candidate.epoch, candidate.share)
+            == (blend.manifest.blend.get("epoch"), blend.manifest.blend.get("share"))
+        )
+
     def _has_decoder(self, candidate: Candidate) -> bool:
         """Whether a candidate's decoder is on disk."""
+        if not candidate.decoder:
+            return True
         paths = (self.run.decoder_path(candidate.epoch), self.run.best_decoder)
-        records = map(learned_decoder.unverified_record, paths) if candidate.decoder else ()
-        return not candidate.decoder or any(each and each.digest == candidate.decoder for each in records)
+        records = map(learned_decoder.unverified_record, paths)
+        return any(record and record.digest == candidate.decoder for record in records)
 
     def is_new(self, kind: CandidateKind, epoch: VerifiedCheckpoint, share: float) -> bool:
-        """Whether an epoch, or a share of it, was not judged yet with these weights and this
+        """Whether an epoch, or a blend of it, was not judged yet with these weights and this
         decoder."""
         evaluation, decoder = self.evaluation(), self.decoder_of(epoch)
-        done = evaluation.find(kind, epoch.epoch, share) if evaluation else None
-        judged = done and (done.checkpoint_sha256, done.decoder)
+        candidate = evaluation.find(kind, epoch.epoch, share) if evaluation else None
+        judged = candidate and (candidate.checkpoint_sha256, candidate.decoder)
         return judged != (epoch.sha256, decoder.digest if decoder else "")
 
     # Speaking
 
-    def voice(self, weights: Path | None, share: float) -> TunedVoice:
+    def voice_with(self, weights: Path | None, share: float) -> TunedVoice:
         return TunedVoice(self.plan.reference.path, weights, share)
 
     def voice_of(self, verdict: Verdict) -> TunedVoice:
         """The voice with a verdict's weights: of the epoch's checkpoint, or all of best.pt if only
         that is left. Raises RunError if neither is intact."""
         # For the base, any checkpoint of the run will do: it only sets how sentences are read.
-        of_base = verdict.kind == "base"
-        epoch = self.run.newest_weights() if of_base else self.run.verified(verdict.epoch)
+        epoch = self.run.newest_weights() if verdict.kind == "base" else self.run.verified(verdict.epoch)
         if epoch is not None:
-            return self.voice(epoch.checkpoint, verdict.share)
+            return self.voice_with(epoch.checkpoint, verdict.share)
         blend = self.run.verified_blend()
         if blend is not None and blend.manifest.blend == verdict.weights:
-            return self.voice(blend.checkpoint, 1.0)
+            return self.voice_with(blend.checkpoint, 1.0)
         raise RunError("The checkpoint of the best weights is gone.")
 
-    def spoken(
+    def speak_and_judge(
         self, voice: TunedVoice, count: int, evaluation: Evaluation | None, *, fresh: bool = False
     ) -> list[SpokenSentence]:
-        """Speaks and measures the first `count` sentences; those are judged for naturalness that
-        `evaluation` judges; keeps no audio. Raises WorkerFailed, GpuLost.
+        """Speaks and judges the first `count` sentences, and keeps no audio. Naturalness is judged of the
+        sentences for which `evaluation` has it. Raises WorkerFailed, GpuLost.
 
         `VOICE` is the cosine to the speaker embedding of the reference, not a position on the
         person's scale: clips of another person would shift the centre of the scale, and a decoder
         that learned them would seem closer to the person.
 
-        fresh: with other seeds than the candidates'.
+        fresh: whether the seeds differ from the candidates'.
         """
-        facts = self._facts(voice, count, evaluation, seed_offset=FRESH_SEEDS if fresh else 0)
-        person = self.person.compared_with(self.reference)
-        return judges.sentences_of(self.plan.sentences, facts, person, 0.0)
+        facts = self._speak_and_measure(voice, count, evaluation, seed_offset=FRESH_SEEDS if fresh else 0)
+        person = self.person.compared_with(self.reference_embedding)
+        return judges.judge_sentences(self.plan.sentences, facts, person, 0.0)
 
-    def _facts(
+    def _speak_and_measure(
         self,
         voice: TunedVoice,
         count: int,
         evaluation: Evaluation | None,
         *,
-        sounds: str = "",
+        wav_folder: str = "",
         seed_offset: int = 0,
     ) -> list[SpokenFacts]:
-        """Speaks and measures the first `count` sentences. sounds: the folder that keeps some of
+        """Speaks and measures the first `count` sentences. wav_folder: the folder that keeps some of
         the audio; "" keeps none."""
-        every = NATURAL_EVERY if self.in_run and self.plan.recogniser else 1
-        natural: Collection[int] = range(0, count, every)
+        step = NATURAL_EVERY if self.in_run and self.plan.recogniser else 1
+        natural: Collection[int] = range(0, count, step)
         if evaluation is not None:  # those with a figure of the base, for comparison
-            judged = (
+            base_figures = (
                 sentence.judges.get(judges.NATURALNESS) for sentence in evaluation.candidates[0].sentences
             )
-            natural = [number for number, figure in enumerate(judged) if figure is not None]
-        if self.plan.no_naturalness is not None:
+            natural = [number for number, figure in enumerate(base_figures) if figure is not None]
+        if self.plan.why_no_naturalness is not None:
             natural = ()
         tasks = tuple(
             SentenceTask(
                 replace(sentence.request, seed=sentence.request.seed + seed_offset),
                 sounded=number % self.plan.sounded_every == 0,
                 natural=number in natural,
-                out=self.run.folder / wav if sounds and (wav := judges.wav_of(sounds, number)) else None,
+                out=self.run.folder / wav
+                if wav_folder and (wav := judges.wav_of(wav_folder, number))
+                else None,
             )
             for number, sentence in enumerate(self.plan.sentences[:count])
         )
         request = EvaluateRequest(
-            tasks, voice, self.person.rate, self.plan.recogniser, self.plan.no_speaker_judge is None
+            tasks, voice, self.person.rate, self.plan.recogniser, self.plan.why_no_speaker_judge is None
         )
         return self.sampler.ask(request).sentences
 
     @cached_property
     def person(self) -> Person:
         """The person, measured on their clips. Raises WorkerFailed, GpuLost."""
-        return describe(self.plan, self.sampler.ask(heard_recordings(self.plan)))
+        return describe_person(self.plan, self.sampler.ask(listen_request(self.plan)))
 
     @property
-    def _person_compared(self) -> Person:
+    def _compared_person(self) -> Person:
         """The person; where decoders learn, with the embedding of the reference. Clips of somebody
         else would shift the scale of the voice, and a decoder that learned them would seem closer.
         """
         if not self.plan.learns_decoder:
             return self.person
-        return replace(self.person, reference=tuple(self.reference))
+        return replace(self.person, reference_embedding=tuple(self.reference_embedding))
 
     @cached_property
-    def reference(self) -> Sequence[float]:
+    def reference_embedding(self) -> Sequence[float]:
         """The speaker embedding of the reference. Raises WorkerFailed, GpuLost."""
-        judged = self.plan.no_speaker_judge is None
-        request = ListenRequest((self.plan.reference.path,), speaker_judge=judged)
-        (heard,) = self.sampler.ask(request).recordings
-        return heard.embedding
+        has_judge = self.plan.why_no_speaker_judge is None
+        request = ListenRequest((self.plan.reference.path,), speaker_judge=has_judge)
+        (reference,) = self.sampler.ask(request).recordings
+        return reference.embedding
+
+
+def _is_replaced(candidate: Candidate, *, by: Candidate) -> bool:
+    """Whether a new candidate replaces an earlier one: itself, or a blend of the epoch's old weights."""
+    return candidate.id == by.id or (
+        (by.kind, candidate.kind) == ("epoch", "blend")
+        and candidate.epoch == by.epoch
+        and candidate.checkpoint_sha256 != by.checkpoint_sha256
+    )
 
 
 def _now() -> str:

@@ -84,7 +84,7 @@ class FurtherJudges:
         judges = list[FurtherJudge]()
         for module in extras.modules("JUDGE"):
             try:
-                judges.append(module.judge_of(self._plan.held_out, self._plan.reference.language))
+                judges.append(module.judge_of(self._plan.held_out_clips, self._plan.reference.language))
             except Exception as error:
                 log.warning("%s does not judge: %s", module.__name__, error)
         return judges

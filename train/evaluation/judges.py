@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from train.evaluation.plan import KEPT_SOUNDS, SOUNDED_EVERY, EvaluationSentence, Person, cosine
+from train.evaluation.plan import MAX_KEPT_WAVS, SOUNDED_EVERY, EvaluationSentence, Person, cosine
 from xtts.evaluation.recogniser import POCKETSPHINX
 from xtts.voices.evaluation_file import (
     Candidate,
@@ -32,44 +32,45 @@ from xtts.voices.evaluation_file import (
 )
 from xtts.workers.requests import SpokenFacts
 
-# Shares of a sentence's expected length at the candidate's own rate, as in `benchmarks.voice`.
-SHORTEST, LONGEST = 0.7, 1.4
+# A sentence that finished has a length between these shares of its expected length at the candidate's
+# own rate, as in `benchmarks.voice`.
+MIN_LENGTH_SHARE, MAX_LENGTH_SHARE = 0.7, 1.4
 # In a shorter text, the pauses at both ends outweigh the words.
 MIN_TOKENS = 12
-# The limits of a candidate's overall rate; beyond them, its sentences count as failed.
-SLOWEST, FASTEST = 1.3, 0.75
-# A word whose evidence is below this share of the sentence's median was left out. Measured:
+# The limits of a candidate's overall rate, as lengths over the person's. Beyond them, its sentences fail.
+MIN_LENGTH_RATIO, MAX_LENGTH_RATIO = 0.75, 1.3
+# A word was left out if its evidence is below this share of the sentence's median. Measured:
 # docs/develop/log.md, "Words without a recogniser".
-WEAK_WORD = 0.35
-# If most words of a sentence were left out, its median is too low; the least is this share of the
-# base's.
-BASE_SHARE = 0.5
+MIN_EVIDENCE_SHARE = 0.35
+# If most words of a sentence were left out, its median is too low. It counts as at least this share
+# of the base's.
+MIN_MEDIAN_SHARE = 0.5
 
-RESAMPLES = 2000
+NUM_RESAMPLES = 2000
 # The share of the resampled means inside the interval.
 COVERAGE = 0.95
 # Fewer values give no meaningful interval.
-FEWEST = 4
+MIN_VALUES = 4
 
-# MOS: a smaller difference of naturalness does not count as a loss; nor does one below the second,
-# if the voice comes at least VOICE_WORTH_IT nearer, a fifth of the way to the person.
-NATURALNESS_MARGIN, NEARER_MARGIN = 0.1, 0.3
-VOICE_WORTH_IT = 0.2
+# A smaller difference of naturalness (MOS) is no loss. The second margin applies if the voice comes at
+# least a fifth of the way nearer to the person.
+NATURALNESS_MARGIN, NATURALNESS_MARGIN_IF_NEARER = 0.1, 0.3
+MIN_NEARER_VOICE = 0.2
 
 WORDS, WORD_ERRORS, VOICE, NATURALNESS = "words", "word_errors", "voice", "naturalness"
 RATE_DRIFT, PITCH_DRIFT = "rate_drift_percent", "pitch_drift_percent"
 PITCH_SPREAD = "pitch_spread_percent"
 REFERENCE = "reference_voice"
 # The judges of sound, which another decoder can change.
-HEARD = (WORD_ERRORS, VOICE, NATURALNESS)
+SOUND_JUDGES = (WORD_ERRORS, VOICE, NATURALNESS)
 
 
-def descriptions(
+def describe_judges(
     person: Person,
     recogniser: str,
-    no_recogniser: str | None,
-    no_naturalness: str | None,
-    no_speaker_judge: str | None,
+    why_no_recogniser: str | None,
+    why_no_naturalness: str | None,
+    why_no_speaker_judge: str | None,
     *,
     learns_decoder: bool = False,
 ) -> dict[str, JudgeDescription]:
@@ -82,20 +83,20 @@ def descriptions(
             "from. It only rules out a decoder that learned another person's clips.",
         )
     }
-    who = recogniser or "a recogniser"
+    listener = recogniser or "a recogniser"
     if recogniser not in ("", POCKETSPHINX):
-        who = f"Whisper ({Path(recogniser).name})"
-    encoder, others = "Resemblyzer's speaker encoder", "ten strangers"
-    if no_speaker_judge is not None:
-        encoder, others = f"the base's own speaker encoder ({no_speaker_judge})", "other voices"
+        listener = f"Whisper ({Path(recogniser).name})"
+    encoder, strangers = "Resemblyzer's speaker encoder", "ten strangers"
+    if why_no_speaker_judge is not None:
+        encoder, strangers = f"the base's own speaker encoder ({why_no_speaker_judge})", "other voices"
     no_pitch = None if person.pitch_hz else "no pitch was found in the person's clips"
     return {
         WORD_ERRORS: JudgeDescription(
             "share",
             "lower",
-            f"Word error rate: the share of words that {who} hears wrong, misses or adds. It also "
+            f"Word error rate: the share of words that {listener} hears wrong, misses or adds. It also "
             "makes errors on recordings of people.",
-            absent=no_recogniser,
+            absent=why_no_recogniser,
         ),
         WORDS: JudgeDescription(
             "share",
@@ -108,15 +109,15 @@ def descriptions(
             "share",
             "higher",
             f"Voice similarity by {encoder}: 1 is another recording of the same person, 0 is the "
-            f"average of {others}.",
-            absent=person.voice_absent,
+            f"average of {strangers}.",
+            absent=person.why_no_voice_scale,
         ),
         NATURALNESS: JudgeDescription(
             "MOS",
             "higher",
             "How natural it sounds: the mean opinion score that DistillMOS predicts, from 1 to 5. "
             "It knows neither the text nor the person.",
-            absent=no_naturalness,
+            absent=why_no_naturalness,
         ),
         RATE_DRIFT: JudgeDescription(
             "percent",
@@ -141,16 +142,18 @@ def descriptions(
     }
 
 
-def measures_of_base(facts: Sequence[SpokenFacts], old: Sequence[SpokenFacts] = ()) -> dict[str, float]:
+def measures_of_base(
+    facts: Sequence[SpokenFacts], old_language: Sequence[SpokenFacts] = ()
+) -> dict[str, float]:
     """The figures of the base by which candidates are measured, as in `Evaluation.person`.
 
-    The median evidence of a word in nats per token; if there are sentences in an old language, also
-    their evidence and their rate.
+    The median evidence of a word in nats per token. With sentences in an old language, also the
+    evidence and the rate in these.
     """
     measures = {"base_nats_per_token": _median_evidence(facts)}
-    if tokens := sum(sentence.text_tokens for sentence in old):
-        measures["old_nats_per_token"] = _median_evidence(old)
-        measures["old_codes_per_token"] = round(sum(sentence.codes for sentence in old) / tokens, 4)
+    if tokens := sum(sentence.text_tokens for sentence in old_language):
+        measures["old_nats_per_token"] = _median_evidence(old_language)
+        measures["old_codes_per_token"] = round(sum(sentence.codes for sentence in old_language) / tokens, 4)
     return measures
 
 
@@ -159,7 +162,7 @@ def _median_evidence(facts: Sequence[SpokenFacts]) -> float:
     return round(float(np.median(evidence)), 3) if evidence else 0.0
 
 
-def candidate(
+def judged_candidate(
     kind: CandidateKind,
     epoch: int,
     share: float,
@@ -179,7 +182,7 @@ def candidate(
     base_evidence: the base's evidence of a word, from `measures_of_base`.
     """
     folder = candidate_id(kind, epoch, share, decoder)
-    spoken = sentences_of(sentences, facts, person, base_evidence, folder)
+    spoken = judge_sentences(sentences, facts, person, base_evidence, folder)
     outcomes = [sentence.outcome for sentence in spoken]
     return Candidate(
         kind=kind,
@@ -189,7 +192,7 @@ def candidate(
         unfinished=outcomes.count("unfinished"),
         cut=outcomes.count("cut"),
         babbling=outcomes.count("babbling"),
-        judges={name: JudgeFigure(**asdict(mean)) for name, mean in means(spoken).items()},
+        judges={name: JudgeFigure(**asdict(mean)) for name, mean in judge_means(spoken).items()},
         validation_audio_loss=loss,
         indistinguishable_from_base=False,
         ruled_out=None,
@@ -201,7 +204,7 @@ def candidate(
     )
 
 
-def sentences_of(
+def judge_sentences(
     sentences: Sequence[EvaluationSentence],
     facts: Sequence[SpokenFacts],
     person: Person,
@@ -213,23 +216,24 @@ def sentences_of(
     # Spoken codes, as a share of the codes that the person would need.
     ratios = [sentence.codes / max(1.0, person.rate.codes(sentence.text_tokens)) for sentence in facts]
     finished = [ratio for ratio, sentence in zip(ratios, facts, strict=True) if sentence.finished]
-    rate = min(max(statistics.median(finished or [1.0]), FASTEST), SLOWEST)
+    usual_ratio = min(max(statistics.median(finished or [1.0]), MIN_LENGTH_RATIO), MAX_LENGTH_RATIO)
     spoken = []
     for number, (sentence, measured, ratio) in enumerate(zip(sentences, facts, ratios, strict=False)):
-        outcome = _outcome(measured, ratio / rate)
+        length = ratio / usual_ratio
+        outcome = _outcome(measured, length)
         spoken.append(
             SpokenSentence(
-                sentence.request.text,
-                sentence.source,
-                sentence.request.seed,
-                measured.seconds,
-                round(measured.seconds / max(ratio / rate, 1e-6), 3),
-                measured.codes,
-                measured.text_tokens,
-                outcome,
-                _figures(measured, ratio, person, base_evidence) if outcome == "finished" else {},
-                wav_of(folder, number) if folder else None,
-                measured.heard,
+                text=sentence.request.text,
+                source=sentence.source,
+                seed=sentence.request.seed,
+                seconds=measured.seconds,
+                expected_seconds=round(measured.seconds / max(length, 1e-6), 3),
+                codes=measured.codes,
+                text_tokens=measured.text_tokens,
+                outcome=outcome,
+                judges=_figures(measured, ratio, person, base_evidence) if outcome == "finished" else {},
+                wav=wav_of(folder, number) if folder else None,
+                heard=measured.heard,
             )
         )
     return spoken
@@ -237,26 +241,28 @@ def sentences_of(
 
 def wav_of(folder: str, number: int) -> str | None:
     """The WAV file of a sentence, relative to OUTPUT_DIR; None if its audio is not kept."""
-    if number % SOUNDED_EVERY or number // SOUNDED_EVERY >= KEPT_SOUNDS:
+    if number % SOUNDED_EVERY or number // SOUNDED_EVERY >= MAX_KEPT_WAVS:
         return None
     return f"samples/evaluation/{folder}/{number + 1:02}.wav"
 
 
-def against(candidate: Candidate, other: Candidate, judge: str, *, old: bool = False) -> MeanInterval | None:
-    """The paired difference by a judge, over the sentences that both finished; with `old`, over
-    those in an old language."""
-    sentences, others = (each.old_sentences if old else each.sentences for each in (candidate, other))
+def difference(
+    candidate: Candidate, other: Candidate, judge: str, *, in_old_language: bool = False
+) -> MeanInterval | None:
+    """The paired difference `candidate - other` by a judge, over the sentences that both finished."""
+    pair = (candidate, other)
+    sentences, others = (each.old_sentences if in_old_language else each.sentences for each in pair)
     return differences(sentences, others, (judge,)).get(judge) if len(sentences) == len(others) else None
 
 
-def compare(candidates: Sequence[Candidate]) -> list[Candidate]:
+def with_differences_from_base(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates with each figure's difference from the base, which is the first."""
     base, *others = candidates
     return [base] + [
         replace(
             candidate,
             judges={
-                name: replace(figure, against_base=against(candidate, base, name))
+                name: replace(figure, against_base=difference(candidate, base, name))
                 for name, figure in candidate.judges.items()
             },
         )
@@ -264,12 +270,14 @@ def compare(candidates: Sequence[Candidate]) -> list[Candidate]:
     ]
 
 
-def less_natural(gap: MeanInterval | None, voice: MeanInterval | None = None, allowed: float = 0.0) -> bool:
-    """Whether a difference by `NATURALNESS` is a loss: measurable, and larger by `allowed` than
-    what the difference by `VOICE` is worth. False for None, because this judge is optional."""
-    nearer = voice is not None and voice.low > 0 and voice.mean >= VOICE_WORTH_IT
-    margin = NEARER_MARGIN if nearer else NATURALNESS_MARGIN
-    return gap is not None and gap.high < 0 and gap.mean <= -margin - allowed
+def is_less_natural(
+    gap: MeanInterval | None, voice: MeanInterval | None = None, allowed_loss: float = 0.0
+) -> bool:
+    """Whether a difference by `NATURALNESS` is a measurable loss that exceeds its margin by more than
+    `allowed_loss`; the difference by `VOICE` decides the margin. False for None: the judge is optional."""
+    is_nearer = voice is not None and voice.low > 0 and voice.mean >= MIN_NEARER_VOICE
+    margin = NATURALNESS_MARGIN_IF_NEARER if is_nearer else NATURALNESS_MARGIN
+    return gap is not None and gap.high < 0 and gap.mean <= -margin - allowed_loss
 
 
 def smallest_differences(candidates: Sequence[Candidate]) -> dict[str, float]:
@@ -283,37 +291,37 @@ def smallest_differences(candidates: Sequence[Candidate]) -> dict[str, float]:
 
 
 def _outcome(facts: SpokenFacts, length: float) -> Outcome:
-    """How a sentence ended. length: as a share of the expected length."""
+    """How a sentence ended. length: a share of its expected length."""
     if not facts.finished:
         return "unfinished"
-    if facts.text_tokens >= MIN_TOKENS and length < SHORTEST:
+    if facts.text_tokens >= MIN_TOKENS and length < MIN_LENGTH_SHARE:
         return "cut"
-    if facts.text_tokens >= MIN_TOKENS and length > LONGEST:
+    if facts.text_tokens >= MIN_TOKENS and length > MAX_LENGTH_SHARE:
         return "babbling"
     return "finished"
 
 
-def mean_of(spoken: Sequence[SpokenSentence], judge: str) -> float:
+def judge_mean(spoken: Sequence[SpokenSentence], judge: str) -> float:
     """The mean of a judge's figures; NaN without one."""
     figures = [figure for sentence in spoken if (figure := sentence.judges.get(judge)) is not None]
     return statistics.fmean(figures) if figures else math.nan
 
 
 def differences(
-    spoken: Sequence[SpokenSentence], others: Sequence[SpokenSentence], names: Sequence[str] = HEARD
+    spoken: Sequence[SpokenSentence], others: Sequence[SpokenSentence], judges: Sequence[str] = SOUND_JUDGES
 ) -> dict[str, MeanInterval]:
     """The differences between two ways to speak the same sentences, by each judge."""
     gaps = {
-        name: paired_difference(
-            [sentence.judges.get(name) for sentence in spoken],
-            [sentence.judges.get(name) for sentence in others],
+        judge: paired_difference(
+            [sentence.judges.get(judge) for sentence in spoken],
+            [sentence.judges.get(judge) for sentence in others],
         )
-        for name in names
+        for judge in judges
     }
     return {name: gap for name, gap in gaps.items() if gap is not None}
 
 
-def means(spoken: Sequence[SpokenSentence]) -> dict[str, MeanInterval]:
+def judge_means(spoken: Sequence[SpokenSentence]) -> dict[str, MeanInterval]:
     """The mean of each judge over the sentences for which it has a figure."""
     names = dict.fromkeys(name for sentence in spoken for name in sentence.judges)
     intervals = {
@@ -323,14 +331,14 @@ def means(spoken: Sequence[SpokenSentence]) -> dict[str, MeanInterval]:
     return {name: mean for name, mean in intervals.items() if mean is not None}
 
 
-def words_found(evidence: Sequence[float], base_evidence: float) -> float | None:
+def share_of_words_found(evidence: Sequence[float], base_evidence: float) -> float | None:
     """The share of words that the sound contains; None without evidence on any word."""
     if not evidence:
         return None
-    measure = max(float(np.median(evidence)), BASE_SHARE * base_evidence)
-    if measure <= 0:
+    median = max(float(np.median(evidence)), MIN_MEDIAN_SHARE * base_evidence)
+    if median <= 0:
         return None
-    return sum(nats >= WEAK_WORD * measure for nats in evidence) / len(evidence)
+    return sum(nats >= MIN_EVIDENCE_SHARE * median for nats in evidence) / len(evidence)
 
 
 def _figures(
@@ -338,28 +346,28 @@ def _figures(
 ) -> dict[str, float | None]:
     figures = {
         WORD_ERRORS: facts.word_errors,
-        WORDS: words_found(facts.words, base_evidence),
-        VOICE: person.voice.similarity(facts.embedding) if person.voice else None,
+        WORDS: share_of_words_found(facts.words, base_evidence),
+        VOICE: person.voice_scale.similarity(facts.embedding) if person.voice_scale else None,
         NATURALNESS: facts.naturalness,
         RATE_DRIFT: 100 * (1 / ratio - 1) if ratio > 0 else None,
-        PITCH_DRIFT: _percent_off(facts.pitch_hz, person.pitch_hz),
-        PITCH_SPREAD: _percent_off(facts.pitch_spread, person.pitch_spread),
+        PITCH_DRIFT: _percent_above(facts.pitch_hz, person.pitch_hz),
+        PITCH_SPREAD: _percent_above(facts.pitch_spread, person.pitch_spread),
     }
-    if person.reference and facts.embedding:
-        figures[REFERENCE] = cosine(np.asarray(facts.embedding), np.asarray(person.reference))
+    if person.reference_embedding and facts.embedding:
+        figures[REFERENCE] = cosine(np.asarray(facts.embedding), np.asarray(person.reference_embedding))
     return {name: value if value is None else round(value, 5) for name, value in figures.items()}
 
 
-def _percent_off(value: float | None, usual: float | None) -> float | None:
-    return 100 * (value / usual - 1) if value is not None and usual else None
+def _percent_above(value: float | None, reference: float | None) -> float | None:
+    return 100 * (value / reference - 1) if value is not None and reference else None
 
 
 def mean_interval(values: Sequence[float]) -> MeanInterval | None:
-    """The mean with its 95 % percentile interval; None for fewer than four values."""
-    if len(values) < FEWEST:
+    """The mean with its 95 % percentile interval; None for fewer than `MIN_VALUES`."""
+    if len(values) < MIN_VALUES:
         return None
     figures = np.asarray(values, dtype=np.float64)
-    draws = np.random.default_rng(0).integers(0, len(figures), (RESAMPLES, len(figures)))
+    draws = np.random.default_rng(0).integers(0, len(figures), (NUM_RESAMPLES, len(figures)))
     tail = (1 - COVERAGE) / 2 * 100
     low, high = np.percentile(figures[draws].mean(axis=1), [tail, 100 - tail])
     return MeanInterval(
@@ -368,7 +376,7 @@ def mean_interval(values: Sequence[float]) -> MeanInterval | None:
 
 
 def paired_difference(figures: Sequence[float | None], others: Sequence[float | None]) -> MeanInterval | None:
-    """The mean of `own - others` over the sentences that both have; None below four pairs."""
+    """The mean of `figures - others` over the sentences that have both; None below `MIN_VALUES` pairs."""
     return mean_interval(
         [figure - other for figure, other in zip(figures, others, strict=True) if None not in (figure, other)]  # type: ignore[operator]
     )

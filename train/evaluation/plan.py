@@ -22,8 +22,8 @@ from machine.errors import SotaqueError
 from machine.storage.checksums import sha256_of
 from train import defaults
 from train.dataset.dataset import Clip, Dataset
-from train.evaluation.strangers import strangers
-from train.sampling.reference import MIN_COMPARED, SampleReference, compared_clips, joined_clips
+from train.evaluation.strangers import stranger_embeddings
+from train.sampling.reference import MIN_COMPARED, SampleReference, compared_clips, joined_clip_hashes
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.evaluation import naturalness, speaker_judge
@@ -44,26 +44,26 @@ OTHER_VOICES = SENTENCES_FOLDER / "voices"
 # Every fourth sentence is the text of a clip: the epochs know these texts best.
 CLIP_EVERY = 4
 # Sentences in an old language: one batch of them, which is enough for an interval.
-OLD_SENTENCES = SLOTS
+NUM_OLD_SENTENCES = SLOTS
 # A generous rate for any language: text ids are letters in some and words in others.
-OLD_RATE = SpeakingRate(8.0, 10.0)
+GENEROUS_RATE = SpeakingRate(8.0, 10.0)
 # Sentences for each candidate in a run; `train evaluate` speaks all.
-RUN_SENTENCES = 16
+MAX_RUN_SENTENCES = 16
 # A run judges the naturalness of every second sound: judging it costs a sixth of everything else.
 NATURAL_EVERY = 2
 # WAV files to keep for each candidate.
-KEPT_SOUNDS = 4
+MAX_KEPT_WAVS = 4
 # Fewer clips do not determine a line through their lengths.
-MIN_FOR_A_LINE = 8
+MIN_CLIPS_FOR_LINE = 8
 # If the two ends of the scale are closer than this, the encoder cannot distinguish people.
-MIN_SCALE = 0.05
-REFERENCE_COMPARED = "compared with the reference"
+MIN_SCALE_COSINE = 0.05
+COMPARED_WITH_REFERENCE = "compared with the reference"
 NATURALNESS_OFF = "EVALUATE_NATURALNESS is off"
 
 
 @dataclass(frozen=True)
 class EvaluationSentence:
-    """source: built_in, own or clip."""
+    """A sentence that every candidate speaks. source: built_in, own or clip."""
 
     request: SynthesisRequest
     source: str
@@ -76,59 +76,60 @@ class EvaluationPlan:
     Attributes:
         sentences: In the order in which they are spoken.
         clips: All of the person's clips, for the rate.
-        training: Those of them that training uses, from which decoders learn.
-        others: All clips of each further speaker of the dataset, by name.
-        old: In a run that learns an added language, sentences in a language of the base.
-        old_recogniser: The recogniser for `old`; "" for none.
-        recordings: The clips to compare the voice with.
+        training_clips: The person's clips that training uses, from which decoders learn.
+        compared_clips: The clips to compare the voice with.
         base: {name, sha256} as in a manifest.
-        recogniser: The recogniser, as `EvaluateRequest.recogniser`; "" for none.
-        no_recogniser: Why there is none, or None.
-        no_naturalness: Why naturalness is not judged, or None.
-        no_speaker_judge: Why the base's speaker encoder compares voices, or None.
+        recogniser: As `EvaluateRequest.recogniser`; "" for none.
+        why_no_recogniser: None if there is one.
+        clips_by_speaker: All clips of each further speaker of the dataset.
+        old_language_sentences: In a run that learns an added language, sentences in a language of the base.
+        old_language_recogniser: The recogniser of these sentences; "" for none.
+        why_no_naturalness: None if naturalness is judged.
+        why_no_speaker_judge: Why the base's speaker encoder compares voices; None if it does not.
         learns_decoder: Whether decoders learn the clips (LEARN_DECODER and the base's advice).
-        decoder_steps: Their steps for one minute of clips.
+        decoder_steps: The steps of a decoder for one minute of clips.
     """
 
     sentences: Sequence[EvaluationSentence]
     reference: SampleReference
     clips: Sequence[Clip]
-    training: Sequence[Clip]
-    recordings: Sequence[Clip]
+    training_clips: Sequence[Clip]
+    compared_clips: Sequence[Clip]
     base: dict[str, str]
     recogniser: str
-    no_recogniser: str | None
-    others: Mapping[str, Sequence[Clip]] = field(default_factory=dict)
-    old: Sequence[EvaluationSentence] = ()
-    old_recogniser: str = ""
+    why_no_recogniser: str | None
+    clips_by_speaker: Mapping[str, Sequence[Clip]] = field(default_factory=dict)
+    old_language_sentences: Sequence[EvaluationSentence] = ()
+    old_language_recogniser: str = ""
     learns_added_language: bool = False
-    no_naturalness: str | None = NATURALNESS_OFF
-    no_speaker_judge: str | None = "not asked for"
+    why_no_naturalness: str | None = NATURALNESS_OFF
+    why_no_speaker_judge: str | None = "not asked for"
     learns_decoder: bool = False
     decoder_steps: float = STEPS
 
     @property
     def sentence_set(self) -> str:
         """A hash that comparable evaluations share."""
-        requests = [sentence.request for sentence in (*self.sentences, *self.old)]
+        requests = [sentence.request for sentence in (*self.sentences, *self.old_language_sentences)]
         spoken = [[request.text, request.language, request.seed] for request in requests]
-        listener = [recognisers] if (recognisers := self.recogniser + self.old_recogniser) else []
-        speaker = [] if self.no_speaker_judge else [speaker_judge.PACKAGE]
-        # Where decoders learn, every candidate is also compared with the reference.
-        decoder = [REFERENCE_COMPARED] if self.learns_decoder else []
-        content = [sha256_of(self.reference.path), spoken, *listener, *speaker, *decoder]
+        recognisers = self.recogniser + self.old_language_recogniser
+        content = [sha256_of(self.reference.path), spoken, *([recognisers] if recognisers else [])]
+        if not self.why_no_speaker_judge:
+            content.append(speaker_judge.PACKAGE)
+        if self.learns_decoder:  # then every candidate is also compared with the reference
+            content.append(COMPARED_WITH_REFERENCE)
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     @property
     def sentences_in_run(self) -> int:
         """The number of sentences that a run speaks: all of EVALUATE_TEXTS, if set."""
-        chosen = any(sentence.source == "own" for sentence in self.sentences)
-        return len(self.sentences) if chosen else min(RUN_SENTENCES, len(self.sentences))
+        has_own_texts = any(sentence.source == "own" for sentence in self.sentences)
+        return len(self.sentences) if has_own_texts else min(MAX_RUN_SENTENCES, len(self.sentences))
 
     @property
-    def held_out(self) -> list[Clip]:
+    def held_out_clips(self) -> list[Clip]:
         """The person's clips that nothing learns from and nothing speaks from, in a fixed order."""
-        used = {clip.sha256 for clip in self.training} | set(joined_clips(self.reference.path))
+        used = {clip.sha256 for clip in self.training_clips} | set(joined_clip_hashes(self.reference.path))
         clips = (clip for clip in self.clips if clip.sha256 not in used)
         return sorted(clips, key=lambda clip: clip.sha256)
 
@@ -147,55 +148,54 @@ def plan_of(
 ) -> EvaluationPlan:
     """The plan of a run on a base with this configuration. Raises SotaqueError for an invalid
     EVALUATE_TEXTS or EVALUATE_RECOGNISER."""
-    clips = [clip for clip in data.clips if clip.speaker == reference.speaker]
-    recordings = compared_clips(data, reference.speaker)
+    person_clips = compared_clips(data, reference.speaker)
     texts_file = Path(settings.evaluate_texts) if settings.evaluate_texts else None
-    texts = sentences_of(texts_file, reference.language, recordings, settings.seed)
-    recogniser = recogniser_of(settings.evaluate_recogniser, reference.language)
-    names = sorted({clip.speaker for clip in data.clips} - {reference.speaker})
-    others = {name: [clip for clip in data.clips if clip.speaker == name] for name in names}
+    texts = planned_sentences(texts_file, reference.language, person_clips, settings.seed)
+    recogniser, why_no_recogniser = recogniser_of(settings.evaluate_recogniser, reference.language)
+    further = sorted({clip.speaker for clip in data.clips} - {reference.speaker})
     unlearned = {extension.language for extension in config.unlearned}
     learns_added = short_code(reference.language) in unlearned
-    old = old_sentences(config, settings.seed) if learns_added else []
-    listener = recogniser_of("auto", old[0].request.language)[0] if old else ""
-    if settings.evaluate_recogniser == "off":
-        listener = ""
+    old_sentences = old_language_sentences(config, settings.seed) if learns_added else []
+    old_recogniser = ""
+    if old_sentences and settings.evaluate_recogniser != "off":
+        old_recogniser, _ = recogniser_of("auto", old_sentences[0].request.language)
     return EvaluationPlan(
-        texts,
-        reference,
-        clips,
-        data.training_clips(reference.speaker),
-        recordings,
-        base,
-        *recogniser,
-        others,
-        old,
-        listener,
-        learns_added,
-        naturalness_of(settings.evaluate_naturalness),
-        speaker_judge.missing(),
-        defaults.with_advice(settings, config.training).learn_decoder != "off",
-        defaults.decoder_steps(config.training),
+        sentences=texts,
+        reference=reference,
+        clips=[clip for clip in data.clips if clip.speaker == reference.speaker],
+        training_clips=data.training_clips(reference.speaker),
+        compared_clips=person_clips,
+        base=base,
+        recogniser=recogniser,
+        why_no_recogniser=why_no_recogniser,
+        clips_by_speaker={name: [clip for clip in data.clips if clip.speaker == name] for name in further},
+        old_language_sentences=old_sentences,
+        old_language_recogniser=old_recogniser,
+        learns_added_language=learns_added,
+        why_no_naturalness=why_no_naturalness(settings.evaluate_naturalness),
+        why_no_speaker_judge=speaker_judge.missing(),
+        learns_decoder=defaults.with_advice(settings, config.training).learn_decoder != "off",
+        decoder_steps=defaults.decoder_steps(config.training),
     )
 
 
-def old_sentences(config: ModelConfig, seed: int) -> list[EvaluationSentence]:
+def old_language_sentences(config: ModelConfig, seed: int) -> list[EvaluationSentence]:
     """Sentences in the first language of the base that has built-in ones, to check that the model
     still knows it; empty if there is none."""
     unlearned = {extension.language for extension in config.unlearned}
-    spoken = (
+    known = (
         language
         for language in config.languages
         if language not in unlearned and built_in_sentences(language)
     )
-    language = next(spoken, None)
+    language = next(known, None)
     if language is None:
         return []
-    return sentences_of(None, language, (), seed)[:OLD_SENTENCES]
+    return planned_sentences(None, language, (), seed)[:NUM_OLD_SENTENCES]
 
 
-def naturalness_of(setting: str) -> str | None:
-    """`EvaluationPlan.no_naturalness`, by the setting."""
+def why_no_naturalness(setting: str) -> str | None:
+    """`EvaluationPlan.why_no_naturalness`, by the setting."""
     return NATURALNESS_OFF if setting == "off" else naturalness.missing()
 
 
@@ -205,10 +205,10 @@ def naturalness_of(setting: str) -> str | None:
 def built_in_sentences(language: str) -> list[str]:
     """The built-in sentences of a language, or an empty list."""
     path = SENTENCES_FOLDER / f"{short_code(language)}.txt"
-    return _lines(path) if path.is_file() else []
+    return _read_texts(path) if path.is_file() else []
 
 
-def halve(text: str) -> tuple[str, str]:
+def halve_text(text: str) -> tuple[str, str]:
     """Cuts a sentence in two, between words or, in a text without spaces, between characters."""
     space = " " if " " in text else ""
     words = text.split(space) if space else list(text)
@@ -216,7 +216,7 @@ def halve(text: str) -> tuple[str, str]:
     return space.join(words[:middle]) + space, space.join(words[middle:])
 
 
-def sentences_of(
+def planned_sentences(
     texts_file: Path | None, language: str, clips: Sequence[Clip], seed: int
 ) -> list[EvaluationSentence]:
     """The sentences in the order in which they are spoken; any first n of them are a fair sample.
@@ -228,23 +228,23 @@ def sentences_of(
     Raises:
         SotaqueError: EVALUATE_TEXTS cannot be used.
     """
-    texts = _lines(texts_file) if texts_file else built_in_sentences(language)
+    texts = _read_texts(texts_file) if texts_file else built_in_sentences(language)
     source = "own" if texts_file else "built_in"
-    of_clips = list(dict.fromkeys(clip.text for clip in clips if clip.text not in texts))
+    clip_texts = list(dict.fromkeys(clip.text for clip in clips if clip.text not in texts))
     ordered: list[tuple[str, str]] = []
     for number, text in enumerate(texts):
         ordered.append((text, source))
-        if number % (CLIP_EVERY - 1) == CLIP_EVERY - 2 and of_clips:
-            ordered.append((of_clips.pop(0), "clip"))
+        if number % (CLIP_EVERY - 1) == CLIP_EVERY - 2 and clip_texts:
+            ordered.append((clip_texts.pop(0), "clip"))
     if not texts:
-        ordered = [(text, "clip") for text in of_clips]
+        ordered = [(text, "clip") for text in clip_texts]
     return [
         EvaluationSentence(SynthesisRequest(text, language, seed * 10_000 + 100 * number), source)
         for number, (text, source) in enumerate(ordered)
     ]
 
 
-def _lines(path: Path) -> list[str]:
+def _read_texts(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -260,27 +260,29 @@ def _lines(path: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class VoiceScale:
-    """The two ends of the scale, as cosines to `centre`.
+    """A scale of similarity: 1 is another recording of the person, 0 the average of other people.
 
     Attributes:
-        at_one: the mean cosine of another recording of the person.
-        at_zero: the mean cosine of other people's.
+        centre: The person's speaker embedding, of length 1.
+        cosine_at_one, cosine_at_zero: The cosines to `centre` at the two ends.
     """
 
     centre: np.ndarray
-    at_one: float
-    at_zero: float
+    cosine_at_one: float
+    cosine_at_zero: float
 
     def similarity(self, embedding: Sequence[float]) -> float | None:
         """The position of an embedding on the scale; None without an embedding."""
         if not embedding:
             return None
-        return (cosine(np.asarray(embedding), self.centre) - self.at_zero) / (self.at_one - self.at_zero)
+        return (cosine(np.asarray(embedding), self.centre) - self.cosine_at_zero) / (
+            self.cosine_at_one - self.cosine_at_zero
+        )
 
-    def part_of_way(self, gain: MeanInterval) -> MeanInterval:
-        """A difference of cosines as a part of the scale."""
-        way = self.at_one - self.at_zero
-        return MeanInterval(gain.mean / way, gain.low / way, gain.high / way, gain.count)
+    def share_of_scale(self, gain: MeanInterval) -> MeanInterval:
+        """A difference of cosines as a share of the scale."""
+        width = self.cosine_at_one - self.cosine_at_zero
+        return MeanInterval(gain.mean / width, gain.low / width, gain.high / width, gain.count)
 
 
 @dataclass(frozen=True)
@@ -288,57 +290,61 @@ class Person:
     """The measurements of a person's voice.
 
     Attributes:
-        voice: None if there is no scale; `voice_absent` says why.
+        why_no_voice_scale: None if there is one.
         pitch_hz, pitch_spread: None if no clip has a pitch.
+        num_clips: The number of compared clips.
         naturalness: One figure for each judged clip.
-        reference: The speaker embedding of the reference, if voices are also compared with that.
+        reference_embedding: Of the reference, if voices are also compared with it; else empty.
         word_errors: The recogniser's mean word error rate on the clips; None without a recogniser.
     """
 
     rate: SpeakingRate
-    voice: VoiceScale | None
-    voice_absent: str | None
+    voice_scale: VoiceScale | None
+    why_no_voice_scale: str | None
     pitch_hz: float | None
-    clips: int
+    num_clips: int
     naturalness: tuple[float, ...] = ()
     pitch_spread: float | None = None
-    reference: tuple[float, ...] = ()
+    reference_embedding: tuple[float, ...] = ()
     word_errors: float | None = None
 
-    def compared_with(self, reference: Sequence[float]) -> "Person":
+    def compared_with(self, embedding: Sequence[float]) -> "Person":
         """The same person with the cosine to an embedding as the scale of the voice; without a
         scale for an empty embedding."""
-        scale = VoiceScale(np.asarray(reference), at_one=1.0, at_zero=0.0) if len(reference) else None
-        return replace(self, voice=scale)
+        if not len(embedding):
+            return replace(self, voice_scale=None)
+        scale = VoiceScale(np.asarray(embedding), cosine_at_one=1.0, cosine_at_zero=0.0)
+        return replace(self, voice_scale=scale)
 
 
-def heard_recordings(plan: EvaluationPlan) -> ListenRequest:
+def listen_request(plan: EvaluationPlan) -> ListenRequest:
     """The request that measures the person's recordings and, for a base that judges voices itself,
     those of other people."""
-    paths = [clip.path for clip in plan.recordings]
-    others = sorted(OTHER_VOICES.glob("*.flac")) if plan.no_speaker_judge else []
+    paths = [clip.path for clip in plan.compared_clips]
+    other_voices = sorted(OTHER_VOICES.glob("*.flac")) if plan.why_no_speaker_judge else []
     return ListenRequest(
-        (*paths, *others),
-        natural=len(paths) if plan.no_naturalness is None else 0,
-        speaker_judge=plan.no_speaker_judge is None,
-        texts=tuple(clip.text for clip in plan.recordings),
+        (*paths, *other_voices),
+        natural=len(paths) if plan.why_no_naturalness is None else 0,
+        speaker_judge=plan.why_no_speaker_judge is None,
+        texts=tuple(clip.text for clip in plan.compared_clips),
         language=plan.reference.language,
         recogniser=plan.recogniser,
     )
 
 
-def describe(plan: EvaluationPlan, measured: HeardRecordings) -> Person:
-    """Describes the person from all of their clips, and from the answer to `heard_recordings`."""
-    count = len(plan.recordings)
+def describe_person(plan: EvaluationPlan, measured: HeardRecordings) -> Person:
+    """Describes the person from all of their clips, and from the answer to `listen_request`."""
+    count = len(plan.compared_clips)
     recordings, others = measured.recordings[:count], measured.recordings[count:]
-    scale, absent = voice_scale(recordings, _strangers(plan, measured.base_voices, recordings, others))
+    strangers = _stranger_embeddings(plan, measured.base_voices, recordings, others)
+    scale, why_no_scale = voice_scale(recordings, strangers)
     pitches = [recording.pitch_hz for recording in recordings if recording.pitch_hz]
     spreads = [recording.pitch_spread for recording in recordings if recording.pitch_spread]
     errors = [recording.word_errors for recording in recordings if recording.word_errors is not None]
     return Person(
         speaking_rate([(clip.seconds, len(clip.tokens)) for clip in plan.clips]),
         scale,
-        absent,
+        why_no_scale,
         statistics.median(pitches) if pitches else None,
         count,
         tuple(recording.naturalness for recording in recordings if recording.naturalness is not None),
@@ -347,17 +353,17 @@ def describe(plan: EvaluationPlan, measured: HeardRecordings) -> Person:
     )
 
 
-def _strangers(
+def _stranger_embeddings(
     plan: EvaluationPlan,
     base_voices: Sequence[Sequence[float]],
     recordings: Sequence[RecordingFacts],
     others: Sequence[RecordingFacts],
 ) -> list[np.ndarray]:
-    """Other people by the encoder that judges: a row for each person or recording, whose product
+    """Embeddings of other people or recordings, by the encoder that judges. The product of a row
     with a unit vector is a mean cosine."""
-    if plan.no_speaker_judge is None:
+    if plan.why_no_speaker_judge is None:
         embeddings = [np.asarray(recording.embedding) for recording in recordings if recording.embedding]
-        return strangers(_centre(embeddings)) if embeddings else []
+        return stranger_embeddings(_centre(embeddings)) if embeddings else []
     embedded = base_voices or [recording.embedding for recording in others if recording.embedding]
     return [np.asarray(embedding) / np.linalg.norm(embedding) for embedding in embedded]
 
@@ -365,46 +371,46 @@ def _strangers(
 def speaking_rate(clips: Sequence[tuple[float, int]]) -> SpeakingRate:
     """Codes as a function of text tokens, from (seconds, tokens) of clips.
 
-    It is a least-squares line, whose `per_text` is the silence at both ends of a clip; for few
-    clips, it is a ratio.
+    A least-squares line, on which `per_text` is the silence at both ends of a clip; for few clips,
+    a ratio.
     """
     codes = np.array([seconds * CODE_RATE / SAMPLES_PER_CODE for seconds, _ in clips])
     tokens = np.array([tokens for _, tokens in clips], dtype=np.float64)
     ratio = SpeakingRate(float(codes.sum() / max(1.0, tokens.sum())), 0.0)
-    if len(clips) < MIN_FOR_A_LINE or np.ptp(tokens) < 5:
+    if len(clips) < MIN_CLIPS_FOR_LINE or np.ptp(tokens) < 5:
         return ratio
     per_token, per_text = np.polyfit(tokens, codes, 1)
-    # Implausible lines: almost no time for a token, or a negative time for an empty text.
+    # An implausible line: almost no time for a token, or a negative time for an empty text.
     if per_token <= 0.25 * ratio.per_token or per_text < 0:
         return ratio
     return SpeakingRate(float(per_token), float(per_text))
 
 
 def voice_scale(
-    recordings: Sequence[RecordingFacts], others: Sequence[np.ndarray]
+    recordings: Sequence[RecordingFacts], strangers: Sequence[np.ndarray]
 ) -> tuple[VoiceScale | None, str | None]:
-    """The scale, or the reason why there is none. others: as `_strangers` returns them."""
+    """The scale, or the reason why there is none. strangers: of `_stranger_embeddings`."""
     embeddings = [np.asarray(recording.embedding) for recording in recordings if recording.embedding]
     if len(embeddings) < MIN_COMPARED:
         return None, (
             f"the person has {len(embeddings)} recordings besides the reference; at least "
             f"{MIN_COMPARED} are needed to measure how similar two of them are"
         )
-    if not others:
+    if not strangers:
         return None, "there are no other voices to compare with"
-    left_out = [
+    likeness = [
         cosine(embedding, _centre(embeddings[:number] + embeddings[number + 1 :]))
         for number, embedding in enumerate(embeddings)
     ]
     centre = _centre(embeddings)
-    at_one = statistics.fmean(left_out)
-    at_zero = statistics.fmean(float(other @ centre) for other in others)
-    if at_one - at_zero < MIN_SCALE:
+    cosine_at_one = statistics.fmean(likeness)
+    cosine_at_zero = statistics.fmean(float(stranger @ centre) for stranger in strangers)
+    if cosine_at_one - cosine_at_zero < MIN_SCALE_COSINE:
         return None, (
             "the speaker encoder hardly distinguishes the person from other people "
-            f"({at_one:.2f} against {at_zero:.2f})"
+            f"({cosine_at_one:.2f} against {cosine_at_zero:.2f})"
         )
-    return VoiceScale(centre, at_one, at_zero), None
+    return VoiceScale(centre, cosine_at_one, cosine_at_zero), None
 
 
 def _centre(embeddings: Sequence[np.ndarray]) -> np.ndarray:

@@ -17,15 +17,15 @@ import numpy as np
 from machine.storage.files import replace_file
 
 FILE = Path(__file__).parents[1] / "data" / "evaluation" / "strangers.json"
-# A row that is closer to the person is the person: the ten readers have at most 0.73 to each other.
-SAME_PERSON = 0.85
+# A row that is closer to the person is the person: two of the ten readers have at most 0.73.
+SAME_PERSON_COSINE = 0.85
 
 
-def strangers(person: np.ndarray) -> list[np.ndarray]:
+def stranger_embeddings(person: np.ndarray) -> list[np.ndarray]:
     """The rows of those who are not the person with this embedding of length 1."""
     rows = json.loads(FILE.read_text(encoding="utf-8"))["people"]
-    others = [np.asarray(row) for row in rows.values()]
-    return [row for row in others if float(row @ person) < SAME_PERSON * np.linalg.norm(row)]
+    embeddings = [np.asarray(row) for row in rows.values()]
+    return [row for row in embeddings if float(row @ person) < SAME_PERSON_COSINE * np.linalg.norm(row)]
 
 
 def main() -> int:

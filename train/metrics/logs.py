@@ -18,12 +18,12 @@ import torch
 
 from machine import commands
 from train.dataset.batches import Batch
-from train.evaluation.verdict import candidate_line, evaluation_markdown
+from train.evaluation.report import candidate_line, evaluation_markdown
 from train.metrics.curves import TensorBoardWriter
 from train.metrics.metrics_file import MetricsFile
 from train.metrics.tensorboard_server import TensorBoard
 from train.progress import RemainingTime, clock
-from train.sampling.samples import SampleSidecar, of_epoch
+from train.sampling.samples import SampleSidecar, epoch_sample
 from train.step import LOSS_TERMS, DeferredStepResult, Learner, StepResult
 from xtts import audio
 from xtts.model.training import PackedBatch
@@ -198,7 +198,7 @@ class Logs:
 
     def log_sample(self, epoch: int, sidecar: SampleSidecar) -> None:
         """Logs a sample with its reference, as audio and as pictures, at the step `epoch`."""
-        files = of_epoch(self.run, epoch)
+        files = epoch_sample(self.run, epoch)
         for what, path in (("output", files.output), ("reference", files.reference)):
             if sidecar.mode == "skipped" or not path.is_file():
                 continue

@@ -70,22 +70,22 @@ def weight_groups(gpt: GPT, weight_decay: float, undecayed: Sequence[Tensor] = (
     """The parameter groups: weight decay on matrices, none on biases, norms and embeddings, as in
     Coqui's recipe, nor on `undecayed`. Frozen weights are in no group.
     """
-    spared = {id(parameter) for parameter in undecayed} | {
+    undecayed_ids = {id(parameter) for parameter in undecayed} | {
         id(parameter)
         for module in gpt.modules()
         if isinstance(module, nn.Embedding | nn.LayerNorm | nn.GroupNorm)
         for parameter in module.parameters()
     }
     decayed: list[nn.Parameter] = []
-    undecaying: list[nn.Parameter] = []
+    not_decayed: list[nn.Parameter] = []
     for name, parameter in gpt.named_parameters():
         if not parameter.requires_grad:
             continue
-        matrix = parameter.dim() > 1 and id(parameter) not in spared and "latents" not in name
-        (decayed if matrix else undecaying).append(parameter)
+        is_decayed = parameter.dim() > 1 and id(parameter) not in undecayed_ids and "latents" not in name
+        (decayed if is_decayed else not_decayed).append(parameter)
     groups: list[dict[str, object]] = [
         {"params": decayed, "weight_decay": weight_decay},
-        {"params": undecaying, "weight_decay": 0.0},
+        {"params": not_decayed, "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]
 
@@ -99,17 +99,17 @@ def clip_gradients(
     optimizer: torch.optim.Optimizer,
     weights: Sequence[Tensor],
     norm: Tensor,
-    largest: float,
+    max_norm: float,
     *,
     in_kernel: bool = True,
 ) -> None:
-    """Scales the gradients to a norm of at most `largest`; with `in_kernel`, in the next step's
+    """Scales the gradients to a norm of at most `max_norm`; with `in_kernel`, in the next step's
     kernel if it can."""
     if in_kernel and fuses_clipping(optimizer):
-        optimizer.grad_scale = ((norm + 1e-6) / largest).clamp(min=1.0).float()  # type: ignore[attr-defined]
+        optimizer.grad_scale = ((norm + 1e-6) / max_norm).clamp(min=1.0).float()  # type: ignore[attr-defined]
         return
     gradients = (weight for weight in weights if weight.grad is not None)
-    nn.utils.clip_grads_with_norm_(gradients, largest, norm)
+    nn.utils.clip_grads_with_norm_(gradients, max_norm, norm)
 
 
 def step_unless(optimizer: torch.optim.Optimizer, non_finite: Tensor) -> None:
@@ -169,19 +169,19 @@ class NonFiniteTally:
         """Updates the scale of fp16, and counts the step. Raises NonFiniteError at the third
         non-finite step in a row, and in fp16 when the scale stays below 1."""
         # In fp16 the scaler finds its scale by overflowing; the data is not at fault.
-        searching = scaler.is_enabled() and scaler.get_scale() > 1.0
+        is_searching = scaler.is_enabled() and scaler.get_scale() > 1.0
         scaler.update()
-        self.count(finite, searching, step, learning_rate)
+        self.count(finite, is_searching, step, learning_rate)
         if scaler.is_enabled():
             self.judge_scale(scaler.get_scale(), step)
 
-    def count(self, finite: bool, searching: bool, step: int, learning_rate: float) -> None:
+    def count(self, finite: bool, is_searching: bool, step: int, learning_rate: float) -> None:
         """Counts one step. Raises NonFiniteError at the third non-finite step in a row.
 
         Args:
-            searching: whether fp16's scaler is still finding its scale by overflowing.
+            is_searching: whether fp16's scaler is still finding its scale by overflowing.
         """
-        if finite or searching:
+        if finite or is_searching:
             self.non_finite_in_a_row = 0
             return
         self.non_finite_in_a_row += 1

@@ -1,7 +1,7 @@
 """Which weights of a GPT learn, and which are saved: LoRA merged, EMA applied.
 
-Without LORA_RANK and averages they are the same. With adapters, the saved weights are merged; with
-averages, they are the averages. The trainer's state then holds the rest.
+Without LORA_RANK and averages, both are the same weights. With adapters, the saved weights are merged;
+with averages, they are the averages. The trainer state then has what they lack.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from xtts.model.gpt import GPT, TEXT_TABLES, from_coqui, to_coqui
 
 # GRADIENT_CHECKPOINTING=auto: blocks are recomputed if the longest clip alone takes more than this
 # share of the free memory.
-LARGEST_SHARE = 0.7
+MAX_MEMORY_SHARE = 0.7
 
 
 # What torch returns as the state of an optimizer or a scaler.
@@ -75,7 +75,7 @@ class TrainableWeights:
         self.new_rows = NewRows(gpt, parts.new_rows) if parts.new_rows else None
         if parts.recompute:
             checkpoint_activations(gpt)
-        # The weights below the adapters, if these are no longer the base model's.
+        # The weights below the adapters, if they are no longer the base model's.
         self._ground: dict[str, Tensor] | None = None
         self.averages = ExponentialMovingAverage(gpt, parts.ema_decay) if parts.ema_decay else None
 
@@ -116,9 +116,9 @@ class TrainableWeights:
 
     @torch.no_grad()
     def adapter(self) -> tuple[dict[str, Tensor], int] | None:
-        """A and B as they are merged into the saved weights, and LoRA's alpha. None without
-        LORA_RANK, and if they belong to other weights than the base model's, such as new rows that
-        learned too: alone they would not be a voice."""
+        """LoRA's A and B as they are merged into the saved weights, and its alpha. None without
+        LORA_RANK, and if other weights than the base model's are below them, such as new rows: without
+        those, A and B are no voice."""
         if self.lora is None or self._ground is not None or self.new_rows:
             return None
         with self.as_saved():
@@ -180,13 +180,13 @@ class ExponentialMovingAverage:
     def __init__(self, module: nn.Module, decay: float) -> None:
         self.module = module
         self.decay = decay
-        self.values = {name: tensor.detach().clone() for name, tensor in self._learning()}
+        self.values = {name: tensor.detach().clone() for name, tensor in self._trainable_weights()}
 
     @torch.no_grad()
     def add(self, step: int) -> None:
         """Updates the averages after optimizer step `step` (from 1)."""
         decay = min(self.decay, step / (step + 9))
-        names, tensors = zip(*self._learning(), strict=True)
+        names, tensors = zip(*self._trainable_weights(), strict=True)
         torch._foreach_lerp_([self.values[name] for name in names], list(tensors), 1 - decay)
 
     @contextmanager
@@ -206,13 +206,13 @@ class ExponentialMovingAverage:
 
     def restart(self) -> None:
         """Resets the averages to the present weights."""
-        self.load({name: tensor.detach() for name, tensor in self._learning()})
+        self.load({name: tensor.detach() for name, tensor in self._trainable_weights()})
 
-    def _learning(self) -> list[tuple[str, Tensor]]:
+    def _trainable_weights(self) -> list[tuple[str, Tensor]]:
         return [(n, p) for n, p in self.module.named_parameters() if p.requires_grad]
 
     def _swap(self) -> None:
-        for name, parameter in self._learning():
+        for name, parameter in self._trainable_weights():
             parameter.data, self.values[name] = self.values[name], parameter.data
 
 
@@ -267,18 +267,18 @@ class NewRows:
         for table in self.undecayed:
             table.requires_grad_(True)
             # Neither the norm that is clipped nor the optimizer sees the old rows.
-            table.register_hook(self._of_new_rows)
+            table.register_hook(self._mask_old_rows)
 
     @contextmanager
     def scaled(self) -> Iterator[None]:
         """Inside, the optimizer takes a step; afterwards its change of the rows is scaled."""
-        before = [table.detach()[self._ids] for table in self._tables]
+        rows_before = [table.detach()[self._ids] for table in self._tables]
         yield
         with torch.no_grad():
-            for table, old in zip(self._tables, before, strict=True):
-                table[self._ids] = old.lerp(table[self._ids], defaults.NEW_ROWS_RATE)
+            for table, rows in zip(self._tables, rows_before, strict=True):
+                table[self._ids] = rows.lerp(table[self._ids], defaults.NEW_ROWS_RATE)
 
-    def _of_new_rows(self, gradient: Tensor) -> Tensor:
+    def _mask_old_rows(self, gradient: Tensor) -> Tensor:
         masked = torch.zeros_like(gradient)
         masked[self._ids] = gradient[self._ids]
         return masked
@@ -305,16 +305,16 @@ def recomputes(setting: str, needed_bytes: int, room_bytes: int) -> tuple[bool, 
     if setting != "auto":
         return setting == "on", f"GRADIENT_CHECKPOINTING={setting}"
     sizes = f"{needed_bytes / 1e9:.1f} of {room_bytes / 1e9:.1f} GB"
-    return needed_bytes > LARGEST_SHARE * room_bytes, f"the longest clip takes about {sizes}"
+    return needed_bytes > MAX_MEMORY_SHARE * room_bytes, f"the longest clip takes about {sizes}"
 
 
 def _recompute(block: nn.Module) -> None:
     forward: Callable[..., object] = block.forward
 
-    def twice(*args: Any, **kwargs: Any) -> object:
+    def recomputing_forward(*args: Any, **kwargs: Any) -> object:
         if not (block.training and torch.is_grad_enabled()):
             return forward(*args, **kwargs)
         return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=True, **kwargs)
 
     # Set on the instance, so that the module's names, state and `torch.compile` are unchanged.
-    block.forward = twice
+    block.forward = recomputing_forward

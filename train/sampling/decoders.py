@@ -51,7 +51,7 @@ def request_for(
     budget_seconds: float | None = None,
     state: Path | None = None,
 ) -> LearnDecoderRequest:
-    """A request to train on these clips, as `LearnDecoderRequest`; `learn` sets the files."""
+    """A request to train on these clips, as `LearnDecoderRequest`; `learn_decoder` sets the files."""
     transcribed = tuple(TranscribedClip(clip.path, clip.text, clip.language) for clip in clips)
     return LearnDecoderRequest(
         transcribed,
@@ -64,32 +64,33 @@ def request_for(
     )
 
 
-def learn(
+def learn_decoder(
     ask: Ask,
     tensors: Path,
-    about: Mapping[str, Any],
+    identity: Mapping[str, Any],
     request: LearnDecoderRequest,
     *,
     state: Path | None = None,
     judge: Callable[[LearnedDecoder, Path], LearnedDecoder] = lambda learned, _: learned,
-    whose: str = "",
-    else_stays: str = "the base's decoder",
+    subject: str = "",
+    fallback: str = "the base's decoder",
 ) -> tuple[DecoderLearned, LearnedDecoder | None]:
-    """Trains a decoder, and returns the result and its record. Writes the record and, if it is
-    better than the base's, its tensors; and the state to continue from, even if it is not.
+    """Trains a decoder. Writes its record, the state to continue from and, if the decoder is better
+    than the base's, its tensors. Returns the result and the record.
 
-    After an error, the last outcome stays; also without a step before the end of a time limit, and
-    then the record is None.
+    After an error, the earlier files stay. They also stay if the time limit ended before the first
+    step; then the record is None.
 
     Args:
         ask: runs the request where samples are spoken.
         tensors: the decoder's file.
-        about: `Verdict.weights`, and what else the record says.
+        identity: `Verdict.weights`, and further fields of the record.
         request: of `request_for`.
         state: the file for the state; None keeps none.
-        judge: adds results to the record of a decoder that is closer to the person's clips. Its
-            tensors are in the given file.
-        whose: begins the log line; else_stays: what it says of a decoder that is not better.
+        judge: adds results to the record of a decoder that is closer to the person's clips; its
+            second argument is the file with the tensors.
+        subject: begins the log line.
+        fallback: the decoder that speaks if this one is not better, for the log.
 
     Raises:
         WorkerFailed, GpuLost, DiskFull, WriteError
@@ -99,7 +100,7 @@ def learn(
         if request.budget_seconds is not None and not result.new_steps:
             return result, None
         learned = LearnedDecoder(
-            **about,
+            **identity,
             distance_before=result.distance_before,
             distance_after=result.distance_after,
             clips=result.clips,
@@ -113,16 +114,16 @@ def learn(
             os.replace(state_draft, state)
         crash_point("after decoder state")
         if learned.is_better:
-            learned = _used(learned, draft, tensors)
+            learned = _put_in_use(learned, draft, tensors)
     learned_decoder.write(tensors, learned)
-    log.info("%s%s", f"{whose}: " if whose else "", _sentence(learned, result, else_stays))
+    log.info("%s%s", f"{subject}: " if subject else "", _log_sentence(learned, result, fallback))
     return result, learned
 
 
 @contextlib.contextmanager
 def _drafts(tensors: Path, state: Path | None) -> Iterator[tuple[Path, Path | None]]:
-    """The files of a decoder and its state that are not judged yet. Nothing else reads their names,
-    and what remains of them is deleted."""
+    """The files for a decoder and its state until it is judged. No other code reads them, and those
+    that are left are deleted."""
     drafts = (
         tensors.with_stem(f"unjudged_{tensors.stem}"),
         state and state.with_stem(f"unjudged_{state.stem}"),
@@ -135,7 +136,7 @@ def _drafts(tensors: Path, state: Path | None) -> Iterator[tuple[Path, Path | No
                 path.unlink(missing_ok=True)
 
 
-def _used(learned: LearnedDecoder, draft: Path, tensors: Path) -> LearnedDecoder:
+def _put_in_use(learned: LearnedDecoder, draft: Path, tensors: Path) -> LearnedDecoder:
     """Renames the draft to the decoder's file; returns the record that names this file."""
     os.replace(draft, tensors)
     return replace(learned, file=Written(sha256_of(tensors), tensors.stat().st_size))
@@ -143,7 +144,7 @@ def _used(learned: LearnedDecoder, draft: Path, tensors: Path) -> LearnedDecoder
 
 def newest_state(run: RunFolder, before: int | None = None) -> tuple[int, Path | None]:
     """The newest epoch whose decoder was trained, before a given one, and its state. (0, None)
-    begins with the base's decoder. A damaged one is left out, which is logged."""
+    stands for the base's decoder. A damaged state is logged and skipped."""
     for epoch in reversed(run.decoder_state_epochs()):
         path = run.decoder_state_path(epoch)
         if before is not None and epoch >= before:
@@ -155,43 +156,45 @@ def newest_state(run: RunFolder, before: int | None = None) -> tuple[int, Path |
 
 
 def learn_for_base(
-    run: RunFolder, ask: Ask, clips: Sequence[Clip], voice: TunedVoice, minute_steps: float = STEPS
+    run: RunFolder, ask: Ask, clips: Sequence[Clip], voice: TunedVoice, steps_per_minute: float = STEPS
 ) -> LearnedDecoder:
-    """The decoder for the base's weights, trained unless it already continues the newest epoch's:
-    for all steps that the minutes of sound allow, and at least a quarter of them, because the
-    epochs' decoders have heard other latents.
+    """The decoder for the base's weights, trained unless it already continues the newest epoch's.
 
-    clips: the person's training clips; voice: of the base's weights; minute_steps: the steps for one minute
-    of clips. Raises as `learn`.
+    It takes all steps that the minutes of sound allow, and at least a quarter of them, because the
+    epochs' decoders have learned from other latents. Raises as `learn_decoder`.
+
+    Args:
+        clips: the person's training clips.
+        voice: with the base's weights.
+        steps_per_minute: the steps for one minute of clips.
     """
-    tensors, (after, state) = run.decoder_path(0), newest_state(run)
+    tensors, (newest_epoch, state) = run.decoder_path(0), newest_state(run)
     record = learned_decoder.read(tensors)
-    if record is not None and record.after_epoch == after:
+    if record is not None and record.after_epoch == newest_epoch:
         return record
-    heard = clips_to_learn_from(clips)
-    minutes = minutes_of(heard)
+    decoder_clips = clips_to_learn_from(clips)
+    minutes = minutes_of(decoder_clips)
     request = request_for(
-        heard,
+        decoder_clips,
         voice,
-        steps=steps_for(minutes, minute_steps),
-        min_steps=steps_until(1, minutes, minute_steps),
+        steps=steps_for(minutes, steps_per_minute),
+        min_steps=steps_until(1, minutes, steps_per_minute),
         state=state,
     )
-    _, record = learn(
+    _, record = learn_decoder(
         ask,
         tensors,
-        {**BASE_WEIGHTS, "after_epoch": after},
+        {**BASE_WEIGHTS, "after_epoch": newest_epoch},
         request,
         state=run.decoder_state_path(0),
-        whose="Untrained model",
+        subject="Untrained model",
     )
     assert record is not None  # it has no time limit
     return record
 
 
-def leave_out(tensors: Path) -> bool:
-    """Keeps a decoder from being used, because the judges were against it; its record stays.
-    Whether it was used until now."""
+def withdraw_decoder(tensors: Path) -> bool:
+    """Deletes a decoder that the judges ruled out; its record stays. Returns whether it was in use."""
     record = learned_decoder.read(tensors)
     if record is None or record.file is None:
         return False
@@ -200,11 +203,11 @@ def leave_out(tensors: Path) -> bool:
     return True
 
 
-def _sentence(learned: LearnedDecoder, result: DecoderLearned, else_stays: str) -> str:
+def _log_sentence(learned: LearnedDecoder, result: DecoderLearned, fallback: str) -> str:
     distance = f"{learned.distance_before:.3f} to {learned.distance_after:.3f}"
     if learned.distance_after >= learned.distance_before:
         return (
-            f"{else_stays.capitalize()} stays: the trained one is not closer to the person after "
+            f"{fallback.capitalize()} stays: the trained one is not closer to the person after "
             f"{learned.steps} steps (spectral distance {distance})."
         )
     sentence = (
@@ -213,22 +216,22 @@ def _sentence(learned: LearnedDecoder, result: DecoderLearned, else_stays: str) 
     )
     if result.pitch_octaves:
         sentence += f" The pitch of free speech moved by {100 * (2**result.pitch_octaves - 1):+.0f} %."
-    figures = (
+    changes = (
         ("Word error rate", learned.more_word_errors, "{:+.0%}"),
         ("Voice similarity to the reference", learned.closer_voice, "{:+.2f}"),
         ("Naturalness", learned.more_natural, "{:+.2f}"),
     )
-    for name, figure, form in figures:
-        if figure is not None:
-            sentence += f" {name} with it: {form.format(figure)}."
+    for name, change, form in changes:
+        if change is not None:
+            sentence += f" {name} with it: {form.format(change)}."
     if not learned.is_better:
         faults = (
             (learned.harder, "is harder to understand"),
             (learned.less_alike, "sounds less like the reference"),
             (learned.less_natural, "sounds less natural"),
         )
-        holding = " and ".join(fault for holds, fault in faults if holds)
-        sentence += f" It {holding}, so {else_stays} stays."
+        reasons = " and ".join(fault for holds, fault in faults if holds)
+        sentence += f" It {reasons}, so {fallback} stays."
     return sentence
 
 
@@ -240,13 +243,16 @@ def learn_for_epoch(
     epoch: int,
     checkpoint: Path,
     sha256: str,
-    minute_steps: float = STEPS,
+    steps_per_minute: float = STEPS,
 ) -> float:
     """Trains and writes the decoder of an epoch, unless it exists. Returns the seconds of a step; 0
     if unknown. A failure is only logged, except GpuLost.
 
-    clips: the person's training clips; reference: the recording with the speaker embedding of samples;
-    checkpoint, sha256: of the epoch; minute_steps: the steps for one minute of clips.
+    Args:
+        clips: the person's training clips.
+        reference: the recording that samples are spoken from.
+        checkpoint, sha256: the epoch's file, and its hash.
+        steps_per_minute: the steps for one minute of clips.
     """
     tensors, weights = run.decoder_path(epoch), weights_of_epoch(epoch, sha256)
     try:
@@ -254,15 +260,15 @@ def learn_for_epoch(
         if record is not None and record.weights == weights:
             return 0.0
         learned_decoder.remove(tensors)
-        heard = clips_to_learn_from(clips)
+        decoder_clips = clips_to_learn_from(clips)
         request = request_for(
-            heard,
+            decoder_clips,
             TunedVoice(reference, checkpoint),
-            steps=steps_until(epoch, minutes_of(heard), minute_steps),
+            steps=steps_until(epoch, minutes_of(decoder_clips), steps_per_minute),
             state=newest_state(run, epoch)[1],
         )
-        result, _ = learn(
-            ask, tensors, weights, request, state=run.decoder_state_path(epoch), whose=f"Epoch {epoch}"
+        result, _ = learn_decoder(
+            ask, tensors, weights, request, state=run.decoder_state_path(epoch), subject=f"Epoch {epoch}"
         )
         return result.step_seconds
     except GpuLost:

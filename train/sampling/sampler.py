@@ -37,24 +37,24 @@ from xtts.workers.tasks import FileSpeaker
 log = logging.getLogger("train")
 
 # The reference project's full-size sample took 43 s on a CPU; a loaded machine may be slower.
-SPEAK_SECONDS = 900.0
+SPEAK_TIMEOUT_SECONDS = 900.0
 NICE_BESIDE_TRAINING = 5
 # A worker starts and speaks; after a fault it does so again, and then on the CPU.
-LONGEST_SAMPLE_SECONDS = 3 * (START_SECONDS + SPEAK_SECONDS)
+MAX_SAMPLE_SECONDS = 3 * (START_SECONDS + SPEAK_TIMEOUT_SECONDS)
 
 
 @dataclass(frozen=True)
 class SamplingPlan:
     """Where and how samples are spoken, and the reason.
 
-    overlap: the next epoch does not wait; beside_gpu: training runs on a GPU.
+    overlaps_training: whether the next epoch trains meanwhile.
     """
 
     mode: str
     compute: ComputeConfig
     reason: str
-    overlap: bool = False
-    beside_gpu: bool = False
+    overlaps_training: bool = False
+    trains_on_gpu: bool = False
 
     @property
     def device(self) -> str:
@@ -62,15 +62,15 @@ class SamplingPlan:
         return "none" if self.mode == "skipped" else self.compute.device
 
     @property
-    def words(self) -> str:
+    def device_words(self) -> str:
         """The device that speaks, for the log."""
         if self.mode == "skipped":
             return "none"
         where = "the CPU" if self.device == "cpu" else self.device
-        return f"on {where}" + (", in a separate process" if self.subprocess else "")
+        return f"on {where}" + (", in a separate process" if self.uses_subprocess else "")
 
     @property
-    def subprocess(self) -> bool:
+    def uses_subprocess(self) -> bool:
         """Whether a worker speaks."""
         return self.mode.endswith("subprocess")
 
@@ -86,14 +86,14 @@ class Sampler:
 
     def __init__(
         self,
-        chosen: SamplingPlan,
+        plan: SamplingPlan,
         new_speaker: "Callable[[SamplingPlan], Worker | InProcessSpeaker]",
         *,
         interrupted: Callable[[], bool] = lambda: False,
         report: Callable[[str, str], None] = report_surprise,
     ) -> None:
-        self.plan = chosen
-        self.worker = new_speaker(chosen)
+        self.plan = plan
+        self.worker = new_speaker(plan)
         self._new_speaker = new_speaker
         self._interrupted = interrupted
         self._report = report
@@ -104,7 +104,7 @@ class Sampler:
 
     def __enter__(self) -> "Sampler":
         """Starts the worker, which imports and loads during the first epoch."""
-        if self.plan.subprocess and isinstance(self.worker, Worker):
+        if self.plan.uses_subprocess and isinstance(self.worker, Worker):
             self.worker.start()
         return self
 
@@ -114,8 +114,8 @@ class Sampler:
         self.worker.close()
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Runs a job after those in progress; with `plan.overlap`, in the background."""
-        if self.plan.overlap:
+        """Runs a job after those in progress; with `plan.overlaps_training`, in the background."""
+        if self.plan.overlaps_training:
             self._running.append(self._pool.submit(work))
         else:
             work()
@@ -125,8 +125,8 @@ class Sampler:
 
         Raises WorkerFailed (code `interrupted` if the run must stop) and GpuLost.
         """
-        answer = None if self.stopping else self.answer(request, progress)
-        if answer is None or (isinstance(answer, WorkerFailed) and self.stopping):
+        answer = None if self.is_stopping else self.answer(request, progress)
+        if answer is None or (isinstance(answer, WorkerFailed) and self.is_stopping):
             raise WorkerFailed("interrupted", "The run is to stop.")
         if not isinstance(answer, WorkerFailed):
             return answer
@@ -142,55 +142,55 @@ class Sampler:
         self, request: Request[Answer], progress: ReportProgress = no_progress
     ) -> Answer | WorkerFailed:
         """Tries one plan after another; returns the answer or the last failure."""
-        tried_again = False
-        while isinstance(answer := self._try(request, progress), WorkerFailed) and not self.stopping:
-            if answer.transient and not tried_again:
-                tried_again = True
+        is_repeated = False
+        while isinstance(answer := self._try(request, progress), WorkerFailed) and not self.is_stopping:
+            if answer.transient and not is_repeated:
+                is_repeated = True
                 if isinstance(request, SpeakRequest):
                     log.warning("%s is repeated after: %s", request.out.name, answer)
                 recovery.free_after_fault(self.plan.device)
                 continue
-            if isinstance(request, SpeakRequest) and surprising(self.plan, answer):
+            if isinstance(request, SpeakRequest) and is_surprising(self.plan, answer):
                 self._report(self.plan.device, answer.first_line)
-            other = None if self.lost(answer) else after_fault(self.plan, answer)
-            if other is None:
+            next_plan = None if self.has_lost_gpu(answer) else plan_after_fault(self.plan, answer)
+            if next_plan is None:
                 break
-            log.warning("Samples move to %s (%s): %s.", other.device, other.mode, other.reason)
-            self._change(other)
-            tried_again = False
+            log.warning("Samples move to %s (%s): %s.", next_plan.device, next_plan.mode, next_plan.reason)
+            self._switch_to(next_plan)
+            is_repeated = False
         return answer
 
     def _try(self, request: Request[Answer], progress: ReportProgress) -> Answer | WorkerFailed:
         """Tries once. Returns an error without its frames, which would keep tensors on the GPU."""
         try:
-            return self.worker.ask(request, SPEAK_SECONDS, lambda: self.stopping, progress)
+            return self.worker.ask(request, SPEAK_TIMEOUT_SECONDS, lambda: self.is_stopping, progress)
         except Exception as error:  # any error costs a sample, not the run
-            here = self.plan.mode == "in_process"
-            return failure_of(error, recovery.remaining_fault(self.plan.device) if here else "")
+            in_process = self.plan.mode == "in_process"
+            return failure_of(error, recovery.remaining_fault(self.plan.device) if in_process else "")
 
-    def lost(self, failure: WorkerFailed) -> bool:
+    def has_lost_gpu(self, failure: WorkerFailed) -> bool:
         """Whether this process, and training with it, has lost its GPU."""
         sticky = failure.fault is not None and failure.fault.sticky
         return sticky and self.plan.mode == "in_process"
 
     def raise_if_lost(self, failure: WorkerFailed) -> None:
         """Raises GpuLost if the failure took this process's GPU."""
-        if self.lost(failure):
+        if self.has_lost_gpu(failure):
             raise lost_gpu.lost_error(self.plan.device, failure.first_line)
 
     @property
-    def stopping(self) -> bool:
+    def is_stopping(self) -> bool:
         """Whether the run must stop."""
         return self._closing or self._interrupted()
 
     def give_up(self, reason: str) -> None:
         """Runs no further request. reason: a sentence."""
-        self._change(SamplingPlan("skipped", self.plan.compute.at(Place("cpu", reason)), reason))
+        self._switch_to(SamplingPlan("skipped", self.plan.compute.at(Place("cpu", reason)), reason))
 
-    def _change(self, other: SamplingPlan) -> None:
+    def _switch_to(self, plan: SamplingPlan) -> None:
         self.worker.close()
-        self.plan = other
-        self.worker = self._new_speaker(other)
+        self.plan = plan
+        self.worker = self._new_speaker(plan)
 
 
 class InProcessSpeaker:
@@ -212,7 +212,7 @@ class InProcessSpeaker:
         `FileSpeaker.ask`."""
         import torch
 
-        def told(done: float) -> None:
+        def report(done: float) -> None:
             if interrupted():
                 raise WorkerFailed("interrupted", f"Stopped while {request.doing}.")
             progress(done)
@@ -222,23 +222,23 @@ class InProcessSpeaker:
             if self._speaker is None:
                 # Training needs the memory between samples, and the next one has other weights.
                 self._speaker = FileSpeaker(self._base, self._compute, keep_weights=False)
-            return self._speaker.ask(request, told)
+            return self._speaker.ask(request, report)
 
     def close(self) -> None:
         """Frees its copy of the model."""
         self._speaker = None
 
 
-def new_speaker(chosen: SamplingPlan, base: Path, machine: Environment) -> Worker | InProcessSpeaker:
+def new_speaker(plan: SamplingPlan, base: Path, machine: Environment) -> Worker | InProcessSpeaker:
     """The speaker of a plan: this process, or a worker. It has all cores if training waits, and all
     but one otherwise."""
-    if chosen.mode == "in_process":
-        return InProcessSpeaker(base, chosen.compute)
-    threads = max(1, machine.cpu_count - 1) if chosen.overlap else machine.cpu_count
+    if plan.mode == "in_process":
+        return InProcessSpeaker(base, plan.compute)
+    threads = max(1, machine.cpu_count - 1) if plan.overlaps_training else machine.cpu_count
     return Worker(
         base,
-        replace(chosen.compute, threads=threads),
-        niceness=NICE_BESIDE_TRAINING if chosen.overlap else 0,
+        replace(plan.compute, threads=threads),
+        niceness=NICE_BESIDE_TRAINING if plan.overlaps_training else 0,
         # Every sample has other weights: kept ones would only take memory from training.
         keep_weights=False,
     )
@@ -249,37 +249,42 @@ def sampler_of(settings: TrainSettings, context: RunContext, stop: StopRequest |
     compute = ComputeConfig(
         precision=settings.speak_precision, guard=settings.guard, watermark=settings.watermark
     )
-    chosen = sampling_plan(context.machine, settings.sample_device, context.device.value, compute)
+    plan = sampling_plan(context.machine, settings.sample_device, context.device.value, compute)
     speaker = partial(new_speaker, base=context.base, machine=context.machine)
-    return Sampler(chosen, speaker, interrupted=lambda: stop is not None and stop.requested)
+    return Sampler(plan, speaker, interrupted=lambda: stop is not None and stop.requested)
 
 
 # Where to speak: pure functions
 
 
 def sampling_plan(
-    machine: Environment, wish: str, training_device: str, compute: ComputeConfig
+    machine: Environment, sample_device: str, training_device: str, compute: ComputeConfig
 ) -> SamplingPlan:
-    """Where to speak on this machine. wish: SAMPLE_DEVICE; training_device: cpu or cuda:N; compute:
-    the configuration apart from the device."""
-    beside_gpu = training_device.startswith("cuda")
-    if wish == "off":
+    """Where to speak on this machine.
+
+    Args:
+        sample_device: SAMPLE_DEVICE.
+        training_device: cpu or cuda:N.
+        compute: The configuration apart from the device.
+    """
+    trains_on_gpu = training_device.startswith("cuda")
+    if sample_device == "off":
         return SamplingPlan("skipped", compute, "SAMPLE_DEVICE=off")
-    place = choose_place(machine, wish, "SAMPLE_DEVICE", preferred=training_device)
+    place = choose_place(machine, sample_device, "SAMPLE_DEVICE", preferred=training_device)
     gpu = machine.gpu(place.value)
     if gpu is None:
-        return _on_cpu(compute, place, beside_gpu)
+        return _cpu_plan(compute, place, trains_on_gpu)
     compute, reason = compute.at(place), place.reason
     if gpu.device != training_device:
-        reason += f"; training runs on {training_device if beside_gpu else 'the CPU'}"
-        return SamplingPlan("gpu_subprocess", compute, reason, beside_gpu, beside_gpu)
+        reason += f"; training runs on {training_device if trains_on_gpu else 'the CPU'}"
+        return SamplingPlan("gpu_subprocess", compute, reason, trains_on_gpu, trains_on_gpu)
     if gpu.surprise:
         reason = f"{gpu.name} is not reliable while it trains: {gpu.surprise}"
-        return SamplingPlan("gpu_subprocess", compute, reason, beside_gpu=True)
-    return SamplingPlan("in_process", compute, reason, beside_gpu=True)
+        return SamplingPlan("gpu_subprocess", compute, reason, trains_on_gpu=True)
+    return SamplingPlan("in_process", compute, reason, trains_on_gpu=True)
 
 
-def after_fault(plan: SamplingPlan, failure: WorkerFailed) -> SamplingPlan | None:
+def plan_after_fault(plan: SamplingPlan, failure: WorkerFailed) -> SamplingPlan | None:
     """Where to speak after a fault; None if no other place can help.
 
     Each fault of a GPU leads one step down: first without cuFFT or cuDNN if that failed, then in
@@ -287,17 +292,17 @@ def after_fault(plan: SamplingPlan, failure: WorkerFailed) -> SamplingPlan | Non
     """
     if plan.device == "cpu" or not failure.elsewhere:
         return None
-    why = f"speaking on {plan.device} ({plan.mode}) failed: {failure.first_line}"
-    at = plan.compute
-    here = Place(at.device, why, at.mel_device, at.cudnn)
-    below, mode = step_down(here, why, failure.fault), plan.mode
-    moved_mel = below.value == here.value and below.cudnn == here.cudnn
-    if mode == "in_process" and not moved_mel and not failure.transient:
+    reason = f"speaking on {plan.device} ({plan.mode}) failed: {failure.first_line}"
+    compute, mode = plan.compute, plan.mode
+    place = Place(compute.device, reason, compute.mel_device, compute.cudnn)
+    next_place = step_down(place, reason, failure.fault)
+    moves_only_mel = next_place.value == place.value and next_place.cudnn == place.cudnn
+    if mode == "in_process" and not moves_only_mel and not failure.transient:
         # cuDNN can be turned off only in another process, without changing training.
-        mode, below = "gpu_subprocess", here if below.value == "cpu" else below
-    if below.value == "cpu":
-        return _on_cpu(at, below, plan.beside_gpu)
-    return replace(plan, mode=mode, compute=at.at(below), reason=below.reason)
+        mode, next_place = "gpu_subprocess", place if next_place.value == "cpu" else next_place
+    if next_place.value == "cpu":
+        return _cpu_plan(compute, next_place, plan.trains_on_gpu)
+    return replace(plan, mode=mode, compute=compute.at(next_place), reason=next_place.reason)
 
 
 def failure_of(error: Exception, poison: str = "") -> WorkerFailed:
@@ -319,7 +324,7 @@ def failure_of(error: Exception, poison: str = "") -> WorkerFailed:
     return WorkerFailed("error", sentence, fault)
 
 
-def surprising(plan: SamplingPlan, failure: WorkerFailed) -> bool:
+def is_surprising(plan: SamplingPlan, failure: WorkerFailed) -> bool:
     """Whether the GPU check should have predicted this failure.
 
     Out-of-memory does not count, nor does a failure on the CPU.
@@ -329,5 +334,5 @@ def surprising(plan: SamplingPlan, failure: WorkerFailed) -> bool:
     return failure.fault is None or failure.fault.outcome not in (Outcome.TRANSIENT, Outcome.DATA)
 
 
-def _on_cpu(compute: ComputeConfig, place: Place, beside_gpu: bool) -> SamplingPlan:
-    return SamplingPlan("cpu_subprocess", compute.at(place), place.reason, beside_gpu, beside_gpu)
+def _cpu_plan(compute: ComputeConfig, place: Place, trains_on_gpu: bool) -> SamplingPlan:
+    return SamplingPlan("cpu_subprocess", compute.at(place), place.reason, trains_on_gpu, trains_on_gpu)

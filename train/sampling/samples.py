@@ -50,7 +50,7 @@ class SampleFiles:
 @dataclass(frozen=True)
 class SampleSidecar:
     """`epoch_N_output.json`: a sample's text, weights and device, with the reason for the device.
-    words: with their times, under Kokoro-FastAPI's names; None if unknown."""
+    words: each with its times, in Kokoro-FastAPI's fields; None if unknown."""
 
     epoch: int
     checkpoint_sha256: str
@@ -68,24 +68,24 @@ class SampleSidecar:
     words: list[dict[str, str | float]] | None = None
 
 
-def of_epoch(run: RunFolder, epoch: int) -> SampleFiles:
+def epoch_sample(run: RunFolder, epoch: int) -> SampleFiles:
     """The epoch's sample, which the run speaks."""
     return SampleFiles(
         run.samples / f"epoch_{epoch}_output.wav", run.samples / f"epoch_{epoch}_reference.wav"
     )
 
 
-def of_speaker(run: RunFolder, epoch: int, recording: Path) -> Path:
+def speaker_sample(run: RunFolder, epoch: int, recording: Path) -> Path:
     """The epoch's sample as a named speaker of the run, named by the number of their recording."""
     return run.samples / f"epoch_{epoch}_speaker_{recording.stem}.wav"
 
 
-def of_best(run: RunFolder) -> SampleFiles:
+def best_sample(run: RunFolder) -> SampleFiles:
     """The sample of the run's best weights: an epoch's, a blend or the base's."""
     return SampleFiles(run.samples / "best_output.wav", run.samples / "best_reference.wav")
 
 
-def on_demand(run: RunFolder, epoch: int, identity: Sequence[object]) -> SampleFiles:
+def sample_on_demand(run: RunFolder, epoch: int, identity: Sequence[object]) -> SampleFiles:
     """The files of a sample on demand, one set for each distinct request.
 
     They overwrite neither the epoch's sample nor another sample on demand.
@@ -97,9 +97,9 @@ def on_demand(run: RunFolder, epoch: int, identity: Sequence[object]) -> SampleF
     )
 
 
-def sample_is_missing(run: RunFolder, epoch: int, sha256: str) -> bool:
+def is_sample_missing(run: RunFolder, epoch: int, sha256: str) -> bool:
     """Whether this checkpoint has no sidecar: the run ended between checkpoint and sample."""
-    sidecar = read_json(of_epoch(run, epoch).sidecar)
+    sidecar = read_json(epoch_sample(run, epoch).sidecar)
     return bool(sidecar.get("checkpoint_sha256") != sha256)
 
 
@@ -110,10 +110,10 @@ class Samples:
         reference: the voice and the text of every sample.
         on_sample: called with the sidecar of every epoch's sample.
         clips: the person's training clips, from which decoders learn.
-        minute_steps: their steps for one minute of clips; None if no decoder learns.
+        steps_per_minute: a decoder's steps for one minute of clips; None if no decoder learns.
 
     Attributes:
-        decoder_step_seconds: of the last epoch's decoder; 0 if unknown.
+        decoder_step_seconds: the time of a step of the last epoch's decoder; 0 if unknown.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Samples:
         seed: int = 0,
         on_sample: Callable[[int, SampleSidecar], None] | None = None,
         clips: Sequence[Clip] = (),
-        minute_steps: float | None = None,
+        steps_per_minute: float | None = None,
     ) -> None:
         self.sampler = sampler
         self.run = run
@@ -135,11 +135,11 @@ class Samples:
         self.decoder_step_seconds = 0.0
         self._on_sample = on_sample
         self._clips = clips
-        self._minute_steps = minute_steps
+        self._minute_steps = steps_per_minute
 
     def speak(self, epoch: int, checkpoint: Path, sha256: str, *, epoch_seconds: float = 0.0) -> None:
         """Trains the epoch's decoder and speaks the epoch's samples with its checkpoint; with
-        `SamplingPlan.overlap`, in the background. epoch_seconds: its training time."""
+        `SamplingPlan.overlaps_training`, in the background. epoch_seconds: its training time."""
 
         def work() -> None:
             if self._minute_steps is not None and self.sampler.plan.mode != "skipped":
@@ -154,9 +154,9 @@ class Samples:
                     self._minute_steps,
                 )
                 self.decoder_step_seconds = seconds or self.decoder_step_seconds
-            files = of_epoch(self.run, epoch)
-            self._speak(epoch, checkpoint, sha256, files, self._decoder_field(checkpoint))
-            self._speak_as_others(epoch, checkpoint, epoch_seconds)
+            files = epoch_sample(self.run, epoch)
+            self._speak_into(files, epoch, checkpoint, sha256, self._decoder_field(checkpoint))
+            self._speak_as_speakers(epoch, checkpoint, epoch_seconds)
 
         self.sampler.finish()
         self.sampler.submit(work)
@@ -164,14 +164,14 @@ class Samples:
     def speak_on_demand(self, epoch: int, checkpoint: Path, sha256: str, files: SampleFiles) -> None:
         """Speaks a sample of an epoch into other files, without training a decoder. Waits for
         it."""
-        learned = self._decoder_field(checkpoint)
-        self.sampler.submit(lambda: self._speak(epoch, checkpoint, sha256, files, learned))
+        decoder_field = self._decoder_field(checkpoint)
+        self.sampler.submit(lambda: self._speak_into(files, epoch, checkpoint, sha256, decoder_field))
         self.sampler.finish()
 
     def speak_best(self, verdict: Verdict | None = None) -> None:
         """Speaks `best_output.wav` with the best weights, unless it is up to date. Waits for it.
         verdict: as in `RunFolder.best_weights`."""
-        best, files = self.run.best_weights(verdict), of_best(self.run)
+        best, files = self.run.best_weights(verdict), best_sample(self.run)
         if best is None or self.sampler.plan.mode == "skipped":
             return
         details = {
@@ -182,20 +182,27 @@ class Samples:
             "reference": sha256_of(self.reference.path),
         }
         current = {"epoch": best.epoch, "checkpoint_sha256": best.sha256, **details}
-        before = {"mode": "skipped", **read_json(files.sidecar)}
-        if before["mode"] == "skipped" or not current.items() <= before.items():
-            self.sampler.submit(lambda: self._speak(best.epoch, best.weights, best.sha256, files, details))
+        earlier = {"mode": "skipped", **read_json(files.sidecar)}
+        if earlier["mode"] == "skipped" or not current.items() <= earlier.items():
+            self.sampler.submit(
+                lambda: self._speak_into(files, best.epoch, best.weights, best.sha256, details)
+            )
         self.sampler.finish()
 
     def _decoder_field(self, checkpoint: Path | None) -> dict[str, str]:
-        """The field of a sidecar that names the decoder that learned for a checkpoint, if any."""
+        """The sidecar's field for the learned decoder of a checkpoint; empty if there is none."""
         decoder = decoder_for(self.run, checkpoint)
         return {"learned_decoder": sha256_of(decoder)} if decoder else {}
 
-    def _speak(
-        self, epoch: int, checkpoint: Path | None, sha256: str, files: SampleFiles, more: Mapping[str, object]
+    def _speak_into(
+        self,
+        files: SampleFiles,
+        epoch: int,
+        checkpoint: Path | None,
+        sha256: str,
+        more_fields: Mapping[str, object],
     ) -> None:
-        """Speaks and writes the WAV, its reference and its sidecar, with `more` fields."""
+        """Speaks and writes the WAV, its reference and its sidecar."""
         person, plan = self.reference, self.sampler.plan
         decoder = decoder_for(self.run, checkpoint)
         text = SynthesisRequest(person.text, person.language, self.seed)
@@ -207,49 +214,55 @@ class Samples:
             answer = self.sampler.answer(request) if failure is None else failure
             if not isinstance(answer, WorkerFailed):
                 sidecar = self._spoken_sidecar(sidecar, answer, files.output)
-            elif not self.sampler.stopping:
+            elif not self.sampler.is_stopping:
                 failure, sidecar = answer, self._failed_sidecar(sidecar, answer)
         elif failure:
             log.warning("The recording %s cannot be copied: %s", person.path, failure)
-        if self.sampler.stopping:
+        if self.sampler.is_stopping:
             log.info("The sample of epoch %d was interrupted. It is spoken when the run starts again.", epoch)
             return
         crash_point("mid-sample")
+        self._write_sidecar(files, sidecar, more_fields)
+        if failure:
+            self.sampler.raise_if_lost(failure)
+
+    def _write_sidecar(
+        self, files: SampleFiles, sidecar: SampleSidecar, more_fields: Mapping[str, object]
+    ) -> None:
+        """Writes the sidecar. A failure is only logged."""
         try:
             if sidecar.mode == "skipped":  # the WAV of an older attempt is of other weights
                 files.output.unlink(missing_ok=True)
             files.sidecar.parent.mkdir(parents=True, exist_ok=True)
-            write_json(files.sidecar, {**asdict(sidecar), **more})
-            if self._on_sample and files == of_epoch(self.run, epoch):
-                self._on_sample(epoch, sidecar)
+            write_json(files.sidecar, {**asdict(sidecar), **more_fields})
+            if self._on_sample and files == epoch_sample(self.run, sidecar.epoch):
+                self._on_sample(sidecar.epoch, sidecar)
         except Exception as error:
-            log.warning("The record of sample %d cannot be written: %s", epoch, error)
-        if failure:
-            self.sampler.raise_if_lost(failure)
+            log.warning("The record of sample %d cannot be written: %s", sidecar.epoch, error)
 
-    def _speak_as_others(self, epoch: int, checkpoint: Path, epoch_seconds: float) -> None:
+    def _speak_as_speakers(self, epoch: int, checkpoint: Path, epoch_seconds: float) -> None:
         """Speaks the epoch's sample as each further speaker of the run, while there is time. A
         failure costs only that sample."""
-        others = list(speakers.read(self.run.folder).items())[1:]
+        further_speakers = list(speakers.read(self.run.folder).items())[1:]
         if self.sampler.plan.mode == "skipped":
             return
-        until = time.monotonic() + max(SPEAKERS_SECONDS, SPEAKERS_SHARE * epoch_seconds)
+        deadline = time.monotonic() + max(SPEAKERS_SECONDS, SPEAKERS_SHARE * epoch_seconds)
         person, spoken = self.reference, dict[str, str]()
         text = SynthesisRequest(person.text, person.language, self.seed)
-        for number, (name, recording) in enumerate(others):
-            if self.sampler.stopping:
+        for number, (name, recording) in enumerate(further_speakers):
+            if self.sampler.is_stopping:
                 return
-            if time.monotonic() > until:
-                late = ", ".join(late for late, _ in others[number:])
-                log.info("To save time, epoch %d has no sample as %s.", epoch, late)
+            if time.monotonic() > deadline:
+                skipped = ", ".join(speaker for speaker, _ in further_speakers[number:])
+                log.info("To save time, epoch %d has no sample as %s.", epoch, skipped)
                 break
-            out = of_speaker(self.run, epoch, recording)
+            out = speaker_sample(self.run, epoch, recording)
             answer = self.sampler.answer(SpeakRequest(text, TunedVoice(recording, checkpoint), out))
             if not isinstance(answer, WorkerFailed):
                 spoken[name] = out.name
                 continue
             self.sampler.raise_if_lost(answer)
-            if not self.sampler.stopping:
+            if not self.sampler.is_stopping:
                 log.warning("No sample of epoch %d as %s: %s", epoch, name, answer)
         if spoken:
             log.info("Samples as %s: %s", ", ".join(spoken), ", ".join(spoken.values()))
@@ -288,18 +301,18 @@ class Samples:
             else [{"word": word, "start_time": start, "end_time": end} for word, start, end in answer.words],
         )
 
-    def _failed_sidecar(self, nothing: SampleSidecar, failure: WorkerFailed) -> SampleSidecar:
+    def _failed_sidecar(self, sidecar: SampleSidecar, failure: WorkerFailed) -> SampleSidecar:
         self.failures_in_a_row += 1
         code = failure.reason_code
         reason = f"{code}: {failure}"
         if self.sampler.plan.reason.startswith("speaking on"):  # why samples had moved
             reason += f" Before that, {self.sampler.plan.reason}."
-        log.warning("No sample of epoch %d (%s): %s", nothing.epoch, code, failure)
-        if self.failures_in_a_row >= MAX_FAILURES_IN_A_ROW and not self.sampler.lost(failure):
-            ends = f"{MAX_FAILURES_IN_A_ROW} samples in a row failed, the last one: {failure}"
-            log.warning("This run speaks no more samples: %s Training continues.", ends)
-            self.sampler.give_up(ends)
-        return replace(nothing, reason=reason)
+        log.warning("No sample of epoch %d (%s): %s", sidecar.epoch, code, failure)
+        if self.failures_in_a_row >= MAX_FAILURES_IN_A_ROW and not self.sampler.has_lost_gpu(failure):
+            why = f"{MAX_FAILURES_IN_A_ROW} samples in a row failed, the last one: {failure}"
+            log.warning("This run speaks no more samples: %s Training continues.", why)
+            self.sampler.give_up(why)
+        return replace(sidecar, reason=reason)
 
     def _write_reference(self, path: Path) -> WorkerFailed | None:
         try:

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     """Trains the decoder, and speaks the best sample. Raises as `open_evaluator`, and RunError if
     nothing was judged yet."""
-    from train.evaluation import conclusion
+    from train.evaluation.best_decoder import learn_best_decoder
     from train.saved_run import open_evaluator
     from xtts.voices.evaluation_file import read_evaluation
     from xtts.voices.run_folder import RunError
@@ -32,7 +32,7 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
                 f"{evaluator.run.folder} was not evaluated, so its best weights are unknown. Run "
                 f"`{commands.program('train evaluate')}`, which judges them and trains a decoder."
             )
-        if not conclusion.learn_best_decoder(evaluator, evaluation.verdict, 60 * minutes):
+        if not learn_best_decoder(evaluator, evaluation.verdict, 60 * minutes):
             raise RunError(
                 f"{minutes:g} minutes were not enough to train a decoder. Set a longer time with --minutes."
             )

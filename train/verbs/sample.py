@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     """Speaks. Raises RunError if nothing can speak, and as `speaking`."""
-    from train.sampling.samples import on_demand
+    from train.sampling.samples import sample_on_demand
     from train.saved_run import saved_epoch, speaking
     from xtts.voices.run_folder import RunError, RunFolder
 
@@ -31,7 +31,7 @@ def run(settings: TrainSettings, arguments: argparse.Namespace) -> int:
     chosen = saved_epoch(folder, arguments.epoch)
     with speaking(settings, folder) as (_, samples):
         plan, reference = samples.sampler.plan, samples.reference
-        files = on_demand(
+        files = sample_on_demand(
             folder,
             chosen.epoch,
             (

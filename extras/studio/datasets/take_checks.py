@@ -10,7 +10,7 @@ import numpy as np
 
 from api.voices import decoding, samples
 from api.voices.samples import resampled
-from train.dataset.entries import LONGEST_CLIP_SECONDS, SHORTEST_CLIP_SECONDS
+from train.dataset.entries import MAX_CLIP_SECONDS, MIN_CLIP_SECONDS
 from xtts.evaluation.recogniser import RATE, num_errors
 from xtts.speech_span import HOP_SECONDS, SILENT_PEAK, frame_levels, spoken_frames
 from xtts.text.normalization.registry import rules_of
@@ -62,7 +62,7 @@ def check(
     seconds = len(trimmed) / rate
     findings = [*_length_findings(seconds), *_sound_findings(measured), *_edge_findings(levels)]
     heard = ""
-    if hear and seconds <= LONGEST_CLIP_SECONDS:
+    if hear and seconds <= MAX_CLIP_SECONDS:
         heard = hear(resampled(trimmed, rate, RATE))
         findings += _word_findings(text, heard, language)
     return samples.wav_of(trimmed, rate), _findings_row(
@@ -90,12 +90,12 @@ def _trim(mono: Array, rate: int, levels: Array) -> Array:
 
 
 def _length_findings(seconds: float) -> list[Finding]:
-    if seconds > LONGEST_CLIP_SECONDS:
-        limit = f"a clip has at most {LONGEST_CLIP_SECONDS:g} s"
+    if seconds > MAX_CLIP_SECONDS:
+        limit = f"a clip has at most {MAX_CLIP_SECONDS:g} s"
         advice = "Read it faster, or skip this sentence."
         return [("long", f"It is {seconds:.1f} s long; {limit}. {advice}")]
-    if seconds < SHORTEST_CLIP_SECONDS:
-        limit = f"a clip needs {SHORTEST_CLIP_SECONDS:g} s"
+    if seconds < MIN_CLIP_SECONDS:
+        limit = f"a clip needs {MIN_CLIP_SECONDS:g} s"
         return [("short", f"It has {seconds:.1f} s of sound; {limit}. Read the whole sentence.")]
     return []
 

@@ -106,9 +106,9 @@ class FakeGpu:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int = 1_000) -> None:
         self.pinned, self.most, self.waits = 0, most, 0
-        monkeypatch.setattr(async_writer, "stands_on_a_gpu", lambda one: one.dim() > 0)
+        monkeypatch.setattr(async_writer, "is_on_gpu", lambda one: one.dim() > 0)
         monkeypatch.setattr(async_writer, "pinned_like", self.pin)
-        monkeypatch.setattr(async_writer, "end_of_copies", lambda _: self.wait)
+        monkeypatch.setattr(async_writer, "waiter_for_copies", lambda _: self.wait)
 
     def pin(self, like: torch.Tensor) -> torch.Tensor:
         if self.pinned == self.most:
@@ -140,7 +140,7 @@ def test_where_no_more_can_be_pinned_it_is_copied_all_the_same(monkeypatch, capl
     staging = async_writer.PinnedStaging()
     for value in (1.0, 2.0):
         state = {"a": torch.full((3,), value), "b": [torch.full((2,), value), torch.tensor(5)]}
-        copied, _ = staging.copied(state)
+        copied, _ = staging.copy_to_cpu(state)
         state["a"].add_(9)
         assert copied["a"].tolist() == [value] * 3 and copied["b"][0].tolist() == [value] * 2
         assert copied["b"][1] == 5
@@ -151,7 +151,7 @@ def test_no_more_is_pinned_than_the_machine_can_spare(monkeypatch):
     gpu = FakeGpu(monkeypatch)
     staging = async_writer.PinnedStaging(max_bytes=30)
     for _ in range(2):
-        copied, _ = staging.copied({"a": torch.ones(5), "b": torch.ones(5), "c": torch.ones(2)})
+        copied, _ = staging.copy_to_cpu({"a": torch.ones(5), "b": torch.ones(5), "c": torch.ones(2)})
         assert {name: len(one) for name, one in copied.items()} == {"a": 5, "b": 5, "c": 2}
     assert gpu.pinned == 2
 
@@ -163,7 +163,7 @@ def test_what_is_saved_beside_a_gpu_is_what_is_saved_on_a_cpu(parts):
     learner = a_learner(trainable=parts)
     train_step(learner, a_batch(0))
     wanted = {name: tensor.clone() for name, tensor in learner.model_state().items()}
-    kept, _ = async_writer.PinnedStaging().copied(learner.weights.unsaved_state())
+    kept, _ = async_writer.PinnedStaging().copy_to_cpu(learner.weights.unsaved_state())
     train_step(learner, a_batch(1))
     found = to_coqui(kept)
     assert found.keys() == wanted.keys()

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.train.checkpointing.saving import damage, save
-from train.checkpointing.checkpoints import Checkpoints, prune, to_prune
+from train.checkpointing.checkpoints import Checkpoints, epochs_to_prune, prune
 from xtts.voices.run_folder import manifest_beside
 
 
@@ -20,7 +20,7 @@ from xtts.voices.run_folder import manifest_beside
     ],
 )
 def test_what_is_pruned(epochs, newest, best, keep, gone):
-    assert to_prune(epochs, newest, best, keep) == gone
+    assert epochs_to_prune(epochs, newest, best, keep) == gone
 
 
 def test_pruning_keeps_newest_best_two_trainer_states_and_every_sample(run):

@@ -17,7 +17,14 @@ from machine.storage.facts import Facts
 from tests.bad_audio import write_all
 from tests.datasets import a_sound, make_dataset
 from train.dataset import dataset
-from train.dataset.dataset import Clip, Dataset, DatasetError, RejectedClip, decode_clip, without_collection
+from train.dataset.dataset import (
+    Clip,
+    Dataset,
+    DatasetError,
+    RejectedClip,
+    decode_clip,
+    without_garbage_collection,
+)
 from train.dataset.entries import TranscriptEntry
 from train.settings import TrainSettings
 from xtts import sound_file
@@ -422,8 +429,8 @@ def test_clips_that_are_taken_out_are_told_and_the_split_stays(read, tmp_path):
 
 def test_garbage_is_not_looked_for_inside_and_is_afterwards():
     assert gc.isenabled()
-    with without_collection(), pytest.raises(ZeroDivisionError):
-        with without_collection():
+    with without_garbage_collection(), pytest.raises(ZeroDivisionError):
+        with without_garbage_collection():
             assert not gc.isenabled()
         assert not gc.isenabled()  # still inside the outer block
         raise ZeroDivisionError

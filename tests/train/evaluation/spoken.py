@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from train.evaluation.judges import candidate as candidate_of
-from train.evaluation.judges import compare
+from train.evaluation.judges import judged_candidate, with_differences_from_base
 from train.evaluation.plan import EvaluationSentence, Person, VoiceScale
 from train.evaluation.verdict import decide
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -87,10 +86,10 @@ def candidate(
     reference: Sequence[float] = (),
 ) -> Candidate:
     """The evaluator's candidate for these measurements."""
-    person = replace(PERSON, reference=tuple(reference))
+    person = replace(PERSON, reference_embedding=tuple(reference))
     asked = EvaluationSentence(SynthesisRequest("text", "en"), "built_in")
     sha256 = f"sha-{epoch}" if epoch else ""
-    return candidate_of(
+    return judged_candidate(
         kind,
         epoch,
         share,
@@ -112,6 +111,6 @@ def base(seed: int = 0, **changes: Any) -> Candidate:
 
 def verdict_of(*candidates: Candidate) -> tuple[dict[str, Candidate], Verdict]:
     """The candidates by name, and the verdict; the first is the base."""
-    told, verdict = decide(compare(candidates))
+    told, verdict = decide(with_differences_from_base(candidates))
     assert verdict is not None
     return {one.name: one for one in told}, verdict

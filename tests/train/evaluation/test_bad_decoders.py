@@ -1,7 +1,7 @@
 """A decoder learned from bad clips is rejected with the reason, or is no worse than the base's.
 
 Each case has five draws on the embedded base, which speaks from a recording of awb. Each decoder is
-accepted or rejected as in a run (`train.evaluation.conclusion`): by clips that it did not learn
+accepted or rejected as in a run (`train.evaluation.best_decoder`): by clips that it did not learn
 from, and by the words and voice of sentences. An accepted decoder is then compared with the base's
 on further recordings of awb, which no decoder has learned from.
 
@@ -25,8 +25,8 @@ import torch
 from benchmarks import texts
 from tests import flite_voices as heard
 from train.dataset.metadata import read_entries
-from train.evaluation.conclusion import with_judgement
-from train.evaluation.judges import differences, mean_interval, sentences_of
+from train.evaluation.best_decoder import with_judgement
+from train.evaluation.judges import differences, judge_sentences, mean_interval
 from train.evaluation.plan import EvaluationSentence, Person
 from xtts import audio, encoding
 from xtts.inference.compute_config import ComputeConfig
@@ -161,7 +161,8 @@ def test_a_bad_decoder_is_left_out_or_no_worse_than_none(ground, before, case, d
     person = Person(SpeakingRate(rate, 0.0), None, "not measured", None, 0)
     asked = [EvaluationSentence(SynthesisRequest(text, "en"), "own") for text in _sentences()]
     without, with_it = (
-        sentences_of(asked, one.facts, person.compared_with(ground.embedding), 0.0) for one in (before, after)
+        judge_sentences(asked, one.facts, person.compared_with(ground.embedding), 0.0)
+        for one in (before, after)
     )
     gaps = differences(with_it, without)
     assert min(gap.count for gap in gaps.values()) >= SENTENCES // 2

@@ -13,7 +13,7 @@ import torch
 
 from tests.train.evaluation.test_evaluator import BAD, GOOD, SOUNDS, Ground
 from train import defaults
-from train.evaluation.conclusion import learn_best_decoder, with_judgement
+from train.evaluation.best_decoder import learn_best_decoder, with_judgement
 from train.evaluation.plan import VoiceScale
 from train.sampling.decoders import minutes_of
 from xtts.model.gpt import PREFIX, TEXT_TABLES
@@ -63,7 +63,7 @@ def test_what_the_person_s_own_clips_lack_is_no_fault_of_a_decoder():
     }
     strict = with_judgement(learned, gaps)
     assert strict.harder and strict.less_natural
-    assert with_judgement(learned, gaps, misheard=True, rougher_person=0.3).is_better
+    assert with_judgement(learned, gaps, is_accent=True, allowed_loss=0.3).is_better
 
 
 def test_nearness_that_is_worth_a_loss_counts_by_the_person_s_scale():
@@ -71,7 +71,7 @@ def test_nearness_that_is_worth_a_loss_counts_by_the_person_s_scale():
     rougher = MeanInterval(-0.2, -0.3, -0.1, 16)
     gaps = {"naturalness": rougher, "voice": MeanInterval(0.09, 0.07, 0.11, 16)}
     assert with_judgement(learned, gaps).less_natural
-    scale = VoiceScale(np.ones(1), at_one=0.89, at_zero=0.55)
+    scale = VoiceScale(np.ones(1), cosine_at_one=0.89, cosine_at_zero=0.55)
     assert not with_judgement(learned, gaps, scale=scale).less_natural
 
 
@@ -166,14 +166,14 @@ def test_damaged_tensors_speak_nowhere_and_are_kept_again(ground, damage):
 def test_its_steps_follow_the_sound_and_it_continues_the_newest_epoch_s(ground, monkeypatch):
     """In a run and afterwards alike, without a time limit, and from so many clips."""
     monkeypatch.setattr(defaults, "DECODER_CLIPS", 5)
-    clip = ground.evaluator.plan.training[0]
+    clip = ground.evaluator.plan.training_clips[0]
     for epoch in (1, 2):
         with_state(ground, epoch)
     for number, in_run in enumerate([True, False]):
         learned_decoder.remove(ground.run.decoder_path(0))
         ground.restart(in_run=in_run)
         clips = [replace(clip, name=str(one)) for one in range(9)]
-        ground.evaluator.plan = replace(ground.evaluator.plan, training=clips)
+        ground.evaluator.plan = replace(ground.evaluator.plan, training_clips=clips)
         ground.conclude()
         request, minutes = ground.speaking.learned[number], minutes_of(clips[:5])
         assert request.voice.of_base and len(request.clips) == 5

@@ -24,7 +24,7 @@ NEARER: dict[str, Any] = {"voice": 0.7, "errors": 0.1, "natural": 3.6}
 def made(folder: Path, base_folder: Path, sounds: Any, with_decoder: Any) -> Ground:
     """A run of two epochs that learned a decoder each, judged by words, voice and naturalness."""
     ground = Ground(folder, base_folder, {(0, 0.0): BASE, **sounds})
-    ground.recogniser, ground.no_naturalness, ground.learns = ("pocketsphinx", None), None, True
+    ground.recogniser, ground.why_no_naturalness, ground.learns = ("pocketsphinx", None), None, True
     ground.checkpoints.keep = 3
     ground.restart()
     ground.speaking.errors_with_learned = 0.1

@@ -15,9 +15,9 @@ from tests.forked import in_child
 from tests.train.evaluation.spoken import CENTRE, PERSON, facts
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.dataset import Clip
-from train.evaluation.conclusion import conclude, judge_rest, seconds_left
+from train.evaluation.conclusion import conclude, judge_remaining, seconds_left
 from train.evaluation.evaluator import SHORT_SECONDS, Evaluator
-from train.evaluation.plan import NATURALNESS_OFF, RUN_SENTENCES, EvaluationPlan, EvaluationSentence
+from train.evaluation.plan import MAX_RUN_SENTENCES, NATURALNESS_OFF, EvaluationPlan, EvaluationSentence
 from train.sampling.reference import SampleReference
 from train.sampling.sampler import SamplingPlan
 from train.settings import TrainSettings
@@ -138,7 +138,7 @@ class Ground:
         (folder / "clip.wav").write_bytes(b"a recording")
         self.base = base
         self.recogniser: tuple[str, str | None] = ("", "EVALUATE_RECOGNISER is off")
-        self.no_naturalness: str | None = NATURALNESS_OFF
+        self.why_no_naturalness: str | None = NATURALNESS_OFF
         self.learns = False
         self.run = RunFolder(folder / "output")
         self.checkpoints = Checkpoints(self.run, keep=1)
@@ -168,7 +168,7 @@ class Ground:
             [],
             {"name": "tiny", "sha256": "b"},
             *self.recogniser,
-            no_naturalness=self.no_naturalness,
+            why_no_naturalness=self.why_no_naturalness,
             learns_decoder=self.learns,
         )
         self.evaluator = Evaluator(plan, self.speaking, self.checkpoints, in_run=in_run)
@@ -183,7 +183,7 @@ class Ground:
 
     def judge(self, epoch: int, loss: float = 2.0, seconds: float = 0.0) -> None:
         """Saves and judges an epoch that took `seconds` to learn."""
-        self.evaluator.judge(self.save(epoch, loss), seconds)
+        self.evaluator.judge_epoch(self.save(epoch, loss), seconds)
 
     def conclude(self, blend: float | str = "auto", learn_decoder: str = "auto") -> None:
         """The end of the run."""
@@ -222,12 +222,12 @@ def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground):
 
 def takes(monkeypatch: pytest.MonkeyPatch, speaking: Speaking, seconds: float) -> None:
     """Judging a candidate of a run takes `seconds`."""
-    speaking.seconds_a_sentence = seconds / RUN_SENTENCES
+    speaking.seconds_a_sentence = seconds / MAX_RUN_SENTENCES
     clock = SimpleNamespace(perf_counter=lambda: speaking.now)
     monkeypatch.setattr("train.evaluation.evaluator.time", clock)
 
 
-@pytest.mark.parametrize(("source", "spoken"), [("built_in", RUN_SENTENCES), ("own", 24)])
+@pytest.mark.parametrize(("source", "spoken"), [("built_in", MAX_RUN_SENTENCES), ("own", 24)])
 def test_a_run_speaks_sixteen_sentences_or_all_of_the_users_own(ground, source, spoken):
     ground.restart(in_run=True, source=source)
     ground.evaluator.judge_base()
@@ -296,7 +296,7 @@ def test_where_judging_is_slow_the_end_judges_the_newest_epoch_and_one_blend_of_
 def test_the_next_start_knows_what_judging_took_here_and_not_on_another_device(ground, monkeypatch):
     ground.restart(in_run=True)
     takes(monkeypatch, ground.speaking, 70.0)
-    judge_rest(ground.evaluator, ())
+    judge_remaining(ground.evaluator, ())
     ground.judge(1, seconds=1000.0)
     ground.restart(in_run=True)
     ground.judge(2, seconds=100.0)
@@ -399,7 +399,7 @@ def test_blend_says_which_shares_are_tried(ground, blend, shares):
 
 def test_what_a_kill_left_out_is_done_at_the_next_start(ground):
     ground.judge(2)
-    judge_rest(ground.evaluator, (0.5,))
+    judge_remaining(ground.evaluator, (0.5,))
     # Killed after the verdict, before the file that it names was written.
     assert ground.evaluation().verdict.kind == "blend" and not ground.run.best_blend.exists()
     best = ground.run.best_weights()
@@ -419,7 +419,7 @@ def test_what_a_kill_left_out_is_done_at_the_next_start(ground):
 @pytest.mark.parametrize("point", ["after blend", "after replace:best.pt"])
 def test_killed_while_best_pt_is_written(ground, point):
     ground.judge(2)
-    judge_rest(ground.evaluator, (0.5,))
+    judge_remaining(ground.evaluator, (0.5,))
     assert in_child(lambda: ground.conclude(0.5), crash_at=point) == -9
     assert bool(ground.run.best_weights().fallback) is (point != "after blend")
     ground.restart()
@@ -507,7 +507,7 @@ def test_an_epoch_that_was_trained_again_is_judged_again(ground):
     ground.judge(1)
     ground.state = {name: tensor * 1.5 for name, tensor in ground.state.items()}
     ground.save(1)
-    assert [epoch.epoch for epoch in ground.evaluator.missing()] == [1]
+    assert [epoch.epoch for epoch in ground.evaluator.unjudged_epochs()] == [1]
     assert ground.run.best_weights().fallback  # the verdict is about other weights
     ground.conclude("off")
     assert not ground.run.best_weights().fallback
@@ -517,7 +517,7 @@ def test_a_fault_costs_an_evaluation_and_never_the_run(ground, caplog):
     epoch = ground.save(1)
     ground.speaking.fault = WorkerFailed("hang", "The worker was ended.")
     for _ in range(5):
-        ground.evaluator.judge(epoch)
+        ground.evaluator.judge_epoch(epoch)
     assert caplog.text.count("The evaluation failed: The worker was ended.") == 3
     assert "this run is not evaluated further" in caplog.text
     assert ground.evaluation() is None
@@ -528,10 +528,10 @@ def test_three_faults_up_to_the_end_of_a_run_end_its_evaluation(ground, caplog):
     epoch = ground.save(1)
     ground.save(2)
     ground.speaking.fault = WorkerFailed("hang", "The worker was ended.")
-    ground.evaluator.judge(epoch)
-    judge_rest(ground.evaluator, (0.5,))
+    ground.evaluator.judge_epoch(epoch)
+    judge_remaining(ground.evaluator, (0.5,))
     assert caplog.text.count("The evaluation failed: The worker was ended.") == 3
-    assert not ground.evaluator.working
+    assert not ground.evaluator.can_judge
 
 
 def test_a_stop_leaves_the_evaluation_for_the_next_start(ground, caplog):
@@ -574,7 +574,7 @@ def test_an_old_language_is_heard_beside_an_added_one_and_what_is_lost_counts(gr
         EvaluationSentence(SynthesisRequest(f"um texto {number}", "pt", number), "built_in")
         for number in range(SLOTS)
     ]
-    ground.evaluator.plan = replace(known, old=old, learns_added_language=True)
+    ground.evaluator.plan = replace(known, old_language_sentences=old, learns_added_language=True)
     ground.speaking.sounds[2, 1.0] = GOOD
     ground.speaking.old_sounds[2] = {"lost": 0.4}
     ground.judge(1, loss=2.0), ground.judge(2, loss=1.0)
@@ -598,7 +598,7 @@ def natural_of(request: EvaluateRequest) -> list[int]:
 
 def with_naturalness(ground: Ground, asked: bool = True) -> None:
     ground.recogniser = ("pocketsphinx", None)
-    ground.no_naturalness = None if asked else NATURALNESS_OFF
+    ground.why_no_naturalness = None if asked else NATURALNESS_OFF
     sounds = {(0, 0.0): {"voice": 0.4, "natural": 3.4}, (1, 1.0): {**GOOD, "natural": 3.0}}
     ground.speaking.sounds = sounds
     ground.restart()
@@ -641,7 +641,7 @@ def test_an_evaluation_of_an_earlier_version_is_continued_without_naturalness(gr
     for one in (said for each in old["candidates"] for said in each["sentences"]):
         del one["judges"]["naturalness"]
     path.write_text(json.dumps(old))
-    ground.no_naturalness = None  # distillmos has been installed
+    ground.why_no_naturalness = None  # distillmos has been installed
     ground.restart()
     ground.judge(2)
     assert natural_of(ground.speaking.requests[-1]) == []

@@ -13,7 +13,7 @@ from tests.train.evaluation.test_evaluator import SOUNDS, Ground
 from train.dataset.dataset import Clip
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.further_judges import FurtherJudges
-from train.evaluation.verdict import evaluation_markdown, evaluation_table
+from train.evaluation.report import evaluation_markdown, evaluation_table
 from xtts.voices.evaluation_file import Evaluation, FurtherFigure, JudgeDescription
 from xtts.workers.requests import EvaluateRequest, SpokenSet
 
@@ -42,9 +42,9 @@ def ground(tmp_path: Path, base_folder: Path) -> Ground:
     ground = Ground(tmp_path, base_folder, dict(SOUNDS))
     (clip,) = ground.evaluator.plan.clips
     clips = [replace(clip, audio_sha256=str(number)) for number in range(4)]
-    plan = replace(ground.evaluator.plan, clips=clips, training=clips[:1])
+    plan = replace(ground.evaluator.plan, clips=clips, training_clips=clips[:1])
     ground.evaluator.plan = plan
-    ground.evaluator._further = FurtherJudges(plan)
+    ground.evaluator._further_judges = FurtherJudges(plan)
     asked = ground.speaking.evaluate
 
     def evaluate(request: EvaluateRequest) -> SpokenSet:
@@ -60,7 +60,7 @@ def ground(tmp_path: Path, base_folder: Path) -> Ground:
 
 @pytest.fixture
 def humour(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Humour:
-    judge = Humour(ground.evaluator.plan.held_out)
+    judge = Humour(ground.evaluator.plan.held_out_clips)
     use(monkeypatch, judge)
     return judge
 
@@ -113,7 +113,7 @@ def test_the_verdict_is_the_same_without_it(ground, humour, monkeypatch):
     use(monkeypatch, Humour((), "nobody laughs"))
     ground.run.evaluation_file.unlink()
     ground.restart()
-    ground.evaluator.judge(ground.run.verified(1))
+    ground.evaluator.judge_epoch(ground.run.verified(1))
     ground.conclude("off", "off")
     without = ground.evaluation()
     assert with_it.verdict == without.verdict

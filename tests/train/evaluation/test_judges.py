@@ -11,7 +11,13 @@ from tests.train.evaluation.spoken import PERSON, candidate, embedding, facts
 from train.dataset.dataset import Clip
 from train.evaluation import judges
 from train.evaluation.judges import mean_interval, paired_difference
-from train.evaluation.plan import EvaluationPlan, EvaluationSentence, describe, speaking_rate, voice_scale
+from train.evaluation.plan import (
+    EvaluationPlan,
+    EvaluationSentence,
+    describe_person,
+    speaking_rate,
+    voice_scale,
+)
 from train.sampling.reference import SampleReference
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.evaluation_file import MeanInterval, SpokenSentence
@@ -61,8 +67,8 @@ def test_a_slow_speaker_is_slow_and_not_babbling_unless_twice_as_slow(length, ou
     ],
 )
 def test_words_that_the_sound_does_not_need_were_left_out(evidence, share):
-    assert judges.words_found(evidence, 18.0) == share
-    assert judges.words_found([], 18.0) is None
+    assert judges.share_of_words_found(evidence, 18.0) == share
+    assert judges.share_of_words_found([], 18.0) is None
 
 
 def test_the_rate_is_a_line_through_the_clips_or_a_ratio_of_few():
@@ -81,7 +87,7 @@ def test_the_scale_of_likeness_ends_at_the_person_and_at_others():
     assert scale.similarity([1.0, 0.0, 0.0]) == pytest.approx(1, abs=0.02)
     # Candidates are measured on this scale.
     assert candidate(facts(voice=0.7)).mean(judges.VOICE) == pytest.approx(0.7, abs=0.05)
-    assert PERSON.voice.similarity(embedding(0.0)) == pytest.approx(0.0)
+    assert PERSON.voice_scale.similarity(embedding(0.0)) == pytest.approx(0.0)
 
 
 def test_a_scale_that_cannot_be_had_says_why():
@@ -112,10 +118,10 @@ def test_a_difference_is_taken_sentence_by_sentence():
 def rows(measured: Sequence[SpokenFacts], reference: Sequence[float]) -> list[SpokenSentence]:
     """The sentences, judged against the embedding of one recording of the person."""
     asked = [EvaluationSentence(SynthesisRequest("text", "en"), "built_in")] * len(measured)
-    return judges.sentences_of(asked, measured, PERSON.compared_with(reference), 0.0)
+    return judges.judge_sentences(asked, measured, PERSON.compared_with(reference), 0.0)
 
 
-REFERENCE = PERSON.voice.centre.tolist()
+REFERENCE = PERSON.voice_scale.centre.tolist()
 
 
 def test_a_decoder_is_judged_by_words_and_by_the_voice_of_the_reference():
@@ -128,15 +134,15 @@ def test_a_decoder_is_judged_by_words_and_by_the_voice_of_the_reference():
     rough = [replace(one, naturalness=2.0) for one in own]
     smooth = [replace(one, naturalness=2.0 + 0.01 * number) for number, one in enumerate(own)]
     gap = judges.differences(rows(rough, REFERENCE), rows(smooth, REFERENCE))["naturalness"]
-    assert gap.mean == pytest.approx(-0.115) and judges.less_natural(gap)
+    assert gap.mean == pytest.approx(-0.115) and judges.is_less_natural(gap)
 
 
 @pytest.mark.parametrize(
     ("mean", "high", "loss"), [(-0.2, -0.01, True), (-0.2, 0.01, False), (-0.09, -0.05, False)]
 )
 def test_a_loss_of_naturalness_is_measurable_and_large_enough_to_hear(mean, high, loss):
-    assert judges.less_natural(MeanInterval(mean, mean - 0.1, high, 16)) is loss
-    assert not judges.less_natural(None)
+    assert judges.is_less_natural(MeanInterval(mean, mean - 0.1, high, 16)) is loss
+    assert not judges.is_less_natural(None)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +151,7 @@ def test_a_loss_of_naturalness_is_measurable_and_large_enough_to_hear(mean, high
 )
 def test_a_voice_that_is_much_nearer_may_lose_a_little_naturalness(natural, voice, low, loss):
     gap = MeanInterval(natural, natural - 0.1, -0.01, 16)
-    assert judges.less_natural(gap, MeanInterval(voice, low, 0.4, 16)) is loss
+    assert judges.is_less_natural(gap, MeanInterval(voice, low, 0.4, 16)) is loss
 
 
 def test_the_persons_own_clips_are_the_reference_of_naturalness():
@@ -155,11 +161,11 @@ def test_the_persons_own_clips_are_the_reference_of_naturalness():
     plan = EvaluationPlan(
         [], SampleReference(clip.path, "", "en", "anna"), [clip], [clip], [clip] * 4, {}, "", None
     )
-    person = describe(plan, HeardRecordings([*heard, *others], []))
+    person = describe_person(plan, HeardRecordings([*heard, *others], []))
     assert person.naturalness == (4.0, 4.1, 4.2, 4.3)
-    told = judges.descriptions(person, "", "off", None, None)["naturalness"]
+    told = judges.describe_judges(person, "", "off", None, None)["naturalness"]
     assert told.absent is None and (told.unit, told.better) == ("MOS", "higher")
-    assert judges.descriptions(PERSON, "", "off", "why", None)["naturalness"].absent == "why"
+    assert judges.describe_judges(PERSON, "", "off", "why", None)["naturalness"].absent == "why"
 
 
 def test_what_no_judge_of_a_decoder_can_compare_is_left_out():

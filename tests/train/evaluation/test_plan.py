@@ -15,16 +15,16 @@ from machine.errors import SotaqueError
 from tests.models import ALL_LANGUAGES
 from tests.train.evaluation.spoken import PERSON
 from train.dataset.dataset import Clip, Dataset
-from train.evaluation.judges import WORD_ERRORS, descriptions
+from train.evaluation.judges import WORD_ERRORS, describe_judges
 from train.evaluation.plan import (
     SENTENCES_FOLDER,
     EvaluationPlan,
     built_in_sentences,
-    naturalness_of,
-    old_sentences,
+    old_language_sentences,
     plan_of,
+    planned_sentences,
     recogniser_of,
-    sentences_of,
+    why_no_naturalness,
 )
 from train.sampling.reference import SampleReference
 from train.settings import TrainSettings
@@ -55,12 +55,12 @@ def test_which_recogniser_listens_or_why_none_does(monkeypatch, setting, languag
 
 
 def test_whether_naturalness_is_judged_or_why_not(monkeypatch, tmp_path):
-    assert naturalness_of("off") == "EVALUATE_NATURALNESS is off"
+    assert why_no_naturalness("off") == "EVALUATE_NATURALNESS is off"
     monkeypatch.setattr("xtts.evaluation.naturalness.missing", lambda: None)
-    assert naturalness_of("auto") is None
+    assert why_no_naturalness("auto") is None
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "distillmos", None)
-    assert "distillmos is not installed" in naturalness_of("auto")
+    assert "distillmos is not installed" in why_no_naturalness("auto")
 
 
 def test_a_folder_is_looked_at_before_anything_is_spoken(tmp_path):
@@ -69,7 +69,7 @@ def test_a_folder_is_looked_at_before_anything_is_spoken(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
     found = recogniser_of(str(tmp_path), "pt")
     assert found == (str(tmp_path), None)
-    told = descriptions(PERSON, *found, None, None)[WORD_ERRORS].meaning
+    told = describe_judges(PERSON, *found, None, None)[WORD_ERRORS].meaning
     assert f"Whisper ({tmp_path.name})" in told
 
 
@@ -109,7 +109,7 @@ def test_the_embedded_voice_says_each_in_one_piece():
 
 def test_the_persons_own_words_stand_between():
     clips = [clip(number, f"Word {number}.") for number in range(3)]
-    found = sentences_of(None, "en", clips, seed=0)
+    found = planned_sentences(None, "en", clips, seed=0)
     assert [one.source for one in found[:8]] == [
         "built_in",
         "built_in",
@@ -127,22 +127,22 @@ def test_the_persons_own_words_stand_between():
 def test_ones_own_sentences_replace_the_built_in_ones(tmp_path):
     path = tmp_path / "own.txt"
     path.write_text("One.\n\n Two. \nOne.\n", encoding="utf-8")
-    assert [(one.request.text, one.source) for one in sentences_of(path, "en", [], seed=1)] == [
+    assert [(one.request.text, one.source) for one in planned_sentences(path, "en", [], seed=1)] == [
         ("One.", "own"),
         ("Two.", "own"),
     ]
     path.write_text("\n", encoding="utf-8")
     with pytest.raises(SotaqueError, match="holds no sentence"):
-        sentences_of(path, "en", [], seed=1)
+        planned_sentences(path, "en", [], seed=1)
     with pytest.raises(SotaqueError, match="cannot be read"):
-        sentences_of(tmp_path / "absent.txt", "en", [], seed=1)
+        planned_sentences(tmp_path / "absent.txt", "en", [], seed=1)
 
 
 def test_another_seed_text_or_recording_is_another_set(tmp_path):
     def set_of(language: str, seed: int, recording: str) -> str:
         path = tmp_path / recording
         path.write_text(recording, encoding="utf-8")
-        texts = sentences_of(None, language, [], seed)
+        texts = planned_sentences(None, language, [], seed)
         reference = SampleReference(path, "", language, "ana")
         return EvaluationPlan(texts, reference, (), (), (), {}, "", None).sentence_set
 
@@ -166,8 +166,8 @@ def test_decoders_learn_training_clips_of_the_person_alone():
     data = Dataset.of(clips[:6], clips[6:], ())
     reference = SampleReference(clips[0].path, "", "en", "a")
     plan = plan_of(TrainSettings(), data, reference, {}, ModelConfig.read(DEMO))
-    assert plan.training == [clips[0], clips[2], clips[4]]
-    assert plan.recordings[0] == clips[6]
+    assert plan.training_clips == [clips[0], clips[2], clips[4]]
+    assert plan.compared_clips[0] == clips[6]
 
 
 def test_held_out_clips_are_neither_learned_nor_in_the_reference(tmp_path):
@@ -178,22 +178,24 @@ def test_held_out_clips_are_neither_learned_nor_in_the_reference(tmp_path):
     recording.with_suffix(".json").write_text(json.dumps(record))
     reference = SampleReference(recording, "", "en", "anna")
     plan = EvaluationPlan((), reference, clips, clips[:3], (), {}, "", None)
-    assert {one.name for one in plan.held_out} == {"c3", "c5"}
+    assert {one.name for one in plan.held_out_clips} == {"c3", "c5"}
     recording.with_suffix(".json").unlink()
-    assert {one.name for one in plan.held_out} == {"c3", "c4", "c5"}
+    assert {one.name for one in plan.held_out_clips} == {"c3", "c4", "c5"}
 
 
 def test_the_old_language_is_the_bases_first_with_sentences_and_never_an_added_one():
     demo = ModelConfig.read(DEMO)
-    spoken = old_sentences(demo, seed=0)
+    spoken = old_language_sentences(demo, seed=0)
     assert [one.request.text for one in spoken] == built_in_sentences("en")[:8]
     added = replace(
         demo,
         languages=("ru", "uk", "xx", "pt"),
         extensions=(Extension("ru", "uk", 50, 2), Extension("uk", "ru", 52, 2)),
     )
-    assert {old_sentence.request.language for old_sentence in old_sentences(added, seed=0)} == {"pt"}
-    assert old_sentences(replace(added, languages=("ru", "uk", "xx")), seed=0) == []
+    assert {old_sentence.request.language for old_sentence in old_language_sentences(added, seed=0)} == {"pt"}
+    assert old_language_sentences(replace(added, languages=("ru", "uk", "xx")), seed=0) == []
     # The base was exported from a run that learned Russian.
     learned = replace(added, extensions=(Extension("ru", "uk", 50, 2, learned=True),))
-    assert {old_sentence.request.language for old_sentence in old_sentences(learned, seed=0)} == {"ru"}
+    assert {old_sentence.request.language for old_sentence in old_language_sentences(learned, seed=0)} == {
+        "ru"
+    }

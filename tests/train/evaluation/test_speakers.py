@@ -13,10 +13,9 @@ from tests.forked import in_child
 from tests.train.evaluation.spoken import facts
 from tests.train.evaluation.test_evaluator import GOOD, Ground
 from train.dataset.dataset import Clip
-from train.evaluation import conclusion
-from train.evaluation.conclusion import SPEAKER_SECONDS
-from train.evaluation.judges import sentences_of
-from train.evaluation.verdict import evaluation_table
+from train.evaluation.judges import judge_sentences
+from train.evaluation.report import evaluation_table
+from train.evaluation.speakers import SPEAKER_SECONDS, figures_of, judge_speakers
 from train.sampling.decoders import minutes_of
 from xtts.voices import learned_decoder, speakers
 from xtts.voices.speakers import Speaker
@@ -32,7 +31,7 @@ class Several(Ground):
     def restart(self, count: int = 24, **more: Any) -> None:
         super().restart(count, **more)
         others = {name: self.clips(name) for name in ("ben", "cleo")}
-        self.evaluator.plan = replace(self.evaluator.plan, others=others)
+        self.evaluator.plan = replace(self.evaluator.plan, clips_by_speaker=others)
 
     def clips(self, name: str, count: int = 9) -> list[Clip]:
         path = self.run.folder.parent / "clip.wav"
@@ -124,8 +123,6 @@ def test_for_whom_the_base_is_better_the_verdict_says_so(ground):
     assert row.learned is None and len(ground.speaking.learned) == 0
     ground.speaking.sounds[1, 1.0] = {"voice": 0.2, "errors": 0.6}
     known = replace(ground.evaluation(), speakers=[])
-    from train.evaluation.conclusion import judge_speakers
-
     (ben, _) = judge_speakers(ground.evaluator, known).speakers
     assert ben.verdict == (
         "The best weights are measurably harder to understand and less like the speaker than the base."
@@ -138,7 +135,7 @@ def clock_of(ground: Several, monkeypatch: pytest.MonkeyPatch, sentence: float) 
     may."""
     ground.speaking.seconds_a_sentence = sentence
     clock = SimpleNamespace(perf_counter=lambda: ground.speaking.now)
-    monkeypatch.setattr("train.evaluation.conclusion.time", clock)
+    monkeypatch.setattr("train.evaluation.speakers.time", clock)
     learn = ground.speaking.learn_decoder
 
     def for_all_its_time(request: Any) -> Any:
@@ -164,7 +161,7 @@ def test_rows_of_other_weights_do_not_stay_where_there_is_no_time_for_new_ones(g
     ground.conclude("off")
     ground.speaking.sounds[1, 0.3] = {"voice": 0.8, "errors": 0.0}
     ground.restart(in_run=True)
-    monkeypatch.setattr(conclusion, "SPEAKER_SECONDS", 0.0)
+    monkeypatch.setattr("train.evaluation.speakers.SPEAKER_SECONDS", 0.0)
     ground.conclude(0.3)
     assert ground.best()["kind"] == "blend" and ground.evaluation().speakers == []
 
@@ -173,7 +170,7 @@ def test_the_steps_of_a_speaker_follow_their_sound_and_no_clock(ground, monkeypa
     ground.restart(in_run=True)
     clock_of(ground, monkeypatch, 0.0)
     ground.conclude("off")
-    steps = steps_for(minutes_of(ground.evaluator.plan.others["ben"]))
+    steps = steps_for(minutes_of(ground.evaluator.plan.clips_by_speaker["ben"]))
     asked = [(one.steps, one.budget_seconds, one.state) for one in ground.speaking.learned[1:]]
     assert asked == [(steps, None, None)] * 2
 
@@ -209,8 +206,8 @@ def test_killed_while_their_decoder_is_kept_it_is_learned_again(ground):
 
 def test_few_clips_learn_no_decoder(ground):
     plan = ground.evaluator.plan
-    few = {"ben": ground.clips("ben", 5), "cleo": plan.others["cleo"]}
-    ground.evaluator.plan = replace(plan, others=few)
+    few = {"ben": ground.clips("ben", 5), "cleo": plan.clips_by_speaker["cleo"]}
+    ground.evaluator.plan = replace(plan, clips_by_speaker=few)
     ground.conclude("off")
     assert ground.row("ben").learned is None and ground.row("cleo").learned is not None
 
@@ -229,10 +226,10 @@ def test_a_sentence_that_failed_is_in_no_figure_of_a_speaker(ground, fault):
         embedding=[-x for x in first.embedding],
     )
     evaluator = ground.evaluator
-    person = evaluator.person.compared_with(evaluator.reference)
+    person = evaluator.person.compared_with(evaluator.reference_embedding)
 
     def figures(facts: Any) -> Any:
-        return conclusion.figures_of(sentences_of(evaluator.plan.sentences, facts, person, 0.0))
+        return figures_of(judge_sentences(evaluator.plan.sentences, facts, person, 0.0))
 
     alone = figures(said[1:])
     assert figures([failed, *said[1:]]) == alone

@@ -8,8 +8,8 @@ import pytest
 
 from train.dataset.dataset import Clip
 from train.evaluation import judges
-from train.evaluation.plan import OTHER_VOICES, EvaluationPlan, describe, heard_recordings
-from train.evaluation.strangers import strangers
+from train.evaluation.plan import OTHER_VOICES, EvaluationPlan, describe_person, listen_request
+from train.evaluation.strangers import stranger_embeddings
 from train.sampling.reference import SampleReference
 from xtts import audio
 from xtts.evaluation.speaker_judge import RATE, SpeakerJudge, weights_file
@@ -19,11 +19,11 @@ CLIPS = sorted(Path("train/data/demo/wavs").glob("*.flac"))[:7]
 
 
 def test_ten_people_are_far_apart_and_none_is_a_stranger_to_themselves():
-    people = strangers(np.zeros(256))
+    people = stranger_embeddings(np.zeros(256))
     assert len(people) == 10
     for number, one in enumerate(people):
         unit = one / np.linalg.norm(one)
-        others = strangers(unit)
+        others = stranger_embeddings(unit)
         assert len(others) == 9 and not any(other is one for other in others)
         near = max(float(unit @ other) for other in people[:number] + people[number + 1 :])
         assert 0.4 < near < 0.8
@@ -47,16 +47,17 @@ def test_the_scale_is_between_the_person_and_strangers(heard):
     own = [RecordingFacts(2.0, heard[path], 200.0, 2.0) for path in CLIPS[:5]]
     # Synthetic voices in the place of the base's are not looked at.
     measured = HeardRecordings(own, [[1.0] * 256])
-    person = describe(plan_of(5, no_speaker_judge=None), measured)
+    person = describe_person(plan_of(5, why_no_speaker_judge=None), measured)
     assert person.pitch_spread == 2.0
     for path in CLIPS[5:]:
-        assert 0.75 < person.voice.similarity(heard[path]) < 1.3
+        assert 0.75 < person.voice_scale.similarity(heard[path]) < 1.3
     readers = [
-        person.voice.similarity((row / np.linalg.norm(row)).tolist()) for row in strangers(own_of(own))
+        person.voice_scale.similarity((row / np.linalg.norm(row)).tolist())
+        for row in stranger_embeddings(own_of(own))
     ]
     assert abs(float(np.mean(readers))) < 0.3 and max(readers) < 0.6
     for name in ("rms-3", "slt-1", "kal16-5"):
-        assert person.voice.similarity(heard[OTHER_VOICES / f"{name}.flac"]) < 0.5
+        assert person.voice_scale.similarity(heard[OTHER_VOICES / f"{name}.flac"]) < 0.5
 
 
 def own_of(recordings: list[RecordingFacts]) -> np.ndarray:
@@ -65,21 +66,23 @@ def own_of(recordings: list[RecordingFacts]) -> np.ndarray:
 
 def test_the_base_judges_with_its_own_others_where_the_package_is_missing():
     """Its recordings of other people are listened to only then, and the description says why."""
-    plan = plan_of(2, no_speaker_judge="resemblyzer is not installed")
+    plan = plan_of(2, why_no_speaker_judge="resemblyzer is not installed")
     others = sorted(OTHER_VOICES.glob("*.flac"))
-    request = heard_recordings(plan)
+    request = listen_request(plan)
     assert request.recordings[2:] == tuple(others) and not request.speaker_judge
-    judged = heard_recordings(plan_of(2, no_speaker_judge=None))
+    judged = listen_request(plan_of(2, why_no_speaker_judge=None))
     assert len(judged.recordings) == len(judged.texts) == 2 and judged.speaker_judge
     own = [RecordingFacts(2.0, [1.0, 0.0], None)] * 2
     robots = [RecordingFacts(2.0, [0.0, 2.0], None)]
-    assert describe(plan, HeardRecordings(own + robots, [])).voice.at_zero == 0
-    assert describe(plan, HeardRecordings(own + robots, [[0.6, 0.8]])).voice.at_zero == 0.6
-    person = describe(plan, HeardRecordings(own, [[0.6, 0.8]]))
+    assert describe_person(plan, HeardRecordings(own + robots, [])).voice_scale.cosine_at_zero == 0
+    assert (
+        describe_person(plan, HeardRecordings(own + robots, [[0.6, 0.8]])).voice_scale.cosine_at_zero == 0.6
+    )
+    person = describe_person(plan, HeardRecordings(own, [[0.6, 0.8]]))
     assert person.word_errors is None
     clips = [replace(clip, word_errors=errors) for clip, errors in zip(own, (0.1, 0.3), strict=True)]
-    assert describe(plan, HeardRecordings(clips, [[0.6, 0.8]])).word_errors == 0.2
-    told = judges.descriptions(person, "", None, None, plan.no_speaker_judge)["voice"].meaning
+    assert describe_person(plan, HeardRecordings(clips, [[0.6, 0.8]])).word_errors == 0.2
+    told = judges.describe_judges(person, "", None, None, plan.why_no_speaker_judge)["voice"].meaning
     assert "the base's own speaker encoder (resemblyzer is not installed)" in told
 
 
@@ -88,4 +91,4 @@ def test_another_encoder_judges_every_candidate_again(tmp_path):
     path.write_bytes(b"sound")
     plan = plan_of(1)
     plan = replace(plan, reference=replace(plan.reference, path=path))
-    assert plan.sentence_set != replace(plan, no_speaker_judge=None).sentence_set
+    assert plan.sentence_set != replace(plan, why_no_speaker_judge=None).sentence_set

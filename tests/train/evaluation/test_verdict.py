@@ -5,11 +5,19 @@ from typing import Any
 
 import pytest
 
-from tests.train.evaluation.spoken import PERSON, base, candidate, compare, facts, verdict_of
+from tests.train.evaluation.spoken import (
+    PERSON,
+    base,
+    candidate,
+    facts,
+    verdict_of,
+    with_differences_from_base,
+)
 from train.evaluation.floors import PersonFigures, fault_of_decoder
-from train.evaluation.judges import sentences_of
+from train.evaluation.judges import judge_sentences
 from train.evaluation.plan import EvaluationSentence
-from train.evaluation.verdict import candidate_line, decide, evaluation_table
+from train.evaluation.report import candidate_line, evaluation_table
+from train.evaluation.verdict import decide
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.evaluation_file import Candidate, CandidateKind, Evaluation, Verdict
 from xtts.workers.requests import SpokenFacts
@@ -187,7 +195,7 @@ def test_who_is_harder_to_understand_is_never_the_best_and_is_named(seed):
 )
 def test_errors_of_an_accent_do_not_count_while_the_person_has_as_many(of_person, errors, ruled_out):
     near = good(0, voice=0.9, errors=errors)
-    told, _ = decide(compare([base(0, errors=0.1), near]), person=PersonFigures(of_person))
+    told, _ = decide(with_differences_from_base([base(0, errors=0.1), near]), person=PersonFigures(of_person))
     assert (told[1].ruled_out or "").startswith("It is harder to understand") == ruled_out
     assert fault_of_decoder(told[1], told[0], PersonFigures(of_person)) == (
         told[1].ruled_out if ruled_out else None
@@ -198,7 +206,9 @@ def test_errors_of_an_accent_do_not_count_while_the_person_has_as_many(of_person
 def test_errors_of_an_accent_do_not_choose_between_voices_that_tie(of_person, best):
     fewer = candidate(facts(100, voice=0.9, errors=0.12), epoch=1)
     nearer = candidate(facts(100, voice=0.902, errors=0.14), epoch=2)
-    _, verdict = decide(compare([base(0, errors=0.1), fewer, nearer]), person=PersonFigures(of_person))
+    _, verdict = decide(
+        with_differences_from_base([base(0, errors=0.1), fewer, nearer]), person=PersonFigures(of_person)
+    )
     assert verdict is not None and verdict.epoch == best
 
 
@@ -431,7 +441,7 @@ OLD = [EvaluationSentence(SynthesisRequest("text", "en"), "built_in")] * 8
 
 def learning(one: Candidate, seed: int, **sound: Any) -> Candidate:
     """A candidate of a run that adds a language; sound: its measurements in an old language."""
-    said = sentences_of(OLD, facts(seed, count=len(OLD), **sound), PERSON, 18.0)
+    said = judge_sentences(OLD, facts(seed, count=len(OLD), **sound), PERSON, 18.0)
     return replace(one, old_sentences=said, knows_language=one.kind != "base")
 
 
@@ -461,8 +471,8 @@ def test_an_old_language_without_figures_is_not_one_that_is_kept():
     usual = [replace(one, finished=n < 5) for n, one in enumerate(said)]
     own = [replace(one, finished=n > 3) for n, one in enumerate(said)]
     known, other = base(0), good(0)
-    known = replace(known, old_sentences=sentences_of(OLD, usual, PERSON, 18.0))
-    other = replace(other, old_sentences=sentences_of(OLD, own, PERSON, 18.0))
+    known = replace(known, old_sentences=judge_sentences(OLD, usual, PERSON, 18.0))
+    other = replace(other, old_sentences=judge_sentences(OLD, own, PERSON, 18.0))
     told, verdict = verdict_of(known, other)
     assert verdict.kind == "base"
     assert "may have forgotten the old language" in str(told["epoch 1"].ruled_out)
@@ -596,7 +606,7 @@ def evaluation_of(*candidates: Candidate) -> Evaluation:
 
 
 def test_the_advice_counts_all_clips_and_says_so():
-    known = compare((base(0), candidate(facts(9, voice=0.2), epoch=1)))
+    known = with_differences_from_base((base(0), candidate(facts(9, voice=0.2), epoch=1)))
     _, verdict = decide(known, speech_seconds=108.0)
     assert "1.8 minutes of this person, with the validation clips" in verdict.advice
 
@@ -664,7 +674,7 @@ def test_a_person_who_sounds_less_natural_than_the_base_is_approached(of_person,
     """A real woman's own clips have 3.6, the base 3.9: her decoders were left out for 3.5."""
     known = base(0, natural=3.9)
     near = good(0, voice=0.9, natural=3.25)
-    told, _ = decide(compare([known, near]), person=PersonFigures(naturalness=of_person))
+    told, _ = decide(with_differences_from_base([known, near]), person=PersonFigures(naturalness=of_person))
     assert ("less natural" in (told[1].ruled_out or "")) == ruled_out
 
 

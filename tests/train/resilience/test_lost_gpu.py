@@ -147,7 +147,7 @@ def test_training_goes_on_bit_for_bit_when_samples_fail(
     else:
         monkeypatch.setitem(Worker.__init__.__kwdefaults__, "module", FAULTY)
     if fault == "hang":
-        monkeypatch.setattr(sampler, "SPEAK_SECONDS", 2.0)
+        monkeypatch.setattr(sampler, "SPEAK_TIMEOUT_SECONDS", 2.0)
     monkeypatch.setenv("SOTAQUE_WORKER_FAULT", fault)
     name = f"{worker}-{list(SAMPLER_FAULTS).index(fault)}"
     run = workshop.run(name, EPOCHS, SAMPLE_DEVICE="cpu", SAMPLE_TEXT="One.")
@@ -178,7 +178,7 @@ def test_after_a_fault_the_next_sample_is_spoken(workshop, straight, monkeypatch
             return super().ask(request, *more)
 
     compute = ComputeConfig("cuda:0", "cuda:0")
-    chosen = SamplingPlan("in_process", compute, "passed", beside_gpu=True)
+    chosen = SamplingPlan("in_process", compute, "passed", trains_on_gpu=True)
     monkeypatch.setattr(sampler, "sampling_plan", lambda *_: chosen)
     monkeypatch.setattr(sampler, "InProcessSpeaker", Fails)
     monkeypatch.setattr(recovery, "remaining_fault", lambda _device: "")

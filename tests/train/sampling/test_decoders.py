@@ -37,7 +37,7 @@ class Learning:
         self.requests: list[LearnDecoderRequest] = []
         self.found = LEARNED
         self.fault: Exception | None = None
-        self.minute_steps = STEPS
+        self.steps_per_minute = STEPS
         self.step_seconds = 0.0
 
     def epoch(self, epoch: int, content: bytes = b"") -> Path:
@@ -47,7 +47,7 @@ class Learning:
         files = {checkpoint.name: Written(sha256, checkpoint.stat().st_size)}
         write_manifest(self.run.manifest_path(epoch), Manifest(epoch, 1, files))
         self.step_seconds = learn_for_epoch(
-            self.run, self.ask, CLIPS, Path("person.wav"), epoch, checkpoint, sha256, self.minute_steps
+            self.run, self.ask, CLIPS, Path("person.wav"), epoch, checkpoint, sha256, self.steps_per_minute
         )
         return checkpoint
 
@@ -92,7 +92,7 @@ def test_the_steps_follow_the_minutes_of_sound_and_the_epoch_alone(learning):
 
 
 def test_a_base_recommends_the_steps_for_a_minute(learning):
-    learning.minute_steps = 45.0
+    learning.steps_per_minute = 45.0
     learning.epoch(1)
     learning.epoch(4)
     first, last = (request.steps for request in learning.requests)

@@ -9,7 +9,7 @@ import torch
 from machine.devices.cuda_errors import DeviceFault
 from machine.devices.health import GpuHealth, Outcome
 from tests.machines import GPUS, SOUND, failing, machine
-from train.sampling.sampler import SamplingPlan, after_fault, failure_of, sampling_plan, surprising
+from train.sampling.sampler import SamplingPlan, failure_of, is_surprising, plan_after_fault, sampling_plan
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.torch_backend import DecodingError
@@ -57,13 +57,13 @@ def test_where_a_sample_is_spoken(state, wish, training):
     if wish in ("cpu", "off"):
         mode = "skipped" if wish == "off" else "cpu_subprocess"
         assert (found.mode, found.reason) == (mode, f"SAMPLE_DEVICE={wish}")
-        assert found.overlap is (wish == "cpu" and beside)
+        assert found.overlaps_training is (wish == "cpu" and beside)
         return
     assert found.mode == MODES[place]
     assert found.device == ("cpu" if place == "cpu" else "cuda:0")
     assert found.compute.mel_device == ("cpu" if place == "cpu" or change == "mel" else "cuda:0")
     assert found.compute.cudnn is (change != "dnn")
-    assert found.overlap is (place == "cpu" and beside) and found.beside_gpu is beside
+    assert found.overlaps_training is (place == "cpu" and beside) and found.trains_on_gpu is beside
     # The reason names the finding of the check or a run, and a SAMPLE_DEVICE that is not used.
     assert gpu.name in found.reason and gpu.reason in found.reason
     assert gpu.surprise in found.reason or not beside
@@ -74,7 +74,7 @@ def test_where_a_sample_is_spoken(state, wish, training):
 @pytest.mark.parametrize("wish", ["auto", "cuda"])
 def test_no_gpu_is_told(wish):
     found = sampling_plan(machine(), wish, "cpu", ASKED)
-    assert (found.mode, found.overlap) == ("cpu_subprocess", False) and "no GPU" in found.reason
+    assert (found.mode, found.overlaps_training) == ("cpu_subprocess", False) and "no GPU" in found.reason
     hint = "Write DOCKER_RUNTIME=nvidia into .env."
     assert sampling_plan(machine(hint=hint), wish, "cpu", ASKED).reason.endswith(hint)
 
@@ -96,7 +96,7 @@ SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
 )
 def test_of_two_gpus(first, second, training, device, mode, overlap):
     found = sampling_plan(machine(*filter(None, (first, second))), "auto", training, ASKED)
-    assert (found.device, found.mode, found.overlap) == (device, mode, overlap)
+    assert (found.device, found.mode, found.overlaps_training) == (device, mode, overlap)
     assert second or found.compute.mel_device == "cpu"
 
 
@@ -111,7 +111,7 @@ def test_of_two_gpus(first, second, training, device, mode, overlap):
 )
 def test_a_gpu_named_by_its_number_speaks(wish, device, mode, overlap):
     found = sampling_plan(machine(SOUND, SECOND), wish, "cuda:0", ASKED)
-    assert (found.device, found.mode, found.overlap) == (device, mode, overlap)
+    assert (found.device, found.mode, found.overlaps_training) == (device, mode, overlap)
     assert (f"SAMPLE_DEVICE={wish}, but" in found.reason) is (device == "cpu")
 
 
@@ -122,9 +122,9 @@ def test_a_named_gpu_that_failed_is_not_replaced_by_the_one_that_trains():
 
 
 ON_GPU = replace(ASKED, device="cuda:0", mel_device="cuda:0")
-IN = SamplingPlan("in_process", ON_GPU, "", beside_gpu=True)
+IN = SamplingPlan("in_process", ON_GPU, "", trains_on_gpu=True)
 BESIDE = replace(IN, mode="gpu_subprocess")
-GPU = replace(BESIDE, beside_gpu=False)
+GPU = replace(BESIDE, trains_on_gpu=False)
 CPU = SamplingPlan("cpu_subprocess", ASKED, "no GPU")
 FFT = WorkerFailed(
     "error", "cuFFT error: CUFFT_INVALID_SIZE\nand more", DeviceFault(Outcome.BUILD, "fft", None, "")
@@ -160,7 +160,7 @@ REFUSED = WorkerFailed("refused", "The reference is silent.")
     ],
 )
 def test_where_to_speak_after_a_fault(chosen, failure, changes):
-    found = after_fault(chosen, failure)
+    found = plan_after_fault(chosen, failure)
     if changes is None:
         assert found is None
         return
@@ -168,8 +168,10 @@ def test_where_to_speak_after_a_fault(chosen, failure, changes):
     why = f"speaking on cuda:0 ({chosen.mode}) failed: {failure.first_line}"
     assert found.reason.startswith(why) and "\n" not in found.reason
     if changes == "cpu":
-        beside = chosen.beside_gpu
-        assert found == SamplingPlan("cpu_subprocess", ASKED, why, overlap=beside, beside_gpu=beside)
+        beside = chosen.trains_on_gpu
+        assert found == SamplingPlan(
+            "cpu_subprocess", ASKED, why, overlaps_training=beside, trains_on_gpu=beside
+        )
     else:
         assert found == replace(changed(chosen, **changes), reason=found.reason)
 
@@ -179,7 +181,7 @@ def test_where_to_speak_after_a_fault(chosen, failure, changes):
 def test_faults_end_somewhere(chosen, failure):
     """One step at a time, at most four to the CPU, and from there no further."""
     steps = [chosen]
-    while (following := after_fault(steps[-1], failure)) is not None:
+    while (following := plan_after_fault(steps[-1], failure)) is not None:
         steps.append(following)
     assert steps[-1].mode == "cpu_subprocess" and len(steps) <= 5
 
@@ -215,8 +217,8 @@ def test_what_an_error_is(error, poison, code, outcome, elsewhere):
 
 
 def test_what_the_check_should_have_foretold():
-    assert all(surprising(GPU, failure) for failure in (FFT, DNN, DEAD, CRASH, HANG, NAN))
-    assert not surprising(GPU, FULL) and not surprising(GPU, REFUSED)
-    assert not any(surprising(CPU, failure) for failure in (FFT, DEAD, CRASH))
+    assert all(is_surprising(GPU, failure) for failure in (FFT, DNN, DEAD, CRASH, HANG, NAN))
+    assert not is_surprising(GPU, FULL) and not is_surprising(GPU, REFUSED)
+    assert not any(is_surprising(CPU, failure) for failure in (FFT, DEAD, CRASH))
     data = WorkerFailed("error", "", DeviceFault(Outcome.DATA, "fft", None, ""))
-    assert not surprising(GPU, data)
+    assert not is_surprising(GPU, data)

@@ -16,12 +16,12 @@ from train.dataset import dataset
 from train.dataset.dataset import Clip, Dataset
 from train.sampling import reference
 from train.sampling.reference import (
-    best_of,
+    best_indices,
     compared_clips,
-    kept_reference,
     reference_clips,
+    reference_of_run,
     reference_path,
-    spoken_clip,
+    sample_text_clip,
 )
 from train.settings import TrainSettings
 from xtts.audio import VOCODER_RATE
@@ -50,7 +50,7 @@ def test_clips_are_compared_with_or_spoken_from_but_never_both(count, held_out, 
     assert (len(against), len(of)) == (compared, left)
     assert not {one.text for one in against} & {one.text for one in of}
     # What a sample says is among them, and so is what the run does not learn from.
-    assert count == 1 or spoken_clip(data) in against
+    assert count == 1 or sample_text_clip(data) in against
     assert {f"clip {n}" for n in range(held_out)} <= {one.name for one in against}
 
 
@@ -85,18 +85,18 @@ def embed(samples: np.ndarray) -> np.ndarray:
 
 def test_the_recordings_nearest_to_all_others_are_taken_until_they_fill_the_time():
     recordings = [sound(level) for level in (0.9, 0.48, 0.52, 0.1, 0.5)]
-    found = best_of(recordings, embed, 30.0)
+    found = best_indices(recordings, embed, 30.0)
     assert set(found[:3]) == {1, 2, 4} and set(found) == set(range(5))
-    assert best_of(recordings, embed, 3.9) == found[:2]
-    assert best_of(recordings, embed, 0.5) == found[:1]
+    assert best_indices(recordings, embed, 3.9) == found[:2]
+    assert best_indices(recordings, embed, 0.5) == found[:1]
 
 
 def test_short_and_clipped_recordings_are_the_last_resort():
     short, fine = sound(0.5, 0.6), sound(0.3)
     clipped = np.clip(3 * sound(0.5), -0.5, 0.5)
-    assert best_of([short, clipped, clipped, fine], embed, 30.0) == [3]
-    assert set(best_of([short, clipped, clipped], embed, 30.0)) == {1, 2}
-    assert best_of([short[:100], short], embed, 30.0) == [1]
+    assert best_indices([short, clipped, clipped, fine], embed, 30.0) == [3]
+    assert set(best_indices([short, clipped, clipped], embed, 30.0)) == {1, 2}
+    assert best_indices([short[:100], short], embed, 30.0) == [1]
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def ground(tmp_path: Path, base_folder: Path) -> Any:
 
 def test_a_run_keeps_its_recording_and_a_damaged_one_is_made_again_to_the_bit(ground, monkeypatch):
     before = torch.get_rng_state()
-    made = kept_reference(ground.settings, ground.context, ground.run)
+    made = reference_of_run(ground.settings, ground.context, ground.run)
     assert torch.equal(before, torch.get_rng_state())
     path = reference_path(ground.run)
     assert made.path == path and soundfile.info(path).samplerate == VOCODER_RATE
@@ -125,20 +125,20 @@ def test_a_run_keeps_its_recording_and_a_damaged_one_is_made_again_to_the_bit(gr
     of = {one.sha256: one for one in ground.context.data.clips}
     assert made.text not in {of[one].text for one in told["clips"]}
     path.write_bytes(b"damaged")
-    assert kept_reference(ground.settings, ground.context, ground.run) == made
+    assert reference_of_run(ground.settings, ground.context, ground.run) == made
     assert sha256_of(path) == first
     # It is not made again while it is intact.
     monkeypatch.setattr(reference, "base_embedder", lambda _: pytest.fail("made again"))
-    assert kept_reference(ground.settings, ground.context, ground.run) == made
+    assert reference_of_run(ground.settings, ground.context, ground.run) == made
 
 
 def test_a_clip_that_cannot_be_read_is_left_out_of_it(ground):
-    kept_reference(ground.settings, ground.context, ground.run)
+    reference_of_run(ground.settings, ground.context, ground.run)
     path = reference_path(ground.run)
     record = path.with_suffix(".json")
     best = json.loads(record.read_text())["clips"][0]
     lost = next(one for one in ground.context.data.clips if one.sha256 == best)
     lost.path.unlink()
     record.unlink()
-    kept_reference(ground.settings, ground.context, ground.run)
+    reference_of_run(ground.settings, ground.context, ground.run)
     assert best not in json.loads(record.read_text())["clips"]

@@ -18,7 +18,7 @@ from tests.xtts.voices.decoders import shifted_decoder
 from train.dataset import dataset
 from train.dataset.dataset import Dataset
 from train.export import export
-from train.sampling.reference import SampleReference, spoken_clip
+from train.sampling.reference import SampleReference, sample_text_clip
 from train.sampling.run_speakers import clips_by_speaker, keep_speakers
 from train.settings import TrainSettings
 from xtts import audio, encoding
@@ -131,7 +131,7 @@ def test_what_cannot_be_read_costs_the_names_and_not_the_run(base, tmp_path, cap
 def test_the_sample_is_of_a_person_as_usual(base, tmp_path):
     folder = with_a_whisper(tmp_path / "data")
     data = data_of(folder, base)
-    assert spoken_clip(data).speaker in {"anna", "ben"}
+    assert sample_text_clip(data).speaker in {"anna", "ben"}
     assert set(clips_by_speaker(data, "ben")) == {"anna", "anna:whisper", "ben"}
 
 

@@ -26,9 +26,9 @@ from train.dataset.dataset import Clip, Dataset
 from train.resilience.stopping import StopRequest
 from train.sampling import sampler as sampling
 from train.sampling import samples as sample_speech
-from train.sampling.reference import SampleReference, spoken_clip
+from train.sampling.reference import SampleReference, sample_text_clip
 from train.sampling.sampler import Sampler, SamplingPlan, new_speaker, sampler_of
-from train.sampling.samples import Samples, SampleSidecar, on_demand, sample_is_missing
+from train.sampling.samples import Samples, SampleSidecar, is_sample_missing, sample_on_demand
 from train.settings import TrainSettings, load
 from train.verbs import sample
 from xtts.inference.compute_config import ComputeConfig
@@ -45,7 +45,7 @@ CORES = Environment(8, False, 8 << 30, False)
 ON_CPU = ComputeConfig()
 CPU = SamplingPlan("cpu_subprocess", ON_CPU, "no GPU on this machine")
 IN_PROCESS = SamplingPlan(
-    "in_process", ComputeConfig("cuda:0", "cuda:0"), "RTX 3090 passed the check", beside_gpu=True
+    "in_process", ComputeConfig("cuda:0", "cuda:0"), "RTX 3090 passed the check", trains_on_gpu=True
 )
 
 
@@ -131,7 +131,7 @@ def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(tmp_path, reference):
         assert (header.samplerate, header.subtype, header.channels) == (24_000, "PCM_16", 1)
         assert header.duration == pytest.approx(seconds, abs=1e-3)
     others = [(10, "abc"), (10, "other weights"), (11, "abc")]
-    assert [sample_is_missing(heard.run, *other) for other in others] == [False, True, True]
+    assert [is_sample_missing(heard.run, *other) for other in others] == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_reference_that_is_gone_costs_the_sample_only(tmp_path, reference, cap
 
 def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(tmp_path, reference):
     go = tmp_path / "go"
-    chosen = SamplingPlan("cpu_subprocess", ON_CPU, "SAMPLE_DEVICE=cpu", overlap=True)
+    chosen = SamplingPlan("cpu_subprocess", ON_CPU, "SAMPLE_DEVICE=cpu", overlaps_training=True)
     heard = Heard(tmp_path, SampleReference(reference.path, f"when {go}", "en", "ana"), chosen)
     with heard.sampler as sampler:
         heard.speak(1)  # returns before anything is spoken
@@ -214,13 +214,13 @@ def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(tmp_path, refere
 def test_a_stop_gives_the_sample_up_and_leaves_it_for_the_next_start(tmp_path, reference, overlap):
     stop = threading.Event()
     never = SampleReference(reference.path, f"when {tmp_path / 'never'}", "en", "ana")
-    chosen = SamplingPlan("cpu_subprocess", ON_CPU, "", overlap=overlap)
+    chosen = SamplingPlan("cpu_subprocess", ON_CPU, "", overlaps_training=overlap)
     heard = Heard(tmp_path, never, chosen, interrupted=stop.is_set)
     with heard.sampler as sampler:
         threading.Timer(0.5, stop.set).start()
         heard.speak(1)
     assert sampler.worker.pid is None
-    assert heard.told == [] and sample_is_missing(heard.run, 1, "abc")
+    assert heard.told == [] and is_sample_missing(heard.run, 1, "abc")
 
 
 class Fails:
@@ -268,7 +268,7 @@ def test_a_gpu_that_fails_while_speaking_is_left_a_step_at_a_time(tmp_path, refe
     assert told["mode"] == "skipped" and told["reason"].startswith("crashed: The worker ended by")
     assert "Before that, speaking on cuda:0 (gpu_subprocess) failed" in told["reason"]
     assert [plan.mode for plan in heard.workers[-2:]] == ["gpu_subprocess", "cpu_subprocess"]
-    assert heard.workers[-1].overlap  # because training is still on the GPU
+    assert heard.workers[-1].overlaps_training  # because training is still on the GPU
     assert len(heard.surprises) == 2
 
 
@@ -312,10 +312,10 @@ def test_the_sentence_of_a_sample_is_held_out_and_chosen_by_content():
     for order in range(3):
         held_out = [4, 5, 6]
         random.Random(order).shuffle(held_out)
-        found = spoken_clip(Dataset(clips, (), (0, 1, 2, 3), tuple(held_out)))
+        found = sample_text_clip(Dataset(clips, (), (0, 1, 2, 3), tuple(held_out)))
         assert found.name == min("ef", key=lambda name: clip(name, 4.0).sha256)
-    assert spoken_clip(Dataset(clips, (), (0,), (6,))).name == "g"
-    assert spoken_clip(Dataset(clips, (), (2,), ())).name == "c"
+    assert sample_text_clip(Dataset(clips, (), (0,), (6,))).name == "g"
+    assert sample_text_clip(Dataset(clips, (), (2,), ())).name == "c"
 
 
 @pytest.mark.parametrize(
@@ -327,13 +327,13 @@ def test_a_short_clip_is_no_sample(train, held_out, chosen):
     lengths = dict(zip("abcdfg", (1.0, 2.5, 1.8, 1.9, 4.0, 11.0), strict=True))
     clips = tuple(clip(name, seconds) for name, seconds in lengths.items())
     places = [tuple("abcdfg".index(name) for name in names) for names in (train, held_out)]
-    assert spoken_clip(Dataset(clips, (), *places)).name == chosen
+    assert sample_text_clip(Dataset(clips, (), *places)).name == chosen
 
 
 def test_the_sentence_is_long_and_in_the_persons_usual_way_of_speaking():
     short, whisper, usual = (clip(name, seconds) for name, seconds in (("a", 1), ("b", 4), ("c", 5)))
     clips = (short, replace(whisper, speaker="ana:whisper"), usual)
-    assert spoken_clip(Dataset(clips, (), (2,), (0, 1))).name == "c"
+    assert sample_text_clip(Dataset(clips, (), (2,), (0, 1))).name == "c"
 
 
 def state_of(module: torch.nn.Module) -> str:
@@ -394,7 +394,7 @@ def test_a_speaker_computes_as_its_plan_says(monkeypatch, mode, overlap, threads
     request = SpeakRequest(SynthesisRequest("one", "en"), TunedVoice(Path()), Path())
     if mode == "in_process":
         asked = replace(asked, device="cpu")
-    plan = SamplingPlan(mode, asked, "a test", overlap=overlap)
+    plan = SamplingPlan(mode, asked, "a test", overlaps_training=overlap)
     with pytest.raises(Loaded):
         new_speaker(plan, Path("base"), CORES).ask(request, 1.0, lambda: False)
     assert made == [(Path("base"), replace(asked, threads=threads))]
@@ -442,7 +442,7 @@ def test_decoders_of_epochs_take_the_steps_that_the_base_recommends(tmp_path, ba
 
 def test_each_request_for_a_sample_has_files_of_its_own_apart_from_the_epochs(tmp_path):
     run = RunFolder(tmp_path)
-    first, again, other = (on_demand(run, 2, [text]) for text in ("one", "one", "two"))
+    first, again, other = (sample_on_demand(run, 2, [text]) for text in ("one", "one", "two"))
     assert first == again != other
     named = {path.parent for one in (first, other) for path in (one.output, one.reference)}
     assert named == {run.samples / "on_demand"}
@@ -493,10 +493,10 @@ def test_an_epochs_sample_is_spoken_with_the_decoder_that_is_learned_for_it(monk
         return 0.25 if given[4] == 3 else 0.0  # too few steps to measure one
 
     monkeypatch.setattr(sample_speech, "learn_for_epoch", learn)
-    heard = Heard(tmp_path, reference, minute_steps=45.0)
+    heard = Heard(tmp_path, reference, steps_per_minute=45.0)
     with heard.sampler:
         heard.speak(3)
-        files = on_demand(heard.run, 3, ("Hello.",))
+        files = sample_on_demand(heard.run, 3, ("Hello.",))
         heard.samples.speak_on_demand(3, Path("checkpoint_epoch_3.pt"), "abc", files)
         heard.speak(4)
     assert learned == [(epoch, Path(f"checkpoint_epoch_{epoch}.pt")) for epoch in (3, 4)]
