@@ -39,7 +39,7 @@ from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
 from xtts.model.vocoder import WAVEFORM_DECODER
 from xtts.text.languages import short_code
-from xtts.text.pronunciations import NAME as PRONUNCIATIONS
+from xtts.text.pronunciations import PRONUNCIATIONS_FILE
 from xtts.voices import adapter_file, bundle, formats, learned_decoder, speakers
 from xtts.voices.base_models import BundleError
 from xtts.voices.run_folder import RunFolder, read_checkpoint
@@ -298,9 +298,9 @@ def _write_speaker_decoders(part: Path, voice: VoiceFiles) -> dict[str, Written]
 def _keep_pronunciations(part: Path, to: Path, run_files: Sequence[Path]) -> None:
     """Copies the pronunciations of the replaced export, or else of the run. bundle.json does not
     list the file, because its owner may change it."""
-    for path in (to / PRONUNCIATIONS, *run_files):
+    for path in (to / PRONUNCIATIONS_FILE, *run_files):
         if path.is_file():
-            copy_file(path, part / PRONUNCIATIONS)
+            copy_file(path, part / PRONUNCIATIONS_FILE)
             return
 
 
@@ -363,7 +363,7 @@ def refuse_other_files(to: Path) -> None:
     exported: set[str] = set()
     with contextlib.suppress(BundleError):
         files = {Path(name).parts[0] for name in bundle.read(to).files}
-        exported = {*files, "bundle.json", PRONUNCIATIONS}
+        exported = {*files, "bundle.json", PRONUNCIATIONS_FILE}
     if foreign := sorted(names - exported):
         raise SotaqueError(
             f"--to {to} holds {foreign[0]}, which no export wrote. Name a new or empty folder."

@@ -27,7 +27,7 @@ from machine.settings.types import (
     Switch,
     Text,
 )
-from xtts.text.languages import NAMES, tag_of
+from xtts.text.languages import ENGLISH_NAMES, tag_of
 
 Whole = Annotated[int, Field(ge=0, lt=2**32), Means("a whole number from 0")]
 
@@ -35,7 +35,7 @@ Whole = Annotated[int, Field(ge=0, lt=2**32), Means("a whole number from 0")]
 def _language_code(text: str) -> str:
     if re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]{2,8})*", tag := tag_of(text)):
         return tag
-    raise ValueError(f"XTTS-v2's are {', '.join(NAMES)}.")
+    raise ValueError(f"XTTS-v2's are {', '.join(ENGLISH_NAMES)}.")
 
 
 @settings_class(frozen=True, kw_only=True, config=CONFIG)

@@ -34,7 +34,7 @@ from xtts.encoding import MEDIA_TYPES, RATE, Encoder, whole
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.marks import UNNAMED, Mark
 from xtts.text import languages
-from xtts.text.markup import STYLE_MARK, of_request, voices_named
+from xtts.text.markup import STYLE_MARK, full_voice_name, voices_named
 from xtts.text.reading import speakable
 from xtts.voices import speakers
 
@@ -342,7 +342,7 @@ async def start_stream(
     request = replace(request, language=language)
     recording = await recording_of(state, opened, voice, voice_field)
     cast = {
-        name: await recording_of(state, opened, of_request(name, voice), "text")
+        name: await recording_of(state, opened, full_voice_name(name, voice), "text")
         for name in voices_named(request.text)
     }
     stream = SpeechStream(request, recording, cast, caller, target)
@@ -432,14 +432,14 @@ async def voice_in_style(voice: str, style: str, instructions: str, state: AppSt
     """The name of a voice in a style: in `style`, else in the only style of the voice that is a word
     of the instructions, else without one."""
     if style.strip():
-        return of_request(f"{STYLE_MARK}{style}", voice)
+        return full_voice_name(f"{STYLE_MARK}{style}", voice)
     if not instructions:
         return voice
     words = set(re.findall(r"[\w-]+", plain_name(instructions)))
     uploaded = await asyncio.to_thread(state.voices.all)
     styles = _styles_of(voice, state.engine.served_voice, (*state.speakers, *_names_of(uploaded)))
     named_styles = [style_name for style_name in styles if plain_name(style_name) in words]
-    return of_request(f"{STYLE_MARK}{named_styles[0]}", voice) if len(named_styles) == 1 else voice
+    return full_voice_name(f"{STYLE_MARK}{named_styles[0]}", voice) if len(named_styles) == 1 else voice
 
 
 async def mark_of(state: AppState, voice: str, target: VoiceTarget | None = None) -> Mark:

@@ -100,7 +100,7 @@ class TextStream:
 def last_sentence_end(text: str) -> int:
     """The position where the last complete sentence or line of `text` ends; 0 if there is none."""
     lines = (line.end() for line in re.finditer("\n", text))
-    places = {*lines, *sentence_ends("").places(text, whole=False)}
+    places = {*lines, *sentence_ends("").places(text, is_complete=False)}
     return _last_outside_tags(text, places)
 
 

@@ -17,7 +17,7 @@ from api.state import AppState, Shared
 from extras.common import protocols
 from extras.dialects.memory import Memory, TtsSettings
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.text.languages import NAMES
+from xtts.text.languages import ENGLISH_NAMES
 
 router = APIRouter(tags=["xtts-api-server"], responses=PROBLEMS)
 _WAV_STREAM = SoundForm("wav", "stream", "audio/x-wav")
@@ -55,7 +55,7 @@ async def list_speaker_names(state: Shared) -> list[str]:
 @router.get("/languages")
 async def list_languages(state: Shared) -> dict[str, dict[str, str]]:
     """The served voice's languages: English name -> code."""
-    names = {code: NAMES.get(code.lower().partition("-")[0], code) for code in state.languages}
+    names = {code: ENGLISH_NAMES.get(code.lower().partition("-")[0], code) for code in state.languages}
     return {"languages": {name: code for code, name in names.items()}}
 
 

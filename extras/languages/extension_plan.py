@@ -12,8 +12,7 @@ from typing import Any
 
 from extras.languages.nearest import nearest_language
 from extras.languages.spelling import OldSpelling
-from extras.languages.table import NAME as TABLE
-from extras.languages.table import Pairs, read
+from extras.languages.table import TABLE_FILE, Pairs, read_table
 from extras.languages.vocabulary import MAX_PIECES, ExtendedVocabulary, can_be_added, extend, lacking, tag_of
 from machine.errors import SotaqueError
 from train import base_model
@@ -23,13 +22,13 @@ from train.settings import TrainSettings
 from xtts.audio import AudioError, facts
 from xtts.model.config import Extension, ModelConfig
 from xtts.text.errors import TextError
-from xtts.text.languages import NAMES, short_code
+from xtts.text.languages import ENGLISH_NAMES, short_code
 from xtts.text.normalization.registry import LANGUAGES, rules_of
 from xtts.text.tokenizer import Tokenizer
 
 log = logging.getLogger("train")
 
-_MAX_SHOWN = 40
+_MAX_CHARACTERS_SHOWN = 40
 _MAX_PIECES_SHOWN = 12
 _EXAMPLE_CHARACTERS = 60
 
@@ -90,37 +89,37 @@ class ExtensionPlan:
 
     def _lines(self) -> Iterator[str]:
         yield (f"Language {self.language!r} is not one of this model's: {', '.join(self.config.languages)}.")
-        yield from self._data()
+        yield self._data_line()
         added = Counter({character: n for character, n in self.missing.items() if can_be_added(character)})
-        yield from self._characters(added, "Characters to be added to the vocabulary")
-        yield from self._characters(
+        yield from self._character_lines(added, "Characters to be added to the vocabulary")
+        yield from self._character_lines(
             self.missing - added, "Signs that are not added; clips with them are refused"
         )
-        yield self._pieces()
-        yield from self._reading()
+        yield self._piece_line()
+        yield from self._reading_lines()
         if self.unreadable:
             name, reason = self.unreadable[0]
             yield f"{len(self.unreadable)} transcripts cannot be read, such as {name}: {reason}"
 
-    def _data(self) -> Iterator[str]:
-        yield (
+    def _data_line(self) -> str:
+        return (
             f"Data: {len(self.texts)} readable transcripts, {self.seconds / 3600:.1f} h of sound. "
             "Others needed about 100 h for a language that is new to XTTS; 5 h were not enough in "
             "the one report that we know (docs/languages.md)."
         )
 
-    def _characters(self, counted: Counter[str], title: str) -> Iterator[str]:
-        if not counted:
+    def _character_lines(self, counts: Counter[str], title: str) -> Iterator[str]:
+        if not counts:
             return
-        yield f"{title}: {len(counted)}."
-        for character, count in counted.most_common(_MAX_SHOWN):
+        yield f"{title}: {len(counts)}."
+        for character, count in counts.most_common(_MAX_CHARACTERS_SHOWN):
             example = next(text for text in self.texts if character in text)
-            at = max(0, example.index(character) - _EXAMPLE_CHARACTERS // 2)
-            yield f"  {character}  {count} times: {example[at : at + _EXAMPLE_CHARACTERS]}"
-        if len(counted) > _MAX_SHOWN:
-            yield f"  … and {len(counted) - _MAX_SHOWN} more"
+            start = max(0, example.index(character) - _EXAMPLE_CHARACTERS // 2)
+            yield f"  {character}  {count} times: {example[start : start + _EXAMPLE_CHARACTERS]}"
+        if len(counts) > _MAX_CHARACTERS_SHOWN:
+            yield f"  … and {len(counts) - _MAX_CHARACTERS_SHOWN} more"
 
-    def _pieces(self) -> str:
+    def _piece_line(self) -> str:
         vocabulary = self.vocabulary
         pieces = vocabulary.tokens[1 + vocabulary.num_characters :]
         examples = ", ".join(pieces[:_MAX_PIECES_SHOWN])
@@ -132,9 +131,9 @@ class ExtensionPlan:
             "Old ids and merges are unchanged."
         )
 
-    def _reading(self) -> Iterator[str]:
+    def _reading_lines(self) -> Iterator[str]:
         if self.replacements:
-            yield f"{TABLE} reads {len(self.replacements)} signs and abbreviations."
+            yield f"{TABLE_FILE} reads {len(self.replacements)} signs and abbreviations."
         if self.language in LANGUAGES:
             return
         if rules_of(self.language) is None:
@@ -163,7 +162,7 @@ def language_to_add(settings: TrainSettings, config: ModelConfig) -> str | None:
 
 def report_lacking(settings: TrainSettings) -> None:
     """Logs the plan if neither the base nor XTTS-v2 speaks LANGUAGE. Raises as `plan_of`."""
-    if short_code(settings.language) in NAMES:
+    if short_code(settings.language) in ENGLISH_NAMES:
         return
     base = base_model.chosen_base(settings)
     if language_to_add(settings, ModelConfig.read(base)) is not None:
@@ -192,8 +191,8 @@ def plan_of(
         for entry in read_entries(settings.dataset_dir, settings.dataset_format, language)
         if short_code(entry.language) == language
     ]
-    table = read(settings.dataset_dir / TABLE, language)
-    texts, unreadable = _read(entries, _speaking(config, language, table), base)
+    table = read_table(settings.dataset_dir / TABLE_FILE, language)
+    texts, unreadable = _read_texts(entries, _config_with_language(config, language, table), base)
     if not texts:
         raise ExtensionError(
             f"No transcript in {settings.dataset_dir} can be read in {language!r}"
@@ -201,19 +200,19 @@ def plan_of(
         )
     content: dict[str, Any] = json.loads((base / "vocab.json").read_text(encoding="utf-8"))
     vocabulary = extend(content, language, texts, max_pieces=max_pieces)
-    like = _like(like, texts, config, content)
-    seconds = sum(map(_seconds, entries))
-    sources = _sources(content, vocabulary, like, phones=config.text_frontend == "cmu_phones")
+    like = _find_like(like, texts, config, content)
+    seconds = sum(map(_seconds_of, entries))
+    sources = _source_ids(content, vocabulary, like, phones=config.text_frontend == "cmu_phones")
     return ExtensionPlan(base, config, language, like, texts, unreadable, seconds, vocabulary, sources, table)
 
 
-def _speaking(config: ModelConfig, language: str, table: Pairs) -> ModelConfig:
+def _config_with_language(config: ModelConfig, language: str, table: Pairs) -> ModelConfig:
     """The configuration as if the language had been added."""
     added = (*config.extensions, Extension(language, language, 1 << 30, 0, table))
     return replace(config, languages=(*config.languages, language), extensions=added)
 
 
-def _read(
+def _read_texts(
     entries: Sequence[TranscriptEntry], config: ModelConfig, base: Path
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """The normalised texts, and (clip, reason) of those that cannot be read."""
@@ -229,7 +228,9 @@ def _read(
     return texts, unreadable
 
 
-def _like(language: str | None, texts: Sequence[str], config: ModelConfig, content: Mapping[str, Any]) -> str:
+def _find_like(
+    language: str | None, texts: Sequence[str], config: ModelConfig, content: Mapping[str, Any]
+) -> str:
     """The language whose tag is copied, by its short code or the text of its tag."""
     tags = {token["content"] for token in content.get("added_tokens") or []}
     candidates = [candidate for candidate in config.languages if tag_of(candidate) in tags]
@@ -248,18 +249,18 @@ def _like(language: str | None, texts: Sequence[str], config: ModelConfig, conte
     return matches[0]
 
 
-def _sources(
+def _source_ids(
     content: Mapping[str, Any], vocabulary: ExtendedVocabulary, like: str, *, phones: bool
 ) -> list[list[int]]:
     from tokenizers import Tokenizer as BpeTokenizer
 
     spelling = OldSpelling(BpeTokenizer.from_str(json.dumps(content)), phones=phones)
-    _, *others = vocabulary.tokens
+    _, *characters_and_pieces = vocabulary.tokens
     tag = int(vocabulary.content["model"]["vocab"][tag_of(like)])
-    return [[tag], *map(spelling.ids, others)]
+    return [[tag], *map(spelling.ids, characters_and_pieces)]
 
 
-def _seconds(entry: TranscriptEntry) -> float:
+def _seconds_of(entry: TranscriptEntry) -> float:
     with suppress(AudioError, OSError):
         return facts(entry.path).seconds
     return 0.0

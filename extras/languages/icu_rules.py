@@ -33,7 +33,7 @@ _RULE_SETS = (
 class IcuRules(LanguageRules):
     """The rules that `rules_of` makes."""
 
-    plus, fraction_digits = "", True
+    plus, spells_decimals = "", True
     # ICU's numerals lack words for percent and units.
     percents: Mapping[str, Never] = {}
     read_percents: Callable[[str], str] = staticmethod(lambda text: text)
@@ -42,7 +42,7 @@ class IcuRules(LanguageRules):
     def __init__(self, code: str, rule_set: str) -> None:
         self.code, self.cardinals, self.digit_rules = code, {"m": rule_set}, rule_set
         self.corrections = (*_CORRECTIONS.get(code, ()), (_BREAK, ""))
-        self.group = "," if code in _COMMA_GROUPS else "."
+        self.thousands_separator = "," if code in _COMMA_GROUPS else "."
         two, five = (spell(code, number, rule_set) for number in (2, 5))
         self.point = _between(_spell(code, "2.5", rule_set), two, five)
         self.minus = _between(_spell(code, "-2", rule_set), "", two)

@@ -34,12 +34,14 @@ log = logging.getLogger("train")
 
 FOLDER = "rehearsal"
 USUAL_SHARE = 0.25
-# The base speaks as much as an epoch rehearses, up to the first; a sentence takes about the second.
-MAX_SECONDS, SENTENCE_SECONDS = 1200.0, 2.5
+# The base speaks as much as an epoch rehearses, up to this.
+MAX_SECONDS = 1200.0
+# About the length of a spoken sentence.
+SENTENCE_SECONDS = 2.5
 # The sentences of a request, written down together; a killed run repeats at most these.
-_PORTION = 16
+_SENTENCES_PER_REQUEST = 16
 _MAX_PEOPLE = 2
-_LONGEST_REFERENCE_SECONDS = 12.0
+_MAX_REFERENCE_SECONDS = 12.0
 _HEADER = "file_name|text|speaker|language"
 
 
@@ -50,15 +52,15 @@ def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) 
     of speaking and of the dataset.
     """
     data, learned = context.data, learned_languages(context)
-    everything = Rehearsal(data.clips, data.train)
+    no_rehearsal = Rehearsal(data.clips, data.train)
     if settings.rehearsal == "off" or not learned:
-        return everything
+        return no_rehearsal
     share = USUAL_SHARE if settings.rehearsal == "auto" else float(settings.rehearsal)
     old = tuple(i for i in data.train if short_code(data.clips[i].language) not in learned)
     if old:
         if settings.rehearsal == "auto":
             log.info("Rehearsal: the dataset's %d clips of old languages.", len(old))
-            return everything
+            return no_rehearsal
         new = tuple(index for index in data.train if index not in set(old))
         rehearsal = Rehearsal(data.clips, new, old, share)
         log.info(
@@ -68,8 +70,7 @@ def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) 
         )
         return rehearsal
     spoken = _spoken_clips(settings, context, share, speaks=speaks)
-    first = len(data.clips)
-    drawn = tuple(range(first, first + len(spoken)))
+    drawn = tuple(range(len(data.clips), len(data.clips) + len(spoken)))
     rehearsal = Rehearsal((*data.clips, *spoken), data.train, drawn, share)
     log.info(
         "Rehearsal: %d sentences in %s that the base spoke, %.1f min; %.0f %% of an epoch.",
@@ -107,15 +108,15 @@ def _spoken_clips(
         _speak(settings, context, folder, tasks)
     if not (folder / "metadata.csv").is_file():
         return ()
-    of_folder = replace(settings, dataset_dir=folder, dataset_format="columns", max_train_samples=None)
+    folder_settings = replace(settings, dataset_dir=folder, dataset_format="columns", max_train_samples=None)
     try:
-        read = dataset.read(of_folder, context.tokenizer, context.config.gpt)
+        spoken = dataset.read(folder_settings, context.tokenizer, context.config.gpt)
     except DatasetError as error:
         log.warning("Nothing that the base spoke can be rehearsed: %s", error)
         return ()
     names = {task.name for task in tasks}
     # In the order of their names, which is that of the tasks: batches are drawn by number.
-    return tuple(sorted((clip for clip in read.clips if clip.name in names), key=lambda clip: clip.name))
+    return tuple(sorted((clip for clip in spoken.clips if clip.name in names), key=lambda clip: clip.name))
 
 
 @dataclass(frozen=True)
@@ -133,10 +134,10 @@ def _tasks(settings: TrainSettings, context: RunContext, share: float) -> Iterat
     seconds = min(MAX_SECONDS, 60 * data.minutes(data.train) * share / (1 - share))
     unlearned = {language.language for language in context.config.unlearned}
     languages = [language for language in context.config.languages if short_code(language) not in unlearned]
-    texts = {language: some for language in languages if (some := sentences(language, settings.seed))}
+    texts = {language: sentences(language, settings.seed) for language in languages}
     voices = _voices(context)
     # One of each language in turn.
-    pairs = ([(language, text) for text in some] for language, some in texts.items())
+    pairs = ([(language, text) for text in language_texts] for language, language_texts in texts.items())
     rounds = itertools.chain.from_iterable(itertools.zip_longest(*pairs))
     turns = filter(None, rounds)
     count = round(seconds / SENTENCE_SECONDS)
@@ -153,10 +154,10 @@ def _voices(context: RunContext) -> list[tuple[str, Path]]:
     people = Counter(clip.speaker for clip in clips).most_common(_MAX_PEOPLE)
     voices = [("base", recording)] if recording.is_file() else []
     for name, _ in people:
-        short = [
-            clip for clip in clips if clip.speaker == name and clip.seconds <= _LONGEST_REFERENCE_SECONDS
+        short_clips = [
+            clip for clip in clips if clip.speaker == name and clip.seconds <= _MAX_REFERENCE_SECONDS
         ]
-        longest = max(short or clips, key=lambda clip: (clip.seconds, clip.name))
+        longest = max(short_clips or clips, key=lambda clip: (clip.seconds, clip.name))
         # Another name than the person's: their own clips are not conditioned on synthetic speech.
         voices.append((f"base as {name}", longest.path))
     return voices
@@ -164,9 +165,9 @@ def _voices(context: RunContext) -> list[tuple[str, Path]]:
 
 def _speak(settings: TrainSettings, context: RunContext, folder: Path, tasks: Sequence[_Task]) -> None:
     """Speaks what `metadata.csv` does not hold yet; a sentence that does not end is left out."""
-    listed = folder / "metadata.csv"
-    there = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
-    spoken_names = {line.partition("|")[0] for line in there}
+    table = folder / "metadata.csv"
+    lines = table.read_text(encoding="utf-8").splitlines() if table.is_file() else []
+    spoken_names = {line.partition("|")[0] for line in lines}
     missing = [task for task in tasks if task.name not in spoken_names]
     if not missing:
         return
@@ -174,22 +175,18 @@ def _speak(settings: TrainSettings, context: RunContext, folder: Path, tasks: Se
     speaker = FileSpeaker(context.base, ComputeConfig().at(context.device))
     with Progress("Speaking what is rehearsed", len(missing), "sentences") as progress:
         for reference in dict.fromkeys(task.reference for task in missing):
-            of_voice = [task for task in missing if task.reference == reference]
-            for first in range(0, len(of_voice), _PORTION):
-                portion = of_voice[first : first + _PORTION]
-                speech = speaker.ask(
-                    EvaluateRequest(
-                        tuple(SentenceTask(task.request, out=folder / task.name) for task in portion),
-                        TunedVoice(reference),
-                        GENEROUS_RATE,
-                    )
-                )
-                rows = [
-                    f"{task.name}|{task.request.text}|{task.speaker}|{task.request.language}"
-                    for task, fact in zip(portion, speech.sentences, strict=True)
-                    if fact.finished
-                ]
-                with listed.open("a", encoding="utf-8") as file:
-                    header = [] if file.tell() else [_HEADER]
-                    file.writelines(row + "\n" for row in (*header, *rows))
-                progress.add(len(portion))
+            tasks_of_voice = [task for task in missing if task.reference == reference]
+            for first in range(0, len(tasks_of_voice), _SENTENCES_PER_REQUEST):
+                batch = tasks_of_voice[first : first + _SENTENCES_PER_REQUEST]
+                sentence_tasks = tuple(SentenceTask(task.request, out=folder / task.name) for task in batch)
+                speech = speaker.ask(EvaluateRequest(sentence_tasks, TunedVoice(reference), GENEROUS_RATE))
+                finished = [task for task, fact in zip(batch, speech.sentences, strict=True) if fact.finished]
+                _append_rows(table, finished)
+                progress.add(len(batch))
+
+
+def _append_rows(table: Path, tasks: Sequence[_Task]) -> None:
+    rows = [f"{task.name}|{task.request.text}|{task.speaker}|{task.request.language}" for task in tasks]
+    with table.open("a", encoding="utf-8") as file:
+        header = [] if file.tell() else [_HEADER]
+        file.writelines(row + "\n" for row in (*header, *rows))

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from xtts.text.pronunciations import Pronunciation, read_list
 
-NAME = "normalization.txt"
+TABLE_FILE = "normalization.txt"
 
 Pairs = tuple[tuple[str, str], ...]
 
 
-def read(path: Path, language: str) -> Pairs:
+def read_table(path: Path, language: str) -> Pairs:
     """The entries of a table for a language, sorted; none if the file does not exist.
 
     Raises TextError, with the line, for a file that cannot be read.

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from xtts.text.reading import is_spoken
@@ -19,7 +20,7 @@ from xtts.text.tokenizer import UNKNOWN
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# The most multi-character pieces to add, and the fewest uses of each; rarer rows hardly learn.
+# The limit of multi-character pieces to add, and the minimum uses of each; rarer rows hardly learn.
 MAX_PIECES = 500
 MIN_USES = 20
 
@@ -76,7 +77,7 @@ def extend(
     ids: dict[str, int] = extended_content["model"]["vocab"]
     # Tags that are only in `added_tokens` would get other ids when the vocabulary grows.
     ids.update({token: id_ for token, id_ in old.items() if token not in ids})
-    first = 1 + max(old.values())
+    first_id = 1 + max(old.values())
     tag = tag_of(language)
     missing = lacking(old, texts)
     characters = [
@@ -84,21 +85,24 @@ def extend(
         for character in sorted(missing, key=lambda character: (-missing[character], character))
         if can_be_added(character)
     ]
-    ids.update({token: first + place for place, token in enumerate((tag, *characters))})
-    extended_content["added_tokens"] = [*(extended_content.get("added_tokens") or []), _special(tag, first)]
+    ids.update({token: first_id + place for place, token in enumerate((tag, *characters))})
+    extended_content["added_tokens"] = [
+        *(extended_content.get("added_tokens") or []),
+        _special_token(tag, first_id),
+    ]
 
-    split = _split(Tokenizer.from_str(json.dumps(extended_content)), texts)
-    merges = learned_merges(split, old, max_pieces, min_uses)
+    words = _count_split_words(Tokenizer.from_str(json.dumps(extended_content)), texts)
+    merges = learned_merges(words, old, max_pieces, min_uses)
     pieces = ["".join(merge) for merge in merges]
-    ids.update({piece: 1 + first + len(characters) + at for at, piece in enumerate(pieces)})
+    ids.update({piece: 1 + first_id + len(characters) + at for at, piece in enumerate(pieces)})
     earlier = extended_content["model"].get("merges") or []
     as_pairs = bool(earlier) and not isinstance(earlier[0], str)
     added = [list(merge) if as_pairs else " ".join(merge) for merge in merges]
     extended_content["model"]["merges"] = [*earlier, *added]
-    return ExtendedVocabulary(extended_content, first, (tag, *characters, *pieces), len(characters))
+    return ExtendedVocabulary(extended_content, first_id, (tag, *characters, *pieces), len(characters))
 
 
-def _special(tag: str, id_: int) -> dict[str, object]:
+def _special_token(tag: str, id_: int) -> dict[str, object]:
     return {
         "id": id_,
         "special": True,
@@ -110,7 +114,7 @@ def _special(tag: str, id_: int) -> dict[str, object]:
     }
 
 
-def _split(tokenizer: "Tokenizer", texts: Iterable[str]) -> Counter[tuple[str, ...]]:
+def _count_split_words(tokenizer: "Tokenizer", texts: Iterable[str]) -> Counter[tuple[str, ...]]:
     """The words of the texts as the vocabulary splits them, with their counts."""
     words = Counter(word for text in texts for word in text.split(" ") if word)
     split = Counter[tuple[str, ...]]()
@@ -122,7 +126,7 @@ def _split(tokenizer: "Tokenizer", texts: Iterable[str]) -> Counter[tuple[str, .
 
 
 def learned_merges(
-    words: Mapping[tuple[str, ...], int], old: Container[str], most: int, fewest: int
+    words: Mapping[tuple[str, ...], int], old: Container[str], max_merges: int, min_uses: int
 ) -> list[tuple[str, str]]:
     """Byte pair encoding: the most frequent pairs of tokens with at least one new token, in the
     order of merging.
@@ -130,33 +134,33 @@ def learned_merges(
     Args:
         words: Words as tokens, with their counts.
         old: The old tokens, which are not merged with each other.
-        most: The most merges.
-        fewest: The fewest uses of a merged pair.
+        max_merges: How many merges may be learned.
+        min_uses: How often the pair of a merge must occur.
     """
-    split = [list(word) for word in words]
+    tokens_of_words = [list(word) for word in words]
     counts = list(words.values())
-    uses, places = Counter[tuple[str, str]](), defaultdict[tuple[str, str], set[int]](set)
+    uses, words_of_pair = Counter[tuple[str, str]](), defaultdict[tuple[str, str], set[int]](set)
 
-    def count(at: int, sign: int) -> None:
-        for pair in zip(split[at], split[at][1:], strict=False):
+    def count_pairs(word: int, sign: int) -> None:
+        for pair in pairwise(tokens_of_words[word]):
             if (pair[0] in old and pair[1] in old) or UNKNOWN in pair or "".join(pair) in old:
                 continue
-            uses[pair] += sign * counts[at]
-            places[pair].add(at)
+            uses[pair] += sign * counts[word]
+            words_of_pair[pair].add(word)
 
-    for at in range(len(split)):
-        count(at, 1)
+    for word in range(len(tokens_of_words)):
+        count_pairs(word, 1)
     merges = list[tuple[str, str]]()
-    while uses and len(merges) < most:
+    while uses and len(merges) < max_merges:
         best = max(uses, key=lambda pair: (uses[pair], pair))
-        if uses[best] < fewest:
+        if uses[best] < min_uses:
             break
         merges.append(best)
-        for at in places.pop(best):
-            count(at, -1)
-            split[at] = _merge(split[at], best)
-            count(at, 1)
-        places.pop(best, None)
+        for word in words_of_pair.pop(best):
+            count_pairs(word, -1)
+            tokens_of_words[word] = _merge(tokens_of_words[word], best)
+            count_pairs(word, 1)
+        words_of_pair.pop(best, None)
         del uses[best]
     return merges
 

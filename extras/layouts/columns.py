@@ -22,33 +22,33 @@ from dataclasses import dataclass
 from train.dataset.entries import DatasetError, names_sound, short
 from train.dataset.metadata import HEADER_ADVICE
 from train.dataset.tables import NUMBER, SENTENCE_ENDS, SPLITS, Columns, is_label, is_sentence, language_of
-from xtts.text.languages import NAMES, short_code
+from xtts.text.languages import ENGLISH_NAMES, short_code
 
 # The share of a text's words that its normalised form keeps.
-_SAME_WORDS = 0.5
+_MIN_SHARED_WORDS = 0.5
 # Words without digits; in scripts without spaces, characters.
 _WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_]+")
 # The share of rows whose faults do not change what a column holds.
-_ODD_SHARE = 0.1
+_MAX_FAULTY_SHARE = 0.1
 # From this many rows on, one faulty row never does.
-_MIN_FOR_AN_ODD_ONE = 5
-_MAX_LOOKED_UP = 40
+_MIN_ROWS_FOR_A_FAULT = 5
+_MAX_ROWS_LOOKED_UP = 40
 # The limit of speakers per row.
-_MAX_NAMES = 0.75
-# The same for numbers; those that repeat less often are counts.
-_MAX_NUMBERS = 0.5
+_MAX_SPEAKERS_PER_ROW = 0.75
+# The same for speakers that are numbers; numbers that repeat less often are counts.
+_MAX_NUMBERS_PER_ROW = 0.5
 # With fewer rows, each may have a different speaker.
-_FEW_ROWS = 4
+_MIN_ROWS_TO_REPEAT = 4
 # Numbers are durations if their correlation with the length of their texts is above this.
 _DURATION_CORRELATION = 0.75
 # With fewer rows, no correlation is computed.
-_MIN_TO_MEASURE = 10
+_MIN_ROWS_TO_CORRELATE = 10
 # Nor with fewer different numbers.
-_MIN_MEASURES = 3
+_MIN_NUMBERS_TO_CORRELATE = 3
 # If two columns hold short labels, the one with at most half as many different ones names speakers.
-_CLEARLY_FEWER = 2
+_MIN_TEXTS_PER_SPEAKER = 2
 # Texts of one to three words may be speakers if each repeats this often.
-_CLIPS_FOR_A_NAME = 3
+_MIN_CLIPS_PER_NAME = 3
 # Labels that describe how a clip is spoken or the kind of person, not the speaker, as in ESD,
 # RAVDESS, EmoV-DB, CREMA-D, Expresso and Hume.
 _EMOTIONS = frozenset(
@@ -66,8 +66,8 @@ _AGES = frozenset(
     "fifties sixties seventies eighties nineties".split()
 )
 _FLAGS = frozenset("true false yes no y n ok good bad valid invalid clean noisy checked".split())
-# Kinds of labels, and how many other words each allows.
-_KINDS: Sequence[tuple[str, Set[str], int]] = (
+# Kinds of labels that are ignored, and how many other words each allows.
+_IGNORED_KINDS: Sequence[tuple[str, Set[str], int]] = (
     ("emotions", _EMOTIONS, 1),
     ("ages", _AGES, 0),
     ("marks", _FLAGS, 0),
@@ -92,61 +92,78 @@ def judge(
     """
     columns = [[row[place] for row in rows] for place in range(len(rows[0]))]
     places = {"path": _recordings_column(columns, exists)}
-    rest = [place for place, column in enumerate(columns) if place != places["path"] and any(column)]
-    if len(rest) > 4 and all(_nearly_all(columns[at], _NUMBER_LIST.fullmatch) for at in rest[-2:]):
-        rest = rest[:-3]  # phonemes, tones and phones per word, as in MeloTTS's train.list
-    if not rest:
+    unjudged = _columns_to_judge(columns, places["path"], source)
+    split = next((at for at in unjudged if len(unjudged) > 1 and _are_splits(columns[at])), None)
+    if split is not None:
+        places["split"] = split
+        unjudged.remove(split)
+    ignored = _ignored_columns(columns, unjudged)
+    unjudged = [at for at in unjudged if at not in ignored]
+    languages = _languages_column(columns, unjudged, language)
+    if languages is not None:
+        places["language"] = languages
+        unjudged.remove(languages)
+    are_sounds = _nearly_all(columns[places["path"]], names_sound)
+    places |= _TextColumns(columns, unjudged, source, are_sounds).text_and_speaker()
+    return Columns(places, len(columns), by_rows=True, ignored=ignored)
+
+
+def _columns_to_judge(columns: Sequence[Sequence[str]], path: int, source: str) -> list[int]:
+    """The columns with content, besides that of the recordings. Raises DatasetError if there are none."""
+    unjudged = [place for place, column in enumerate(columns) if place != path and any(column)]
+    if len(unjudged) > 4 and all(_nearly_all(columns[at], _NUMBER_LIST.fullmatch) for at in unjudged[-2:]):
+        unjudged = unjudged[:-3]  # phonemes, tones and phones per word, as in MeloTTS's train.list
+    if not unjudged:
         raise DatasetError(
             f"{source}: no row has a text. Write each transcript behind the name of its clip, as "
             "in clip_1|Good morning. For clips of `train cut`, report.html plays them and saves "
             "the file."
         )
-    if len(rest) > 1 and rest[0] == 0 and _is_index(columns[0]):
-        rest.remove(0)  # the index that pandas writes
-    split = next((at for at in rest if len(rest) > 1 and _are_splits(columns[at])), None)
-    if split is not None:
-        places["split"] = split
-        rest.remove(split)
+    if len(unjudged) > 1 and unjudged[0] == 0 and _is_index(columns[0]):
+        unjudged.remove(0)  # the index that pandas writes
+    return unjudged
+
+
+def _ignored_columns(columns: Sequence[Sequence[str]], unjudged: Sequence[int]) -> dict[int, str]:
+    """The columns of labels that name no speaker, with their kinds; none if no other column has sentences,
+    because these labels may then be the text."""
     ignored = {
-        at: kind for at in rest for kind, words, odd in _KINDS if _are_words_of(columns[at], words, odd)
+        at: kind
+        for at in unjudged
+        for kind, vocabulary, max_others in _IGNORED_KINDS
+        if _are_words_of(columns[at], vocabulary, max_others)
     }
-    if len(rest) > 2:
-        genders = [at for at in rest if _are_words_of(columns[at], _GENDERS, 0)]
+    if len(unjudged) > 2:
+        genders = [at for at in unjudged if _are_words_of(columns[at], _GENDERS, 0)]
         ignored |= dict.fromkeys(genders, "genders")
-    others = [at for at in rest if at not in ignored]
-    if all(_are_labels(columns[at]) for at in others):
-        ignored = {}  # without sentences in the rows, these labels may be the text
-    else:
-        rest = others
-    languages = _languages_column(columns, rest, language)
-    if languages is not None:
-        places["language"] = languages
-        rest.remove(languages)
-    remaining = _OtherColumns(
-        columns, rest, source, is_sound=_nearly_all(columns[places["path"]], names_sound)
-    )
-    places |= remaining.text_and_speaker()
-    return Columns(places, len(columns), by_rows=True, ignored=ignored)
+    has_sentences = not all(_are_labels(columns[at]) for at in unjudged if at not in ignored)
+    return ignored if has_sentences else {}
 
 
 @dataclass(frozen=True)
-class _OtherColumns:
-    """The columns that hold neither recordings nor languages."""
+class _TextColumns:
+    """The columns that may hold texts or speakers.
+
+    Attributes:
+        columns: All columns of the transcript.
+        places: The indices of these.
+        are_sounds: Whether the column of recordings has names with the ending of a sound file.
+    """
 
     columns: Sequence[Sequence[str]]
-    rest: Sequence[int]
+    places: Sequence[int]
     source: str
-    is_sound: bool
+    are_sounds: bool
 
     def text_and_speaker(self) -> dict[str, int]:
-        if len(self.rest) == 1:
-            self._refuse_names(self.columns[self.rest[0]])
-            return {"text": self.rest[0]}
-        if len(self.rest) == 2:
-            return self._judge_two(*self.rest)
-        labels = [place for place in self.rest if _are_labels(self.columns[place])]
-        texts = [place for place in self.rest if place not in labels]
-        if len(self.rest) == 3 and len(labels) == 1 and self._hold_same_texts(*texts):
+        if len(self.places) == 1:
+            self._refuse_names(self.columns[self.places[0]])
+            return {"text": self.places[0]}
+        if len(self.places) == 2:
+            return self._judge_two(*self.places)
+        labels = [place for place in self.places if _are_labels(self.columns[place])]
+        texts = [place for place in self.places if place not in labels]
+        if len(self.places) == 3 and len(labels) == 1 and self._hold_same_texts(*texts):
             return {"speaker": labels[0], "written": texts[0], "text": texts[1]}
         example = "|".join(column[0] for column in self.columns)
         raise DatasetError(
@@ -157,7 +174,7 @@ class _OtherColumns:
     def _refuse_names(self, column: Sequence[str]) -> None:
         """Refuses a text column that holds a few repeated names."""
         names = set(column)
-        if _are_labels(column) and 1 < len(names) <= len(column) / _CLIPS_FOR_A_NAME:
+        if _are_labels(column) and 1 < len(names) <= len(column) / _MIN_CLIPS_PER_NAME:
             raise DatasetError(
                 f"{self.source} can be read as file|speaker without texts, and as file|text, where "
                 f"{len(column)} clips have {len(names)} texts, such as {short(column[0])!r}. Add "
@@ -171,8 +188,8 @@ class _OtherColumns:
         labels = (_are_labels(column), _are_labels(other))
         if labels == (True, True):
             return self._judge_two_labels(first, second)
-        if not any(labels) and len(column) < _FEW_ROWS and self.is_sound:
-            labels = (_are_labels(column, repeated=False), _are_labels(other, repeated=False))
+        if not any(labels) and len(column) < _MIN_ROWS_TO_REPEAT and self.are_sounds:
+            labels = (_are_labels(column, must_repeat=False), _are_labels(other, must_repeat=False))
         if labels == (True, False) and not _are_durations(column, other):
             return {"speaker": first, "text": second}
         if labels == (False, True) and not _are_durations(other, column):
@@ -189,10 +206,10 @@ class _OtherColumns:
 
     def _judge_two_labels(self, first: int, second: int) -> dict[str, int]:
         """Judges two columns of labels, as in a dataset of single words: speakers are fewer."""
-        labels, other = len(set(self.columns[first])), len(set(self.columns[second]))
-        if labels * _CLEARLY_FEWER <= other:
+        num_first, num_second = len(set(self.columns[first])), len(set(self.columns[second]))
+        if num_first * _MIN_TEXTS_PER_SPEAKER <= num_second:
             return {"speaker": first, "text": second}
-        if other * _CLEARLY_FEWER <= labels:
+        if num_second * _MIN_TEXTS_PER_SPEAKER <= num_first:
             return {"text": first, "speaker": second}
         raise DatasetError(
             f"{self.source} can be read as file|text|speaker, where the text of the first row is "
@@ -218,7 +235,7 @@ def _recordings_column(columns: Sequence[Sequence[str]], exists: Callable[[str],
     for place, column in enumerate(columns):
         if _nearly_all(column, names_sound):
             return place
-    step = max(1, len(columns[0]) // _MAX_LOOKED_UP)
+    step = max(1, len(columns[0]) // _MAX_ROWS_LOOKED_UP)
     counts = [sum(map(exists, filter(None, column[::step]))) for column in columns]
     return counts.index(max(counts))
 
@@ -229,16 +246,16 @@ def _are_splits(column: Sequence[str]) -> bool:
     return words <= SPLITS.keys() and any(SPLITS[word] is False for word in words)
 
 
-def _are_words_of(column: Sequence[str], vocabulary: Set[str], odd: int) -> bool:
-    """Whether the labels of a column are known words, except for at most `odd`. A single label does
-    not count: it may be a name, such as Joy."""
-    kinds = {cell.casefold().strip() for cell in column if cell}
-    return len(kinds) > 1 and len(kinds - vocabulary) <= min(odd, (len(kinds) - 1) // 3)
+def _are_words_of(column: Sequence[str], vocabulary: Set[str], max_others: int) -> bool:
+    """Whether the labels of a column are in the vocabulary, except for at most `max_others`. A single
+    label does not count: it may be a name, such as Joy."""
+    labels = {cell.casefold().strip() for cell in column if cell}
+    return len(labels) > 1 and len(labels - vocabulary) <= min(max_others, (len(labels) - 1) // 3)
 
 
 def _is_index(column: Sequence[str]) -> bool:
     """Whether a column counts: 0, 1, 2, …"""
-    if not all(map(str.isdecimal, column)) or len(column) < _FEW_ROWS:
+    if not all(map(str.isdecimal, column)) or len(column) < _MIN_ROWS_TO_REPEAT:
         return False
     numbers = list(map(int, column))
     return all(later > earlier for earlier, later in itertools.pairwise(numbers))
@@ -249,29 +266,31 @@ def _are_durations(numbers: Sequence[str], texts: Sequence[str]) -> bool:
     if not all(NUMBER.fullmatch(number) for number in numbers if number):
         return False
     pairs = [(int(number), len(text)) for number, text in zip(numbers, texts, strict=True) if number]
-    if len(pairs) < _MIN_TO_MEASURE or len({number for number, _ in pairs}) < _MIN_MEASURES:
+    if len(pairs) < _MIN_ROWS_TO_CORRELATE:
         return False
-    measured, lengths = zip(*pairs, strict=True)
-    return len(set(lengths)) > 1 and statistics.correlation(measured, lengths) > _DURATION_CORRELATION
+    durations, lengths = zip(*pairs, strict=True)
+    if len(set(durations)) < _MIN_NUMBERS_TO_CORRELATE or len(set(lengths)) < 2:
+        return False
+    return statistics.correlation(durations, lengths) > _DURATION_CORRELATION
 
 
-def _languages_column(columns: Sequence[Sequence[str]], rest: Sequence[int], language: str) -> int | None:
+def _languages_column(columns: Sequence[Sequence[str]], places: Sequence[int], language: str) -> int | None:
     """The column of languages, the last if several qualify: speakers may have names such as EN-US,
     and come first in every known layout."""
     candidates = [
         place
-        for place in rest
+        for place in places
         if _nearly_all(
             columns[place], lambda cell: language_of(cell) or cell.strip().lower() in _UNSTATED_LANGUAGES
         )
     ]
-    if not candidates or len(rest) < 2:
+    if not candidates or len(places) < 2:
         return None
     last = candidates[-1]
-    languages = {*NAMES, short_code(language)}
+    languages = {*ENGLISH_NAMES, short_code(language)}
     # One of two columns is the text, and codes such as `li` and `bo` are also people's names.
-    likely = any(language_of(cell) in languages for cell in set(columns[last]))
-    return last if likely or len(rest) > 2 else None
+    has_likely_language = any(language_of(cell) in languages for cell in set(columns[last]))
+    return last if has_likely_language or len(places) > 2 else None
 
 
 def _is_normalised_form(text: str, other: str) -> bool:
@@ -282,33 +301,33 @@ def _is_normalised_form(text: str, other: str) -> bool:
         return False
     if not words:
         return other.endswith(SENTENCE_ENDS)
-    return (Counter(words) & Counter(others)).total() >= _SAME_WORDS * len(words)
+    return (Counter(words) & Counter(others)).total() >= _MIN_SHARED_WORDS * len(words)
 
 
-def _are_labels(column: Sequence[str], *, repeated: bool = True) -> bool:
+def _are_labels(column: Sequence[str], *, must_repeat: bool = True) -> bool:
     """Whether a column names speakers: short labels, clearly fewer than rows unless the dataset is
-    tiny. Numbers that seldom repeat are counts. repeated: whether a label must repeat."""
+    tiny. Numbers that seldom repeat are counts."""
     filled = [cell for cell in column if cell]
-    numbers = all(map(NUMBER.fullmatch, filled))
-    if not repeated:
-        return _nearly_all(filled, is_label) and not numbers
-    kinds = len(set(filled))
-    few = kinds <= (_MAX_NUMBERS if numbers else _MAX_NAMES) * len(filled)
-    repeats = kinds < len(filled) or len(filled) == 1
+    are_numbers = all(map(NUMBER.fullmatch, filled))
+    if not must_repeat:
+        return _nearly_all(filled, is_label) and not are_numbers
+    num_labels = len(set(filled))
+    are_few = num_labels <= (_MAX_NUMBERS_PER_ROW if are_numbers else _MAX_SPEAKERS_PER_ROW) * len(filled)
+    any_repeats = num_labels < len(filled) or len(filled) == 1
     # A long label is a name if it repeats more often than sentences do.
-    if 4 * kinds <= len(filled) and _nearly_all(filled, _is_long_name):
+    if 4 * num_labels <= len(filled) and _nearly_all(filled, _is_long_name):
         return True
-    return repeats and (few or len(filled) < _FEW_ROWS) and _nearly_all(filled, is_label)
+    return any_repeats and (are_few or len(filled) < _MIN_ROWS_TO_REPEAT) and _nearly_all(filled, is_label)
 
 
 def _is_long_name(cell: str) -> bool:
-    ends = cell.endswith(SENTENCE_ENDS)
-    return any(map(str.isalpha, cell)) and not ends and not is_sentence(cell)
+    has_letters = any(map(str.isalpha, cell))
+    return has_letters and not cell.endswith(SENTENCE_ENDS) and not is_sentence(cell)
 
 
 def _nearly_all(column: Sequence[str], holds: Callable[[str], object]) -> bool:
     """Whether `holds` is true for all but a few of the fields that are not empty."""
     filled = [cell for cell in column if cell]
-    odd = sum(not holds(cell) for cell in filled)
-    allowed = max(_ODD_SHARE * len(filled), len(filled) >= _MIN_FOR_AN_ODD_ONE)
-    return odd <= allowed and odd < len(filled)
+    num_faults = sum(not holds(cell) for cell in filled)
+    allowed = max(_MAX_FAULTY_SHARE * len(filled), len(filled) >= _MIN_ROWS_FOR_A_FAULT)
+    return num_faults <= allowed and num_faults < len(filled)

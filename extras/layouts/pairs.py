@@ -28,9 +28,9 @@ from train.dataset.entries import (
 from train.dataset.rows import corpus_speakers
 
 # The number of headers to read before a folder counts as one of long recordings.
-_MAX_LOOKED_AT = 16
-_MAX_NAMED = 3
-_TEXTS_IN_OTHER_FORMS = frozenset(
+_MAX_HEADERS_READ = 16
+_MAX_FILES_NAMED = 3
+_ENDINGS_OF_OTHER_TEXTS = frozenset(
     ".txt .json .srt .vtt .textgrid .cleaned .xlsx .ods .parquet .arrow .xml .eaf .md .docx "
     ".yaml .yml".split()
 )
@@ -59,9 +59,9 @@ def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list
     text_files = _text_files(folder, recordings)
     if not text_files:
         raise _no_transcript(folder, recordings, language, tables)
-    texts = {path: _words(text_file) for path, text_file in text_files.items()}
+    texts = {path: _read_words(text_file) for path, text_file in text_files.items()}
     with_text = list(text_files)
-    if all(_is_long(path) for path in with_text[:_MAX_LOOKED_AT]):
+    if all(_is_longer_than_clip(path) for path in with_text[:_MAX_HEADERS_READ]):
         raise _too_long(folder, with_text, language, text_files[with_text[0]])
     pairs = [
         TranscriptEntry(
@@ -92,24 +92,24 @@ def _no_transcript(
         "metadata.csv nor metadata_train.csv, nor a .txt file named like a recording. "
         f"{others}{'Otherwise cut' if others else 'Cut'} them into clips, which writes "
         "metadata.csv too: "
-        f"{cut_line(recordings, folder, language)}{scope if num_folders > 1 else ''}"
+        f"{cut_command(recordings, folder, language)}{scope if num_folders > 1 else ''}"
     )
 
 
 def _too_long(folder: Path, recordings: Sequence[Path], language: str, text_file: Path) -> DatasetError:
     """text_file: of the first recording."""
-    checked = f" the first {_MAX_LOOKED_AT} of them" if len(recordings) > _MAX_LOOKED_AT else ""
+    checked = f" the first {_MAX_HEADERS_READ} of them" if len(recordings) > _MAX_HEADERS_READ else ""
     return DatasetError(
         f"{folder} holds {quantity(len(recordings), 'recording')} with text,{checked} longer than the "
         f"{MAX_CLIP_SECONDS:g} s of a clip. Cut {'it' if len(recordings) == 1 else 'each'} into "
-        f"clips first: {cut_line(recordings[:1], folder, language, text_file)}"
+        f"clips first: {cut_command(recordings[:1], folder, language, text_file)}"
     )
 
 
 def _other_tables(tables: Sequence[Path]) -> str:
     if not tables:
         return ""
-    names = enumeration([path.name for path in tables], _MAX_NAMED)
+    names = enumeration([path.name for path in tables], _MAX_FILES_NAMED)
     return (
         f"No column of {names} names these recordings: if it is their transcript, write a "
         "header line such as file_name|text, with the names of the files. "
@@ -121,26 +121,26 @@ def _other_texts(folder: Path) -> str:
     files = [
         path.relative_to(folder).as_posix()
         for path in files_below(folder)
-        if path.suffix.lower() in _TEXTS_IN_OTHER_FORMS or path.name in _KALDI_FILES
+        if path.suffix.lower() in _ENDINGS_OF_OTHER_TEXTS or path.name in _KALDI_FILES
     ]
     if not files:
         return ""
     return (
-        f"Not read: {enumeration(files, _MAX_NAMED)}. If the texts are in there, write them into "
+        f"Not read: {enumeration(files, _MAX_FILES_NAMED)}. If the texts are in there, write them into "
         "metadata.csv, with a row file|text or file|speaker|text for each clip. "
     )
 
 
-def _words(text: Path) -> str:
+def _read_words(text_file: Path) -> str:
     """The text of a recording, on one line. Raises DatasetError for labels with times."""
-    written = read_text(text)
-    if all(_TIMED_LABEL.match(line) for line in written.splitlines() if line.strip()) and written.strip():
+    text = read_text(text_file)
+    if all(_TIMED_LABEL.match(line) for line in text.splitlines() if line.strip()) and text.strip():
         raise DatasetError(
-            f"{text} holds labels with times, not the text of a clip. Write the spoken words, or "
+            f"{text_file} holds labels with times, not the text of a clip. Write the spoken words, or "
             f"cut the recording by the labels: {commands.program('train cut')} RECORDING --text "
-            f"{shlex.quote(str(text))} --to DIR"
+            f"{shlex.quote(str(text_file))} --to DIR"
         )
-    return " ".join(written.split())
+    return " ".join(text.split())
 
 
 class SpeakerStyle(NamedTuple):
@@ -162,15 +162,17 @@ def speakers_by_folder(pairs: Sequence[TranscriptEntry]) -> list[SpeakerStyle]:
     ]
 
 
-def cut_line(recordings: Sequence[Path], folder: Path, language: str, text: Path | None = None) -> str:
+def cut_command(
+    recordings: Sequence[Path], folder: Path, language: str, text_file: Path | None = None
+) -> str:
     """The `train cut` command for these recordings: by name if they are few, else by shell patterns
     for their folders."""
     names = [shlex.quote(str(path)) for path in recordings]
-    if len(names) > _MAX_NAMED:
+    if len(names) > _MAX_FILES_NAMED:
         names = sorted({_shell_pattern(folder, path) for path in recordings})
     target = folder.with_name(f"{folder.name or 'recording'}-clips")
     words = [commands.program("train cut"), *names, "--to", shlex.quote(str(target))]
-    words += ["--text", shlex.quote(str(text))] if text else []
+    words += ["--text", shlex.quote(str(text_file))] if text_file else []
     return " ".join([*words, *(["--language", language] if language != "en" else [])])
 
 
@@ -197,7 +199,7 @@ def _text_files(folder: Path, recordings: Sequence[Path]) -> dict[Path, Path]:
     return text_files
 
 
-def _is_long(path: Path) -> bool:
+def _is_longer_than_clip(path: Path) -> bool:
     # Imported here because xtts.audio imports torch, which reading tables does not need.
     from xtts.audio import AudioError, facts
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from extras.layouts.columns import judge
-from extras.layouts.pairs import cut_line, read_pairs, speakers_by_folder
+from extras.layouts.pairs import cut_command, read_pairs, speakers_by_folder
 from extras.layouts.transcripts import find_transcripts, table_of
 from train.dataset.entries import (
     DatasetError,
@@ -42,7 +42,7 @@ def read(folder: Path, form: str, language: str) -> Transcript:
     if not folder.is_dir():
         if not names_sound(folder.name):
             raise DatasetError(no_folder(folder))
-        line = cut_line([folder], folder.with_suffix(""), language)
+        line = cut_command([folder], folder.with_suffix(""), language)
         raise DatasetError(f"DATASET_DIR={folder} is a recording. Cut it into clips first: {line}")
     if form == "folders":
         transcript = Transcript(read_pairs(folder, language), f"{folder}, a folder for each speaker")

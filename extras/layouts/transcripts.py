@@ -41,8 +41,9 @@ from train.dataset.tables import (
 
 _LIBRISPEECH_ENDING = ".trans.txt"
 _HELD_OUT_WORD = re.compile(r"(?<![a-z])(val|valid|validation|eval|dev|test)(?![a-z])", re.I)
-_MAX_ROWS_LOOKED_AT = 200
-_MOST = 0.5
+_MAX_ROWS_READ = 200
+# A transcript names recordings in more than this share of its rows.
+_MIN_NAMED_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -85,16 +86,16 @@ def find_transcripts(folder: Path, names: Sequence[str] = ()) -> Transcripts:
     return Transcripts((), unread=_likely_transcripts(here))
 
 
-def _choose(folder: Path, transcripts: Sequence[Path], among: Sequence[Path]) -> Transcripts:
-    """Chooses the transcript with the training clips by its name."""
+def _choose(folder: Path, transcripts: Sequence[Path], files: Sequence[Path]) -> Transcripts:
+    """Chooses the transcript with the training clips by its name. files: all that may be transcripts."""
     if all(path.name.lower().endswith(_LIBRISPEECH_ENDING) for path in transcripts):
-        return Transcripts(tuple(transcripts), unread=_likely_transcripts(set(among) - set(transcripts)))
+        return Transcripts(tuple(transcripts), unread=_likely_transcripts(set(files) - set(transcripts)))
     names = {path: path.relative_to(folder).as_posix() for path in transcripts}
     train = [path for path in transcripts if TRAIN_WORD.search(names[path])]
     others = [path for path in transcripts if not _HELD_OUT_WORD.search(names[path])]
     for paths in (train, others, transcripts):
         if len(paths) == 1:
-            return _with_validation(folder, paths[0], among)
+            return _with_validation(folder, paths[0], files)
     if len({path.parent for path in transcripts}) == len(transcripts):
         advice = "set DATASET_DIR to its folder"
     else:
@@ -106,13 +107,13 @@ def _choose(folder: Path, transcripts: Sequence[Path], among: Sequence[Path]) ->
     )
 
 
-def _with_validation(folder: Path, train: Path, among: Sequence[Path]) -> Transcripts:
+def _with_validation(folder: Path, train: Path, files: Sequence[Path]) -> Transcripts:
     validation = validation_of(folder, train)
-    read = {train, validation}
+    read_files = {train, validation}
     return Transcripts(
         (train,),
         (validation,) if validation else (),
-        _likely_transcripts(path for path in among if path not in read),
+        _likely_transcripts(path for path in files if path not in read_files),
     )
 
 
@@ -134,12 +135,13 @@ def is_transcript(path: Path) -> bool:
         return False
     if columns_of_header(table.rows[0]):
         return True
-    rows, width = table.rows[:_MAX_ROWS_LOOKED_AT], most_common_width(table.rows)
+    rows, width = table.rows[:_MAX_ROWS_READ], most_common_width(table.rows)
     if width < 2:
         return False
     folders = recording_folders(path, path.parent)
     return any(
-        sum(names_recording(row[place], folders) for row in rows if place < len(row)) > _MOST * len(rows)
+        sum(names_recording(row[place], folders) for row in rows if place < len(row))
+        > _MIN_NAMED_SHARE * len(rows)
         for place in range(width)
     )
 

@@ -9,8 +9,8 @@ from xtts.text.normalization.registry import LanguageRules, NoWordsError
 from xtts.text.reading import MAX_DIGITS
 
 _MAX_CHARACTERS = 200
-# The values of interpret-as, and the noun for the error "is not …".
-_CALLED = {
+# The values of interpret-as, each with the noun for the error "cannot be read as …".
+_NOUNS = {
     "characters": "characters",
     "spell-out": "characters",
     "verbatim": "characters",
@@ -22,9 +22,9 @@ _CALLED = {
     "date": "a date",
     "time": "a time",
 }
-KINDS = tuple(_CALLED)
-_ORDERS = {order: order for order in "mdy dmy ymd md dm ym my y m d".split()}
-_ORDERS |= {"yyyymmdd": "ymd", "ddmmyyyy": "dmy", "mmddyyyy": "mdy"}
+KINDS = tuple(_NOUNS)
+_DATE_ORDERS = {order: order for order in "mdy dmy ymd md dm ym my y m d".split()}
+_DATE_ORDERS |= {"yyyymmdd": "ymd", "ddmmyyyy": "dmy", "mmddyyyy": "mdy"}
 
 
 def say_as(kind: str, text: str, form: str, rules: LanguageRules | None) -> str:
@@ -36,15 +36,15 @@ def say_as(kind: str, text: str, form: str, rules: LanguageRules | None) -> str:
         raise TextError("<say-as> is not supported in this language; write it in words.")
     if not text or len(text) > _MAX_CHARACTERS:
         raise TextError(f"<say-as> has {len(text)} characters; 1 to {_MAX_CHARACTERS} are allowed.")
-    spoken = _words_of(_CALLED[kind], text, form, rules)
-    if not spoken:
-        raise TextError(f"<say-as>: {excerpt(text)} cannot be read as {_CALLED[kind]}.")
-    return spoken
+    words = _words_of(_NOUNS[kind], text, form, rules)
+    if not words:
+        raise TextError(f"<say-as>: {excerpt(text)} cannot be read as {_NOUNS[kind]}.")
+    return words
 
 
-def _words_of(what: str, text: str, form: str, rules: LanguageRules) -> str:
-    """The words, or "" if the text cannot be read in this way."""
-    match what:
+def _words_of(noun: str, text: str, form: str, rules: LanguageRules) -> str:
+    """The words, or "" if the text cannot be read in this way. noun: one of `_NOUNS`."""
+    match noun:
         case "characters":
             return rules.letters(text)
         case "digits":
@@ -52,34 +52,34 @@ def _words_of(what: str, text: str, form: str, rules: LanguageRules) -> str:
         case "a telephone number":
             return rules.phone(text) if re.search(r"\d", text) else ""
         case "a number":
-            return _cardinal(rules, text)
+            return _read_cardinal(rules, text)
         case "an ordinal":
             match = re.fullmatch(r"([0-9]{1,12})\D{0,4}", text)
             with contextlib.suppress(NoWordsError):
                 return rules.ordinal(int(match[1])) if match else ""
             return ""
         case "a time":
-            spoken = rules.read(text)
-            return "" if re.search(r"\d", spoken) else spoken
+            words = rules.read(text)
+            return "" if re.search(r"\d", words) else words
         case _:
-            return _date(rules, text, form)
+            return _read_date(rules, text, form)
 
 
-def _cardinal(rules: LanguageRules, text: str) -> str:
+def _read_cardinal(rules: LanguageRules, text: str) -> str:
     match = re.fullmatch(r"([-+]?)([0-9](?:[0-9 .,]*[0-9])?)", text)
     if match is None or sum(map(str.isdigit, text)) > MAX_DIGITS:
         return ""
     sign = {"-": f"{rules.minus} ", "+": f"{rules.plus} "}.get(match[1], "")
-    return sign + rules.number(match[2])
+    return sign + rules.number_words(match[2])
 
 
-def _date(rules: LanguageRules, text: str, form: str) -> str:
-    if form and form.lower() not in _ORDERS:
+def _read_date(rules: LanguageRules, text: str, form: str) -> str:
+    if form and form.lower() not in _DATE_ORDERS:
         raise TextError(f"<say-as format={excerpt(form)}> is not a date order; allowed are dmy, mdy and ymd.")
-    order, figures = _ORDERS.get(form.lower(), ""), re.findall(r"[0-9]+", text)
+    order, figures = _DATE_ORDERS.get(form.lower(), ""), re.findall(r"[0-9]+", text)
     if not form or len(figures) != len(order):
-        spoken = rules.read(text)
-        return "" if spoken == text or re.search(r"\d", spoken) else spoken
+        words = rules.read(text)
+        return "" if words == text or re.search(r"\d", words) else words
     values = {name: int(value) for name, value in zip(order, figures, strict=True) if len(value) <= 4}
     day, month, year = values.get("d"), values.get("m"), values.get("y")
     try:
@@ -90,6 +90,7 @@ def _date(rules: LanguageRules, text: str, form: str) -> str:
         return ""
     if day is not None and month is not None:
         return rules.date(day, month, year)
-    names = [rules.months[month - 1] if rules.months else rules.cardinal(month)] if month else []
-    names += [rules.day(day)] if day is not None else []
-    return " ".join([*names, *([rules.year(year)] if year is not None else [])])
+    parts = [rules.months[month - 1] if rules.months else rules.cardinal(month)] if month else []
+    parts += [rules.day(day)] if day is not None else []
+    parts += [rules.year(year)] if year is not None else []
+    return " ".join(parts)

@@ -17,7 +17,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
@@ -45,18 +45,46 @@ from xtts.encoding import RATE
 from xtts.inference.synthesis_request import SynthesisRequest
 
 log = logging.getLogger("api")
-_SEND_SECONDS = 30.0
-# The most waiting texts of one connection.
+_MAX_SEND_SECONDS = 30.0
+# How many texts of one connection may wait.
 _MAX_WAITING = 32
 # The wait for the first voice to open; Home Assistant repeats its request within it.
-_OPEN_SECONDS = 60.0
-_SOUND = {"rate": RATE, "width": 2, "channels": 1}
-# The largest data and payload of an event; a text of 4,096 characters takes at most 50 kB.
+_MAX_OPEN_SECONDS = 60.0
+_AUDIO_FORMAT = {"rate": RATE, "width": 2, "channels": 1}
+# The limit of an event's data and payload; a text of 4,096 characters takes at most 50 kB.
 MAX_BYTES = 64 << 10
 # Time for a refused client to notice it and stop writing.
 LINGER_SECONDS = 1.0
 VERSION = "1"
 _ATTRIBUTION = Attribution("Sotaque", "")
+
+
+class SpeechAsk(NamedTuple):
+    """A text to speak, and its voice.
+
+    Attributes:
+        voice: None for the served voice.
+        text: May still arrive in parts.
+        is_streamed: Whether the client expects an event after the last audio.
+    """
+
+    voice: SynthesizeVoice | None
+    text: TextStream
+    is_streamed: bool
+
+
+class Listing(NamedTuple):
+    """A voice in the list of voices.
+
+    Attributes:
+        voice: The voice's id.
+        language: None if the model has only one.
+        label: The voice's name without the language.
+    """
+
+    voice: str
+    language: str | None
+    label: str
 
 
 class WyomingSession:
@@ -77,28 +105,27 @@ class WyomingSession:
         self._writer = writer
         self._state = state
         self._connections = connections
-        self._streamed: TextStream | None = None
-        self._wanted: asyncio.Queue[tuple[SynthesizeVoice | None, TextStream, bool]]
-        self._wanted = asyncio.Queue(_MAX_WAITING)
+        self._open_text: TextStream | None = None
+        self._asks: asyncio.Queue[SpeechAsk] = asyncio.Queue(_MAX_WAITING)
 
     async def run(self) -> None:
         """Serves the connection until it ends."""
         self._connections.mark_waiting(self)
         reading = asyncio.ensure_future(self._read())
         speaking_ = asyncio.ensure_future(self._speak_all())
-        told = False
+        sent_error = False
         try:
             await asyncio.wait({reading, speaking_}, return_when=asyncio.FIRST_COMPLETED)
             for task in (reading, speaking_):
                 if task.done():
                     task.result()
         except APIError as refusal:
-            await self._tell(refusal)
-            told = True
+            await self._send_error(refusal)
+            sent_error = True
         except MalformedEvent as fault:
             self._connections.on_closed("not_wyoming")
-            await self._tell(APIError(400, "invalid_event", str(fault)))
-            told = True
+            await self._send_error(APIError(400, "invalid_event", str(fault)))
+            sent_error = True
         except TimeoutError:
             self._connections.on_closed("slow_event")
         except ConnectionError:
@@ -108,7 +135,7 @@ class WyomingSession:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
-            if told:
+            if sent_error:
                 await self._linger()
             self._connections.forget(self)
             self._writer.close()
@@ -135,45 +162,45 @@ class WyomingSession:
             elif Ping.is_type(event.type):
                 await self._send(Pong(text=Ping.from_event(event).text))
             else:
-                self._take(event)
+                self._handle_speech(event)
 
-    def _take(self, event: Event) -> None:
+    def _handle_speech(self, event: Event) -> None:
         """Handles the events of speech requests; ignores those of other services."""
         if Synthesize.is_type(event.type):
             # During a streamed text, this event repeats the whole text for servers without
             # streaming.
-            if self._streamed is None:
-                protocols.check_length(whole := _text_of(event))
-                text = TextStream()
-                text.add(whole)
-                text.end()
-                self._enter(_voice_of(event), text, streamed=False)
+            if self._open_text is None:
+                protocols.check_length(text := _text_of(event))
+                stream = TextStream()
+                stream.add(text)
+                stream.end()
+                self._enqueue(SpeechAsk(_voice_of(event), stream, is_streamed=False))
         elif SynthesizeStart.is_type(event.type):
             self._end_stream()
-            self._streamed = TextStream()
-            self._enter(_voice_of(event), self._streamed, streamed=True)
+            self._open_text = TextStream()
+            self._enqueue(SpeechAsk(_voice_of(event), self._open_text, is_streamed=True))
         elif SynthesizeChunk.is_type(event.type):
-            if self._streamed is not None:
-                self._streamed.add(_text_of(event))
+            if self._open_text is not None:
+                self._open_text.add(_text_of(event))
         elif SynthesizeStop.is_type(event.type):
             self._end_stream()
 
-    def _enter(self, voice: SynthesizeVoice | None, text: TextStream, *, streamed: bool) -> None:
+    def _enqueue(self, ask: SpeechAsk) -> None:
         try:
-            self._wanted.put_nowait((voice, text, streamed))
+            self._asks.put_nowait(ask)
         except asyncio.QueueFull:
             message = f"{_MAX_WAITING} texts of this connection are already waiting."
             raise APIError(503, "queue_full", message, retry_after=1) from None
 
     def _end_stream(self) -> None:
-        if self._streamed is not None:
-            self._streamed.end()
-            self._streamed = None
+        if self._open_text is not None:
+            self._open_text.end()
+            self._open_text = None
 
     async def _describe(self) -> None:
-        end = time.monotonic() + _OPEN_SECONDS
+        deadline = time.monotonic() + _MAX_OPEN_SECONDS
         while not self._state.last_languages:
-            if time.monotonic() > end:
+            if time.monotonic() > deadline:
                 raise starting_refusal()
             await asyncio.sleep(0.05)
         state = self._state
@@ -186,35 +213,35 @@ class WyomingSession:
 
     async def _speak_all(self) -> None:
         while True:
-            voice, text, streamed = await self._wanted.get()
-            await self._speak(voice, text)
-            if streamed:
+            ask = await self._asks.get()
+            await self._speak(ask.voice, ask.text)
+            if ask.is_streamed:
                 await self._send(SynthesizeStopped())
 
     async def _speak(self, voice: SynthesizeVoice | None, text: TextStream) -> None:
         """Speaks one text, which may arrive in parts: sends a start, the audio, and an end."""
-        begun = False
+        has_started = False
         async for words in text:
-            part = await self._part(voice, words)
-            with self._busy():
+            part = await self._spoken_part(voice, words)
+            with self._counted_as_busy():
                 async with contextlib.aclosing(part.chunks()) as sound:
                     async for chunk in sound:
-                        if not begun:
-                            begun = True
-                            await self._send(await self._start(voice))
-                        await self._send(AudioChunk(**_SOUND, audio=chunk))
-        if not begun:  # the text has nothing to speak: the answer is empty audio
-            await self._send(await self._start(voice))
+                        if not has_started:
+                            has_started = True
+                            await self._send(await self._start_event(voice))
+                        await self._send(AudioChunk(**_AUDIO_FORMAT, audio=chunk))
+        if not has_started:  # the text has nothing to speak: the answer is empty audio
+            await self._send(await self._start_event(voice))
         await self._send(AudioStop())
 
-    async def _start(self, voice: SynthesizeVoice | None) -> "MarkedStart":
+    async def _start_event(self, voice: SynthesizeVoice | None) -> "MarkedStart":
         labels = await protocols.labels(self._state)
-        name, _ = wanted_of(voice, labels, self._state.last_languages)
+        name, _ = voice_and_language(voice, labels, self._state.last_languages)
         mark = await mark_of(self._state, name)
-        return MarkedStart(**_SOUND, ai_generated=mark.text)
+        return MarkedStart(**_AUDIO_FORMAT, ai_generated=mark.text)
 
     @contextlib.contextmanager
-    def _busy(self) -> Iterator[None]:
+    def _counted_as_busy(self) -> Iterator[None]:
         """Counts the connection as active while it speaks. While it waits for more text it is idle,
         so that a vanished client does not take a place from others. Raises APIError."""
         if self._connections.is_full(self.address):
@@ -228,24 +255,24 @@ class WyomingSession:
             self.busy = False
             self._connections.mark_waiting(self)
 
-    async def _part(self, voice: SynthesizeVoice | None, text: str) -> SpokenPart:
+    async def _spoken_part(self, voice: SynthesizeVoice | None, text: str) -> SpokenPart:
         labels = await protocols.labels(self._state)
-        name, language = wanted_of(voice, labels, self._state.last_languages)
+        name, language = voice_and_language(voice, labels, self._state.last_languages)
         ask = SynthesisRequest(text, language or "")
         return SpokenPart(self._state, self.address, ask, name, "Wyoming")
 
     async def _send(self, event: Eventable) -> None:
         """Sends an event; closes the connection if the client does not read for half a minute."""
         try:
-            async with asyncio.timeout(_SEND_SECONDS):
+            async with asyncio.timeout(_MAX_SEND_SECONDS):
                 await async_write_event(event.event(), self._writer)
         except TimeoutError:
             self.drop("not_read")
             raise ConnectionError from None
 
-    async def _tell(self, refusal: APIError) -> None:
-        """Sends the error and closes: most clients wait for the end of the audio and ignore
-        errors."""
+    async def _send_error(self, refusal: APIError) -> None:
+        """Sends the error. The session then closes, because most clients wait for the end of the audio
+        and ignore errors."""
         with contextlib.suppress(ConnectionError):
             await self._send(Error(text=without_paths(refusal.detail), code=refusal.code))
 
@@ -333,15 +360,12 @@ class EventReader:
             return await self._reader.readexactly(size)
 
 
-def listings_of(
-    labels: Mapping[str, str], languages: Sequence[str]
-) -> dict[str, tuple[str, str | None, str]]:
-    """The listed names, each with the voice's id, its language (None if the model has only one) and
-    its label. labels: label -> id of every voice (`extras.common.protocols`)."""
+def listings_of(labels: Mapping[str, str], languages: Sequence[str]) -> dict[str, Listing]:
+    """The listings by their names. labels: label -> id of every voice (`extras.common.protocols`)."""
     if len(languages) < 2:
-        return {label: (voice, None, label) for label, voice in labels.items()}
+        return {label: Listing(voice, None, label) for label, voice in labels.items()}
     return {
-        f"{label} ({language})": (voice, language, label)
+        f"{label} ({language})": Listing(voice, language, label)
         for label, voice in labels.items()
         for language in languages
     }
@@ -383,7 +407,7 @@ def info_of(
     return Info(tts=[program])
 
 
-def wanted_of(
+def voice_and_language(
     voice: SynthesizeVoice | None, labels: Mapping[str, str], languages: Sequence[str]
 ) -> tuple[str, str | None]:
     """The voice (id or name) and the language of a request; None lets the model choose the
@@ -392,9 +416,9 @@ def wanted_of(
         return SERVED, None
     name, language = voice.name or SERVED, voice.language
     if (listing := listings_of(labels, languages).get(name)) is not None:
-        name, language = listing[:2]
+        name, language = listing.voice, listing.language
     else:  # a former name of the served voice, as a client stored it
-        for spoken in languages:
-            if name.endswith(mark := f" ({spoken})"):
-                name, language = name.removesuffix(mark), spoken
+        for code in languages:
+            if name.endswith(suffix := f" ({code})"):
+                name, language = name.removesuffix(suffix), code
     return voice.speaker or name, language

@@ -22,7 +22,7 @@ from train.checkpointing.fingerprint import Fingerprint
 from train.export import export
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.loading import read_tensors
-from xtts.text.pronunciations import NAME as PRONUNCIATIONS
+from xtts.text.pronunciations import PRONUNCIATIONS_FILE
 from xtts.voices import bundle, learned_decoder
 from xtts.voices.base_models import BundleError
 from xtts.voices.evaluation_file import Evaluation, Verdict, write_evaluation
@@ -226,7 +226,7 @@ def test_where_the_base_is_best_it_is_exported_as_the_person(base, checkpoint, r
     to = tmp_path / "voice"
     judged(run, Verdict("base", 0, 0.0, "The base is the best.", "", False, ""))
     tensors = learned(run, base, 0, 0.0, "")
-    (run.folder / PRONUNCIATIONS).write_text("word = said\n")
+    (run.folder / PRONUNCIATIONS_FILE).write_text("word = said\n")
     # The export needs the run's provenance, not the checkpoint.
     checkpoint.unlink()
     assert export_best(run, to, **{"onnx": "int8"} if onnx else {}) == 0
@@ -236,7 +236,7 @@ def test_where_the_base_is_best_it_is_exported_as_the_person(base, checkpoint, r
     recording = (run.samples / "epoch_7_reference.wav").read_bytes()
     assert (to / "reference.wav").read_bytes() == recording and bundle.verify(to)
     assert (bundle.read(to).epoch, bundle.read(to).data_sha256) == (0, "d" * 64)
-    assert (to / PRONUNCIATIONS).is_file()
+    assert (to / PRONUNCIATIONS_FILE).is_file()
     found, expected = read_tensors(to / "model.pth"), read_tensors(base / "model.pth") | tensors
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
@@ -280,12 +280,12 @@ def test_an_earlier_export_is_replaced_whole_and_only_where_that_is_said(checkpo
 
 
 def test_pronunciations_that_were_edited_in_an_export_stay_when_it_is_made_again(base, checkpoint, tmp_path):
-    (checkpoint.parent.parent / PRONUNCIATIONS).write_text("Ana = Anna\n")
+    (checkpoint.parent.parent / PRONUNCIATIONS_FILE).write_text("Ana = Anna\n")
     to = exported(checkpoint, base, tmp_path / "voice")
-    assert (to / PRONUNCIATIONS).read_text() == "Ana = Anna\n"
-    (to / PRONUNCIATIONS).write_text("Ana = Ah nah\n")
+    assert (to / PRONUNCIATIONS_FILE).read_text() == "Ana = Anna\n"
+    (to / PRONUNCIATIONS_FILE).write_text("Ana = Ah nah\n")
     exported(checkpoint, base, to)
-    assert (to / PRONUNCIATIONS).read_text() == "Ana = Ah nah\n"
+    assert (to / PRONUNCIATIONS_FILE).read_text() == "Ana = Ah nah\n"
 
 
 def test_a_failed_export_leaves_what_a_killed_one_was_replacing(base, checkpoint, tmp_path, monkeypatch):

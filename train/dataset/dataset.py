@@ -37,7 +37,7 @@ from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, AudioError, declared_bytes, 
 from xtts.model.shapes import GPTShape
 from xtts.sound_endings import how_to_convert
 from xtts.text.errors import TextError
-from xtts.text.languages import NAMES, other_language, short_code
+from xtts.text.languages import ENGLISH_NAMES, other_language, short_code
 from xtts.text.tokenizer import Tokenizer
 
 # A lower peak (60 dB below full scale) counts as silence.
@@ -256,7 +256,7 @@ def _refuse_language(
     if not {short_code(language) for language in spoken}.isdisjoint(languages):
         return
     advice = "If that is not the language of the clips, correct LANGUAGE or the transcript."
-    if not set(languages) <= NAMES.keys():
+    if not set(languages) <= ENGLISH_NAMES.keys():
         extend = commands.program(
             f"train extend --language {languages[0]} "
             f"--dataset {shlex.quote(str(settings.dataset_dir))} --to bases/{languages[0]}"
@@ -280,7 +280,7 @@ def _refuse_language(
 def _in_words(languages: Iterable[str]) -> str:
     """The names of the languages; if there are many, only the first few."""
     codes = dict.fromkeys(languages)
-    names = [NAMES.get(code, repr(code)) for code in codes]
+    names = [ENGLISH_NAMES.get(code, repr(code)) for code in codes]
     first_names = names[:_MAX_LANGUAGES_NAMED]
     if len(names) > len(first_names):
         first_names = [*first_names, f"{len(names) - len(first_names)} other languages"]
@@ -294,8 +294,8 @@ def _language_doubts(clips: Sequence[Clip]) -> Iterator[str]:
         if (likely := other_language(texts, language)) is not None:
             yield (
                 f"The {len(texts)} transcripts under language {language!r} look like "
-                f"{NAMES[likely]} by their most common words. They would be read as "
-                f"{NAMES[short_code(language)]}. If they are {NAMES[likely]}, set "
+                f"{ENGLISH_NAMES[likely]} by their most common words. They would be read as "
+                f"{ENGLISH_NAMES[short_code(language)]}. If they are {ENGLISH_NAMES[likely]}, set "
                 f"LANGUAGE={likely} and a BASE_MODEL that speaks it."
             )
 

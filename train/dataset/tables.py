@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from train.dataset.entries import DatasetError, names_recording, names_sound, read_text, recording_folders
-from xtts.text.languages import NAMES, code_of, is_code
+from xtts.text.languages import ENGLISH_NAMES, code_of, is_code
 
 # The header names of each role, in order of preference; in lower case, without spaces and signs.
 NAMES_IN_HEADERS: Mapping[str, Sequence[str]] = {
@@ -117,7 +117,7 @@ _MIN_FORM_SHARE = 0.1
 _MAJORITY = 0.5
 # MeloTTS's codes: its KR is Korean; in ISO 639-1 it is Kanuri.
 _LANGUAGE_ALIASES = {"kr": "ko", "jp": "ja", "sp": "es", "zh_mix_en": "zh"}
-_BY_NAME = {name.lower(): code for code, name in NAMES.items()}
+_BY_NAME = {name.lower(): code for code, name in ENGLISH_NAMES.items()}
 _LOCALE = re.compile(r"([a-z]{2,3})([-_][a-z]{4})?([-_]([a-z]{2}|\d{3}))?")
 MAX_LABEL_WORDS, MAX_LABEL_CHARACTERS = 3, 40
 SENTENCE_ENDS = tuple(".!?…。！？")
@@ -376,7 +376,7 @@ def language_of(cell: str) -> str:
         return named_code or ""
     code = code_of(locale[1])
     # Three-letter codes count only for XTTS-v2's languages: `ben` is Bengali, but also a name.
-    is_language = is_code(locale[1]) if len(locale[1]) == 2 else code in NAMES
+    is_language = is_code(locale[1]) if len(locale[1]) == 2 else code in ENGLISH_NAMES
     return code if is_language else ""
 
 

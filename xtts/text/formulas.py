@@ -1,8 +1,8 @@
 r"""Formulas: LaTeX in signs, `$x^2 \leq \frac{7}{10}$` is x² ≤ 7/10, and the signs in words.
 
 A formula stands between dollar signs, as in Markdown (Pandoc's rule: no space after the first and
-before the last, and no digit after it), or in `\(…\)` and `\[…\]`. What has no mark of a formula is
-money.
+before the last, and no digit after it), or in `\(…\)` and `\[…\]`. Text between dollar signs without a
+mark of a formula is money.
 """
 
 import re
@@ -13,18 +13,18 @@ _FORMULA = re.compile(
     r"|(?<![\w$\\])\$(?=[^\s$])([^$\n]{0,200}[^\s$\\])\$(?![\d\w$])",
     re.S,
 )
-_MARKS = re.compile(r"\\[a-zA-Z]+|[\^_{}=<>]|^\s*[-+]?[a-zA-Z](?:['′]|\s*[-+*/,]\s*[\w]+)*\s*$")
+_FORMULA_MARK = re.compile(r"\\[a-zA-Z]+|[\^_{}=<>]|^\s*[-+]?[a-zA-Z](?:['′]|\s*[-+*/,]\s*[\w]+)*\s*$")
 _GROUP = r"\{((?:[^{}]|\{[^{}]{0,80}\}){0,120})\}"
 _FRACTION = re.compile(rf"\\[dt]?frac\s*{_GROUP}\s*{_GROUP}")
 _ROOT = re.compile(rf"\\sqrt\s*(?:\[[^\]]{{0,9}}\])?\s*{_GROUP}")
 _TEXT = re.compile(rf"\\(?:text|mathrm|mathbf|mathit|mathbb|mathcal|operatorname|mbox)\s*{_GROUP}")
-_LOWERED = re.compile(r"_(?:\{([^{}]{1,40})\}|(\w))")
+_SUBSCRIPT = re.compile(r"_(?:\{([^{}]{1,40})\}|(\w))")
 _BOUNDS = re.compile(r"_(?:\{([^{}]{1,40})\}|(\w))\^(?:\{([^{}]{1,40})\}|(\\?\w+))")
 _COMMAND = re.compile(r"\\([a-zA-Z]+)\s?|\\(.)", re.S)
 _POWER = re.compile(r"\^\{([^{}]{1,40})\}")
 # Braces and columns are layout; a sign that could begin a tag is of full width.
 _LAYOUT = str.maketrans({"{": " ", "}": " ", "&": " ", "~": " ", "<": " ＜ ", ">": " ＞ "})
-# Signs that are read, and names that are; other commands of layout are silent.
+# Commands for signs that are read. Commands in neither this nor the next two tables are silent.
 _COMMAND_SIGNS = {
     command: sign
     for sign, commands in {
@@ -44,7 +44,8 @@ _COMMAND_SIGNS = {
     }.items()
     for command in commands.split()
 }
-_NAMES = frozenset(
+# Commands that are read as their names, and those with other names.
+_SPOKEN_NAMES = frozenset(
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau "
     "upsilon phi chi psi omega sin cos tan cot log ln exp lim max min".split()
 )
@@ -63,52 +64,52 @@ def read_formulas(text: str) -> str:
     """A text whose formulas are signs and words."""
     if "$" not in text and "\\" not in text:
         return text
-    return _FORMULA.sub(_of_match, text)
+    return _FORMULA.sub(_read_match, text)
 
 
-def _of_match(match: re.Match[str]) -> str:
-    inside = next(filter(None, match.groups()))
-    return _plain(inside) if _MARKS.search(inside) else match[0]
+def _read_match(match: re.Match[str]) -> str:
+    formula = next(filter(None, match.groups()))
+    return _read_formula(formula) if _FORMULA_MARK.search(formula) else match[0]
 
 
-def _plain(formula: str) -> str:
+def _read_formula(formula: str) -> str:
     formula = _TEXT.sub(r" \1 ", formula)
     for _ in range(3):  # fractions and roots inside each other
-        formula = _ROOT.sub(lambda root: f" √{_bracket(root[1])} ", formula)
-        formula = _FRACTION.sub(lambda fraction: f" {_ratio(fraction[1], fraction[2])} ", formula)
+        formula = _ROOT.sub(lambda root: f" √{_in_brackets(root[1])} ", formula)
+        formula = _FRACTION.sub(lambda fraction: f" {_divide(fraction[1], fraction[2])} ", formula)
     formula = _BOUNDS.sub(lambda bounds: f" {bounds[1] or bounds[2]}, {bounds[3] or bounds[4]} ", formula)
-    formula = _LOWERED.sub(lambda index: f" {index[1] or index[2]} ", formula)
-    formula = _COMMAND.sub(_command, _POWER.sub(_power, formula))
+    formula = _SUBSCRIPT.sub(lambda index: f" {index[1] or index[2]} ", formula)
+    formula = _COMMAND.sub(_read_command, _POWER.sub(_read_power, formula))
     return " ".join(formula.translate(_LAYOUT).split())
 
 
-def _ratio(top: str, bottom: str) -> str:
+def _divide(top: str, bottom: str) -> str:
     top, bottom = top.strip(), bottom.strip()
     if re.fullmatch("[1-9]/[2-9]", f"{top}/{bottom}"):
         return f"{top}/{bottom}"
     return f"{top} ÷ {bottom}"
 
 
-def _bracket(inside: str) -> str:
-    return inside.strip() if inside.strip().isalnum() else f"({inside})"
+def _in_brackets(term: str) -> str:
+    return term.strip() if term.strip().isalnum() else f"({term})"
 
 
-def _power(match: re.Match[str]) -> str:
-    inside = match[1].strip()
-    return f"^{inside}" if re.fullmatch(r"[-+]?\w{1,4}", inside) else f"^({inside})"
+def _read_power(match: re.Match[str]) -> str:
+    exponent = match[1].strip()
+    return f"^{exponent}" if re.fullmatch(r"[-+]?\w{1,4}", exponent) else f"^({exponent})"
 
 
-def _command(match: re.Match[str]) -> str:
+def _read_command(match: re.Match[str]) -> str:
     name = match[1]
     if name is None:
         return match[2] if match[2] in "%$&#_" else " "
-    plain = name[0].lower() + name[1:]
     if name in _COMMAND_SIGNS:
         return f" {_COMMAND_SIGNS[name]} "
-    return f" {_FULL_NAMES.get(name) or (plain if plain in _NAMES else '')} "
+    lower_name = name[0].lower() + name[1:]
+    return f" {_FULL_NAMES.get(name) or (lower_name if lower_name in _SPOKEN_NAMES else '')} "
 
 
-_ORDER = "=×÷±≥≤≠≈<>√§"
+_SIGNS = "=×÷±≥≤≠≈<>√§"
 # The words of these signs, in this order.
 _SIGN_WORDS = {
     "en": """equals|times|divided by|plus or minus|greater than or equal to|less than or equal to|
@@ -145,58 +146,63 @@ _SIGN_WORDS = {
     "ko": "는|곱하기|나누기|플러스 마이너스|크거나 같다|작거나 같다|같지 않다|약|작다|크다|루트|제",
 }
 _TERM = r"[-+±√(−]?(?:[0-9.$€£(]|[A-Za-z](?![^\W\d_²³¹⁰⁴-⁹])|\|)"
-# Between two terms; before one; and a power.
-_BETWEEN = re.compile(
+# A sign between two terms.
+_SIGN_BETWEEN = re.compile(
     rf"(?:(?<=[0-9)\]%|²³¹⁰⁴-⁹°′″])|(?<=(?<![^\W\d_])[A-Za-z]))(\s?)([=<>*+])\s?(?={_TERM})"
 )
-_DOT = re.compile(r"(?<=[0-9)])\s?[·⋅]\s?(?=[0-9(])")
-# One with spaces: 1 km = 0.62 mi.
-_EQUALS = re.compile(r"(?<=\S) = (?=[0-9$€£−-])")
+_MULTIPLICATION_DOT = re.compile(r"(?<=[0-9)])\s?[·⋅]\s?(?=[0-9(])")
+# An equals sign with spaces: 1 km = 0.62 mi.
+_SPACED_EQUALS = re.compile(r"(?<=\S) = (?=[0-9$€£−-])")
 # The minus of an equation; elsewhere it may be a dash.
-_DIFFERENCE = re.compile(r"(?<=[0-9)²³])\s[-–−]\s(?=[0-9(][^.;!?=\n]{0,20}=)")
-_BEFORE = re.compile(rf"(?<![\w<>=×÷-])([<>])\s?(?={_TERM})")
-_ANY = re.compile(r"\s?([×÷±≥≤≠≈])\s?(?=[\w$€£(√+−-])")
+_MINUS = re.compile(r"(?<=[0-9)²³])\s[-–−]\s(?=[0-9(][^.;!?=\n]{0,20}=)")
+# A comparison with one term: < 5.
+_COMPARISON = re.compile(rf"(?<![\w<>=×÷-])([<>])\s?(?={_TERM})")
+# Signs that are unambiguous.
+_CLEAR_SIGN = re.compile(r"\s?([×÷±≥≤≠≈])\s?(?=[\w$€£(√+−-])")
 _ROOT_SIGN = re.compile(rf"√\s?(?={_TERM})")
-_SECTIONS = {"en": "sections", "de": "Paragrafen", "nl": "paragrafen"}
-_SECTION = re.compile(r"(?<!\w)§§?\s?(?=[0-9])")
-_FIGURE_POWER = re.compile(r"(?<=[0-9A-Za-z)\]])\^(?:\{([-+]?[0-9]{1,4})\}|\(?([-+−]?[0-9]{1,4})\)?(?!\w))")
-_NAMED_POWER = re.compile(r"(?<=[0-9A-Za-z)\]])\^\{?([a-zA-Z])\}?(?!\w)")
+_PLURAL_SECTIONS = {"en": "sections", "de": "Paragrafen", "nl": "paragrafen"}
+_SECTION_SIGN = re.compile(r"(?<!\w)§§?\s?(?=[0-9])")
+_NUMBER_POWER = re.compile(r"(?<=[0-9A-Za-z)\]])\^(?:\{([-+]?[0-9]{1,4})\}|\(?([-+−]?[0-9]{1,4})\)?(?!\w))")
+_LETTER_POWER = re.compile(r"(?<=[0-9A-Za-z)\]])\^\{?([a-zA-Z])\}?(?!\w)")
 _POWER_OF_SUM = re.compile(r"(?<=[0-9A-Za-z)\]])\^\(([^()]{2,30})\)")
 _SUPERSCRIPTS = str.maketrans("0123456789+-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
-SIGNS = re.compile(f"[{_ORDER}*^+·⋅]")
+SIGNS = re.compile(f"[{_SIGNS}*^+·⋅]")
 
 
 def signs_reader(language: str, power: str, plus: str, minus: str) -> Callable[[str], str]:
-    """The step that writes signs as words. power: the words of a power, with `{}` for it; plus and
-    minus: the words of these signs."""
+    """The step that writes signs as words. power: the words of a power, with `{}` for the exponent;
+    plus, minus: the words of these signs."""
     sign_words = map(str.strip, _SIGN_WORDS.get(language, "").split("|"))
-    words = dict(zip(_ORDER, sign_words, strict=False))
-    if len(words) < len(_ORDER):
+    words = dict(zip(_SIGNS, sign_words, strict=False))
+    if len(words) < len(_SIGNS):
         return lambda text: text
     words |= {"*": words["×"], "+": plus}
 
-    def between(match: re.Match[str]) -> str:
+    def read_sign_between(match: re.Match[str]) -> str:
         sign = match[2]
-        around = match.string[match.start() - 1] + match.string[match.end() : match.end() + 1]
-        if sign == "*" and not around.isdigit():
+        neighbours = match.string[match.start() - 1] + match.string[match.end() : match.end() + 1]
+        if sign == "*" and not neighbours.isdigit():
             return match[0]
         return f" {words[sign]} "
+
+    def read_section(match: re.Match[str]) -> str:
+        plural = _PLURAL_SECTIONS.get(language, words["§"])
+        return f"{plural if '§§' in match[0] else words['§']} "
 
     def step(text: str) -> str:
         if not SIGNS.search(text):
             return text
-        text = _FIGURE_POWER.sub(lambda match: (match[1] or match[2]).translate(_SUPERSCRIPTS), text)
+        text = _NUMBER_POWER.sub(lambda match: (match[1] or match[2]).translate(_SUPERSCRIPTS), text)
         if power:
             text = _POWER_OF_SUM.sub(lambda match: f" {power.format(match[1])} ", text)
-            text = _NAMED_POWER.sub(lambda match: f" {power.format(match[1])} ", text)
-        text = _SECTION.sub(
-            lambda m: f"{_SECTIONS.get(language, words['§']) if '§§' in m[0] else words['§']} ", text
-        )
+            text = _LETTER_POWER.sub(lambda match: f" {power.format(match[1])} ", text)
+        text = _SECTION_SIGN.sub(read_section, text)
         text = text.replace(f"{words['§'].capitalize()} {words['§']} ", f"{words['§']} ")
-        text = _DIFFERENCE.sub(f" {minus} ", _DOT.sub(" × ", text))
-        text = _EQUALS.sub(f" {words['=']} ", text)
-        text = _BEFORE.sub(lambda match: f"{words[match[1]]} ", _BETWEEN.sub(between, text))
-        text = _ANY.sub(lambda match: f" {words[match[1]]} ", text)
+        text = _MINUS.sub(f" {minus} ", _MULTIPLICATION_DOT.sub(" × ", text))
+        text = _SPACED_EQUALS.sub(f" {words['=']} ", text)
+        text = _SIGN_BETWEEN.sub(read_sign_between, text)
+        text = _COMPARISON.sub(lambda match: f"{words[match[1]]} ", text)
+        text = _CLEAR_SIGN.sub(lambda match: f" {words[match[1]]} ", text)
         return _ROOT_SIGN.sub(f" {words['√']} ", text)
 
     return step

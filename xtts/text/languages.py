@@ -100,14 +100,14 @@ def code_of(name: str) -> str:
 
 
 def _code(name: str) -> str:
-    plain = re.sub(r"\(.*|[.@].*", "", name).replace("_", "-")
-    plain = " ".join(plain.split())
-    first = plain.partition("-")[0].strip()
-    if first in _NOT_STATED or "qaa" <= first <= "qtz":
+    tag = re.sub(r"\(.*|[.@].*", "", name).replace("_", "-")
+    tag = " ".join(tag.split())
+    language = tag.partition("-")[0].strip()
+    if language in _NOT_STATED or "qaa" <= language <= "qtz":
         return ""
-    rest = " ".join(word for word in first.split() if word not in _QUALIFIERS)
+    unqualified = " ".join(word for word in language.split() if word not in _QUALIFIERS)
     codes = _codes()
-    return codes.get(plain) or codes.get(first) or codes.get(rest) or first
+    return codes.get(tag) or codes.get(language) or codes.get(unqualified) or language
 
 
 def short_code(language: str) -> str:
@@ -118,16 +118,16 @@ def short_code(language: str) -> str:
 def tag_of(name: str) -> str:
     """As `code_of`, but keeps a region (`en-us`). A tag that already begins with its ISO 639-1
     code, and a name that is not in the table, are returned unchanged."""
-    given = name.strip()
-    code = code_of(given)
-    if code not in _codes().values() or (_TAG.fullmatch(given) and given[:2].lower() == code):
-        return given if code else ""
-    locale = re.fullmatch(r"[a-z]{2,3}((?:[-_][a-z0-9]{2,8})*)(?:[.@].*)?", given, re.I)
+    name = name.strip()
+    code = code_of(name)
+    if code not in _codes().values() or (_TAG.fullmatch(name) and name[:2].lower() == code):
+        return name if code else ""
+    locale = re.fullmatch(r"[a-z]{2,3}((?:[-_][a-z0-9]{2,8})*)(?:[.@].*)?", name, re.I)
     return code + locale[1].replace("_", "-").lower() if locale else code
 
 
 # English names by ISO 639-1 code.
-NAMES = {
+ENGLISH_NAMES = {
     "ar": "Arabic",
     "cs": "Czech",
     "de": "German",
@@ -163,12 +163,12 @@ FUNCTION_WORDS = {
 }
 _WORD = re.compile(r"[^\W\d_]+")
 _MIN_WORDS = 50
-# The least share of words that are frequent only in the other language, and the given language's
-# largest share relative to it.
-_MIN_SHARE, _MAX_OF_IT = 0.06, 0.25
+# The share of words that are frequent only in the other language, and the share of the stated language
+# relative to that.
+_MIN_SHARE, _MAX_RELATIVE_SHARE = 0.06, 0.25
 
 
-def _only_in(code: str) -> frozenset[str]:
+def _words_only_in(code: str) -> frozenset[str]:
     others = {word for other, words in FUNCTION_WORDS.items() if other != code for word in words.split()}
     return frozenset(FUNCTION_WORDS[code].split()) - others
 
@@ -176,16 +176,16 @@ def _only_in(code: str) -> frozenset[str]:
 def other_language(texts: Iterable[str], language: str) -> str | None:
     """The language of the texts if it clearly differs from `language`; None if it does not, or if
     the texts have fewer than 50 words. Knows languages in Latin letters only."""
-    named = short_code(language)
+    stated = short_code(language)
     words = Counter(word for text in texts for word in _WORD.findall(text.lower()))
-    if named not in FUNCTION_WORDS or words.total() < _MIN_WORDS:
+    if stated not in FUNCTION_WORDS or words.total() < _MIN_WORDS:
         return None
     shares = {
-        code: sum(words[word] for word in own_words) / words.total()
+        code: sum(words[word] for word in unique_words) / words.total()
         for code in FUNCTION_WORDS
-        if (own_words := _only_in(code))
+        if (unique_words := _words_only_in(code))
     }
     best = max(shares, key=lambda code: shares[code])
-    if shares[best] < _MIN_SHARE or shares[named] > _MAX_OF_IT * shares[best]:
+    if shares[best] < _MIN_SHARE or shares[stated] > _MAX_RELATIVE_SHARE * shares[best]:
         return None
     return best

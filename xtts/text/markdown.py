@@ -23,7 +23,7 @@ TABLE_RULE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\s*$")
 _FENCE = re.compile(r"^\s{0,3}(```+|~~~+)")
 _QUOTE = re.compile(r"^\s{0,3}(?:>\s?)+")
 # `[1]: https://…`, but not `[Anna]: Hello.`
-_LINK_PLACE = re.compile(
+_LINK_DEFINITION = re.compile(
     r"^\s{0,3}\[[^\]^]+\]:\s*<?(?:[^\s<>]*[/#:][^\s<>]*|[^\s<>]+\.\w{2,5})>?\s*(?:[\"'(].*)?$"
 )
 _BLANKS = re.compile(r"\s{9,}")
@@ -46,8 +46,8 @@ _THOUGHT_BEFORE = re.compile(r"\A(?:(?!<think>).)*?</think(?:ing)?>", re.I | re.
 _THOUGHT_AFTER = re.compile(r"<think(?:ing)?>.*\Z", re.I | re.S)
 _END = r"(?:\s[^<>]{0,200})?\s?/?>"
 _BREAK = re.compile(rf"<br{_END}", re.I)
-_RAISED_TAG = re.compile(r"<sup>\s*([-+]?[0-9]{1,6})\s*</sup>", re.I)
-_SUNK_TAG = re.compile(r"<sub>([^<>]{1,40})</sub>", re.I)
+_SUPERSCRIPT_TAG = re.compile(r"<sup>\s*([-+]?[0-9]{1,6})\s*</sup>", re.I)
+_SUBSCRIPT_TAG = re.compile(r"<sub>([^<>]{1,40})</sub>", re.I)
 _FORMAT = re.compile(
     rf"</?(?:a|abbr|b|big|center|cite|code|del|dfn|em|font|i|img|ins|kbd|mark|q|samp|small|span|"
     rf"strike|strong|sup|tt|u|var){_END}",
@@ -58,7 +58,7 @@ _BLOCK = re.compile(
     rf"section|summary|table|tbody|td|th|thead|tr|ul){_END}",
     re.I,
 )
-_RAISED = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
+_SUPERSCRIPTS = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
 _NUMBERED = re.compile(r"^\s*([0-9]{1,3})[.)]\s+(?=\S)")
 _HTML_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 _STRESS = (
@@ -86,10 +86,10 @@ def read_markdown(text: str) -> str:
     """
     if not _MARKS.search(text) or _DOCUMENT.search(text):
         return text
-    plain = without_html(without_thoughts(code_without_tags(text.replace("\r\n", "\n"))))
-    lines = "\n".join(_spoken_lines(plain))
-    plain = _ENTITY.sub(_character, without_marks(lines, html=False))
-    return plain if speakable(plain) else text
+    prose = without_html(without_thoughts(code_without_tags(text.replace("\r\n", "\n"))))
+    lines = "\n".join(_spoken_lines(prose))
+    prose = _ENTITY.sub(_decode_entity, without_marks(lines, html=False))
+    return prose if speakable(prose) else text
 
 
 def code_without_tags(text: str) -> str:
@@ -97,10 +97,10 @@ def code_without_tags(text: str) -> str:
     if "`" not in text:
         return text
     text = _CODE_OF_TWO_MARKS.sub(r"`\1`", text)
-    return _CODE.sub(lambda code: f"`{_TAG_IN_CODE.sub(_name, code[1])}`", text)
+    return _CODE.sub(lambda code: f"`{_TAG_IN_CODE.sub(_tag_name, code[1])}`", text)
 
 
-def _name(tag: re.Match[str]) -> str:
+def _tag_name(tag: re.Match[str]) -> str:
     return f" {tag[1].translate(_NO_TAGS)} "
 
 
@@ -120,21 +120,21 @@ def without_html(text: str) -> str:
     lines = list[str]()
     for line in text.split("\n"):
         if "<" in line:
-            line = _RAISED_TAG.sub(lambda power: power[1].translate(_RAISED), line)
+            line = _SUPERSCRIPT_TAG.sub(lambda power: power[1].translate(_SUPERSCRIPTS), line)
             line = _BREAK.sub(", " if line.lstrip().startswith("|") else "\n", line)
-            line = _BLOCK.sub("\n\n", _FORMAT.sub("", _SUNK_TAG.sub(r" \1 ", line)))
+            line = _BLOCK.sub("\n\n", _FORMAT.sub("", _SUBSCRIPT_TAG.sub(r" \1 ", line)))
         lines.append(line)
     return "\n".join(lines)
 
 
-def _character(entity: re.Match[str]) -> str:
+def _decode_entity(entity: re.Match[str]) -> str:
     character = unescape(entity[0])
     return entity[0] if character == entity[0] else character.translate(_NO_TAGS)
 
 
 def _spoken_lines(text: str) -> Iterator[str]:
     """The lines of a request; headings, list items and table rows become paragraphs."""
-    before = ""
+    previous_line = ""
     lines = list(prose_lines(text))
     numbered = _numbered_items(lines)
     for place, line in enumerate(lines):
@@ -144,7 +144,7 @@ def _spoken_lines(text: str) -> Iterator[str]:
             yield from ("", heading[1], "")
         elif NOTE.match(line):
             continue
-        elif RULE.match(line) or (before and (SETEXT.match(line) or TABLE_RULE.match(line))):
+        elif RULE.match(line) or (previous_line and (SETEXT.match(line) or TABLE_RULE.match(line))):
             yield ""
         elif line.lstrip().startswith("|") and line.count("|") > 1:
             yield from ("", row_of(line), "")
@@ -152,11 +152,11 @@ def _spoken_lines(text: str) -> Iterator[str]:
             yield from ("", _BULLET.sub("", line))
         else:
             yield line
-        before = line.strip()
+        previous_line = line.strip()
 
 
 def _numbered_items(lines: list[str]) -> dict[int, str]:
-    """The items of numbered lists by the places of their lines. One alone is none: "3. Platz"."""
+    """The items of numbered lists by the places of their lines. A single one is no list: "3. Platz"."""
     numbered = [(place, match) for place, line in enumerate(lines) if (match := _NUMBERED.match(line))]
     items = dict[int, str]()
     for (first, number), (second, next_number) in pairwise(numbered):
@@ -172,7 +172,7 @@ def prose_lines(text: str) -> Iterator[str]:
     for line in text.split("\n"):
         if match := _FENCE.match(line):
             fence = "" if fence and match[1].startswith(fence) else fence or match[1][:3]
-        elif not fence and not _LINK_PLACE.match(line):
+        elif not fence and not _LINK_DEFINITION.match(line):
             yield _BLANKS.sub(" " * 8, _QUOTE.sub("", line))
 
 

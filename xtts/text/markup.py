@@ -24,12 +24,12 @@ from xtts.text.reading import speakable
 PARAGRAPH_SECONDS = 0.6
 MAX_PAUSE_SECONDS = 10.0
 # The limit of all pauses in a text together.
-MAX_PAUSES_SECONDS = 60.0
+MAX_TOTAL_PAUSE_SECONDS = 60.0
 # A style follows the last colon of a voice's name.
 STYLE_MARK = ":"
 VOICE_TAG = re.compile(r"\[\s*(?:(voice|style)\s*:\s*([^\[\]\n]{1,100}?)|/\s*(voice|style))\s*\]", re.I)
 PAUSE_TAG = re.compile(r"\[\s*pause\s*:\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(ms|s)\s*\]", re.I)
-EXAMPLES = "[pause:500ms], [voice:NAME] and [style:NAME]"
+TAG_EXAMPLES = "[pause:500ms], [voice:NAME] and [style:NAME]"
 # A malformed pause; `[name:value]`; and a voice, even without a closing bracket.
 MALFORMED_TAG = re.compile(
     r"\[\s*(/?pause\b[^\[\]]*)\]?"
@@ -60,11 +60,11 @@ class MarkedText:
 def voices_named(text: str) -> list[str]:
     """The voices that a text changes to, each once and in order, without "". Does not validate the
     text."""
-    named, voice = dict[str, None](), ""
+    voices, voice = dict[str, None](), ""
     for tag in VOICE_TAG.finditer(text) if "[" in text else ():
         voice = voice_after(tag, voice)
-        named[voice] = None
-    return [voice for voice in named if voice]
+        voices[voice] = None
+    return [voice for voice in voices if voice]
 
 
 def voice_after(tag: re.Match[str], voice: str) -> str:
@@ -77,10 +77,10 @@ def voice_after(tag: re.Match[str], voice: str) -> str:
     return name if tag[1].lower() == "voice" else f"{person}{STYLE_MARK}{name}"
 
 
-def of_request(named: str, voice: str) -> str:
-    """The full name of a voice from a text. A style such as ":whisper" belongs to the request's
+def full_voice_name(name: str, voice: str) -> str:
+    """The full name of a voice in a text. A style such as ":whisper" belongs to the request's
     `voice`."""
-    return (_person_of(voice) or voice) + named if named.startswith(STYLE_MARK) else named
+    return (_person_of(voice) or voice) + name if name.startswith(STYLE_MARK) else name
 
 
 def _person_of(voice: str) -> str:
@@ -119,7 +119,7 @@ class MarkupReader:
         self.text = ""
         self._texts = list[MarkedText]()
         self._voice = ""
-        self._pause = self._total = 0.0
+        self._pause = self._total_pause = 0.0
         # The part of `_pause` that comes from paragraphs, which is dropped after the last word.
         self._paragraph_pause = 0.0
 
@@ -176,12 +176,12 @@ class MarkupReader:
         self._flush()
         self._pause += seconds
         self._paragraph_pause += seconds if paragraph else 0.0
-        self._total += seconds
+        self._total_pause += seconds
         # Rounded to milliseconds, as shown, so that 600 pauses of 0.1 s are exactly a minute.
-        if (total := round(self._total, 3)) > MAX_PAUSES_SECONDS:
+        if (total := round(self._total_pause, 3)) > MAX_TOTAL_PAUSE_SECONDS:
             raise TextError(
                 f"The pauses of this text add up to {total:g} s; at most "
-                f"{MAX_PAUSES_SECONDS:g} s are allowed."
+                f"{MAX_TOTAL_PAUSE_SECONDS:g} s are allowed."
             )
 
     def _flush(self) -> None:
@@ -195,7 +195,7 @@ class MarkupReader:
 
 def unknown_tag_error(tag: str, name: str) -> TextError:
     """The error for a tag with an unknown name."""
-    return TextError(f"The tag {excerpt(tag)} is unknown ({name}); known are {EXAMPLES}.")
+    return TextError(f"The tag {excerpt(tag)} is unknown ({name}); known are {TAG_EXAMPLES}.")
 
 
 def seconds_of(number: str, unit: str) -> float:

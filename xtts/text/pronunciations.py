@@ -28,14 +28,14 @@ from machine.storage.files import decoded_text
 from xtts.text.errors import TextError, excerpt
 
 
-def _table(text: str) -> dict[str, str]:
+def _parse_table(text: str) -> dict[str, str]:
     """The entries of a table, `KEY=VALUE`, separated by spaces."""
     entries = (entry.partition("=") for entry in text.split())
     return {key: value for key, _, value in entries}
 
 
 # X-SAMPA if it is a single character. Stress is dropped, except that AH0 is a schwa.
-PHONES = _table("""
+PHONES = _parse_table("""
     AA=A AE=& AH=V AX=@ AO=O AW=W AY=Y B=b CH=C D=d DH=D EH=E ER=R EY=e F=f G=g HH=h IH=I IY=i
     JH=J K=k L=l M=m N=n NG=N OW=o OY=X P=p R=r S=s SH=S T=t TH=T UH=U UW=u V=v W=w Y=j Z=z ZH=Z
 """)
@@ -43,9 +43,9 @@ PAUSES = ".,?!;"
 _LIKE_A_COMMA = ":()[]{}\u2014\u2013\u2026"
 _SILENT = "\"*_~`\u201c\u201d\u00ab\u00bb'"
 _VOICELESS, _HISSING = "ptkfTC", "szSZCJ"
-_ENDING_SOUNDS = _table("ing=IN er=R est=Ist ly=li ness=n@s less=l@s ful=f@l")
+_ENDING_SOUNDS = _parse_table("ing=IN er=R est=Ist ly=li ness=n@s less=l@s ful=f@l")
 # The longest group of letters wins. Good enough for names.
-_LETTERS = _table("""
+_LETTERS = _parse_table("""
     tion=S@n sion=Z@n ture=CR ough=o augh=O eigh=e igh=Y tch=C dge=J sch=S ing=IN air=Er ear=Ir
     eer=Ir oor=Or our=Wr are=Er ire=Yr ore=Or ure=jUr ch=C sh=S th=T ph=f wh=w ck=k ng=N qu=kw gh=
     kn=n wr=r ai=e ay=e ee=i ea=i ei=e ey=i ie=i oa=o oe=o oi=X oy=X oo=u ou=W ow=o au=O aw=O ew=u
@@ -65,7 +65,7 @@ def to_phones(text: str) -> str:
     plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
     plain = plain.translate(dict.fromkeys(map(ord, _LIKE_A_COMMA), ",")).replace("-", " ")
     pieces = re.findall(r"[a-z]+(?:'[a-z]+)*'?|[^a-z]", plain)
-    spoken = "".join(_word(piece) if "a" <= piece[0] <= "z" else piece for piece in pieces)
+    spoken = "".join(_phones_of_word(piece) if "a" <= piece[0] <= "z" else piece for piece in pieces)
     spoken = "".join(letter for letter in spoken if letter not in _SILENT)
     return re.sub(r" +", " ", re.sub(r" +([.,?!;])", r"\1", spoken)).strip()
 
@@ -77,15 +77,15 @@ def is_known(word: str) -> bool:
 
 # Bounded, because callers choose the words.
 @lru_cache(1 << 16)
-def _word(word: str) -> str:
-    return _looked_up(word) or _inflection(word) or _compound(word) or _by_rules(word)
+def _phones_of_word(word: str) -> str:
+    return _look_up(word) or _inflect(word) or _compound(word) or _apply_rules(word)
 
 
-def _looked_up(word: str) -> str:
+def _look_up(word: str) -> str:
     return _dictionary().get(word) or _dictionary().get(word.strip("'")) or ""
 
 
-def _inflection(word: str) -> str:
+def _inflect(word: str) -> str:
     """A known word with an ending: 's, -s, -ed, -ing, -er, -ly, -ness, -less, -ful."""
     word = word.rstrip("'")
     for ending in ("'s", "es", "s", "ed", "ing", "er", "est", "ly", "ness", "less", "ful"):
@@ -94,7 +94,7 @@ def _inflection(word: str) -> str:
             continue
         doubled = stem[:-1] if stem[-1] == stem[-2] else stem
         for base in (stem, stem + "e", doubled, stem[:-1] + "y" if stem[-1] == "i" else stem):
-            if len(base) > 1 and (spoken := _looked_up(base)):
+            if len(base) > 1 and (spoken := _look_up(base)):
                 return spoken + _ending_sound(ending, spoken)
     return ""
 
@@ -112,13 +112,13 @@ def _compound(word: str) -> str:
     """Two known words of at least three letters; the most even division wins."""
     cuts = sorted(range(3, len(word) - 2), key=lambda cut: abs(2 * cut - len(word)))
     for cut in cuts:
-        first, second = _looked_up(word[:cut]), _looked_up(word[cut:])
+        first, second = _look_up(word[:cut]), _look_up(word[cut:])
         if first and second:
             return first + second
     return ""
 
 
-def _by_rules(word: str) -> str:
+def _apply_rules(word: str) -> str:
     letters = word.replace("'", "")
     if len(letters) > 3 and letters[-1] == "e" and letters[-2] not in "aeiouy":
         start, vowel, end = letters[:-3], letters[-3], letters[-2:]
@@ -158,7 +158,7 @@ def _dictionary() -> dict[str, str]:
     return dictionary
 
 
-NAME = "pronunciations.txt"
+PRONUNCIATIONS_FILE = "pronunciations.txt"
 MAX_ENTRIES = 5_000
 _MAX_BYTES = 1 << 20
 MAX_CHARACTERS = 80
@@ -169,8 +169,12 @@ _FIRST_MARK = 0xE000
 
 @dataclass(frozen=True)
 class Pronunciation:
-    """The pronunciation of a word: `spoken` as in the list; `phones`, if given, in the model's
-    alphabet."""
+    """The pronunciation of a word.
+
+    Attributes:
+        spoken: As written in the list.
+        phones: In the model's alphabet; "" if the list gives words.
+    """
 
     word: str
     spoken: str
@@ -185,12 +189,12 @@ class Pronunciations:
         self.entries: dict[str, dict[str, Pronunciation]] = {}
         for path in paths:
             read_list(path, self.entries, with_phones=with_phones)
-        self._marked = cache(self._with_marks)
+        self._entries_and_pattern = cache(self._find_entries_and_pattern)
 
     def replace(self, text: str, language: str) -> str:
         """Replaces the words of a text with their pronunciations; phones become marks for
         `restore`."""
-        marked, pattern = self._marked(language)
+        marked, pattern = self._entries_and_pattern(language)
 
         def spoken(match: re.Match[str]) -> str:
             entry, mark = marked[match[0].casefold()]
@@ -203,12 +207,14 @@ class Pronunciations:
         text to a person."""
         if not any(_FIRST_MARK <= ord(character) < _FIRST_MARK + MAX_ENTRIES for character in text):
             return text
-        for entry, mark in self._marked(language)[0].values():
+        for entry, mark in self._entries_and_pattern(language)[0].values():
             if entry.phones:
                 text = text.replace(mark, entry.phones if phones else entry.word.lower())
         return text
 
-    def _with_marks(self, language: str) -> tuple[dict[str, tuple[Pronunciation, str]], re.Pattern[str]]:
+    def _find_entries_and_pattern(
+        self, language: str
+    ) -> tuple[dict[str, tuple[Pronunciation, str]], re.Pattern[str]]:
         """The entries of a language with their marks, and the pattern of their words."""
         merged = sorted((self.entries.get("", {}) | self.entries.get(language, {})).items())
         marked = {word: (entry, chr(_FIRST_MARK + n)) for n, (word, entry) in enumerate(merged)}
@@ -240,7 +246,7 @@ def read_list(
             language = section[1]
             continue
         where = f"{path}, line {number}"
-        entry = _entry(line, where, with_phones, with_signs)
+        entry = _parse_entry(line, where, with_phones, with_signs)
         entries.setdefault(language, {})[entry.word.casefold()] = entry
     if sum(map(len, entries.values())) > MAX_ENTRIES:
         raise TextError(f"{path}: at most {MAX_ENTRIES:,} pronunciations are allowed.")
@@ -252,10 +258,10 @@ def check_entry(word: str, spoken: str) -> None:
     # As `read_list` does: `splitlines` knows more line ends than the line feed.
     if line.splitlines() != [line]:
         raise TextError(f"names: {excerpt(line)} has a line break. Write it on one line.")
-    _entry(line, "names", with_phones=True)
+    _parse_entry(line, "names", with_phones=True)
 
 
-def _entry(line: str, where: str, with_phones: bool, with_signs: bool = False) -> Pronunciation:
+def _parse_entry(line: str, where: str, with_phones: bool, with_signs: bool = False) -> Pronunciation:
     word, equals, spoken = (part.strip() for part in line.partition("="))
     if not equals or not word or not spoken:
         raise TextError(f"{where}: {excerpt(line)} is not an entry; write WORD = PRONUNCIATION.")
@@ -269,10 +275,10 @@ def _entry(line: str, where: str, with_phones: bool, with_signs: bool = False) -
         raise TextError(
             f"{where}: {spoken} is written in phones, but this voice reads letters. Write it in plain words."
         )
-    return Pronunciation(word, spoken, _phones(spoken[1:-1], where))
+    return Pronunciation(word, spoken, _parse_phones(spoken[1:-1], where))
 
 
-def _phones(spoken: str, where: str) -> str:
+def _parse_phones(spoken: str, where: str) -> str:
     """Converts names of CMU phones, with or without stress, to the model's characters."""
     phones = []
     for name in spoken.upper().split():

@@ -61,12 +61,12 @@ _QUOTES = str.maketrans("\u2019\u02bc\uff07", "'''", '"')
 # or attacks, and num2words fails beyond 10**306.
 MAX_DIGITS = 24
 _NUMBER = re.compile(r"\d[\d.,]*")
-_GROUPED = re.compile(
+_GROUPED_NUMBER = re.compile(
     r"(?<![\d.,\u00a0\u2007\u2009])[1-9]\d{0,2}(?:[\u00a0\u2007\u2009]\d{3})+"
     r"(?![\u00a0\u2007\u2009]?\d)"
 )
 # A line that ends with an amount, before a line that begins with one: a line ends a number.
-_LINES = re.compile(r"([\d%€$£¥₹₽])[^\S\n]*\n\s*(?=[^\w\s]?\d)")
+_LINE_BREAK_BETWEEN_AMOUNTS = re.compile(r"([\d%€$£¥₹₽])[^\S\n]*\n\s*(?=[^\w\s]?\d)")
 # Letters and digits of mathematics, whose styles lack the letters that Unicode had before them (ℎ,
 # ℯ), of full width, in circles and in squares: 𝐛𝐨𝐥𝐝, 𝒽ℯ𝓁𝓁ℴ, Ⓑⓞⓛⓓ.
 _STYLED = re.compile(
@@ -87,13 +87,13 @@ def clean_text(text: str) -> str:
         text = _STYLED.sub(lambda letter: unicodedata.normalize("NFKC", letter[0]), text)
         if GROUP in text or "\u00a0" in text or "\u2009" in text or "\u2007" in text:
             text = text.replace(GROUP, "\u2009")
-            text = _GROUPED.sub(lambda number: re.sub(r"\s", GROUP, number[0]), text)
+            text = _GROUPED_NUMBER.sub(lambda number: re.sub(r"\s", GROUP, number[0]), text)
     if "\n" in text:
-        text = _LINES.sub(r"\1, ", text)
+        text = _LINE_BREAK_BETWEEN_AMOUNTS.sub(r"\1, ", text)
     characters = (
         " " if character.isspace() and character != GROUP else character
         for character in text
-        if character.isspace() or not _invisible(character)
+        if character.isspace() or not _is_invisible(character)
     )
     cleaned = re.sub(r" +", " ", "".join(characters)).strip()
     if not speakable(cleaned):
@@ -102,7 +102,7 @@ def clean_text(text: str) -> str:
     return cleaned
 
 
-def _invisible(character: str) -> bool:
+def _is_invisible(character: str) -> bool:
     return (
         unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co")
         # They select a variant of a symbol, such as a black or a red heart.
@@ -150,67 +150,67 @@ class Reader:
         """Coqui's tokenizer, for its normaliser and limits; imported in 0.3 s."""
         return tokenizer_class()()
 
-    def reads_phones(self, short: str) -> bool:
+    def reads_phones(self, language_code: str) -> bool:
         """Whether a language is read as phones, each of which is one character."""
-        return self._phones and short not in self.added
+        return self._phones and language_code not in self.added
 
-    def says(self, normal: str) -> bool:
+    def has_words(self, normal: str) -> bool:
         """Whether normalised text has more than punctuation."""
         if self._phones:
             return bool(normal.strip(PAUSES + " "))
         return speakable(normal)
 
-    def read(self, text: str, short: str, *, spoken: bool) -> tuple[str, str]:
+    def read(self, text: str, language_code: str, *, spoken: bool) -> tuple[str, str]:
         """(The text in words, the same in the characters of the vocabulary). spoken: applies the
         pronunciation lists, which training does not. Raises TextError."""
         try:
-            return self._normalise(text, short, spoken)
+            return self._normalise(text, language_code, spoken)
         except ImportError as error:
             raise TextError(
-                f"LANGUAGE={short} needs packages that are not installed "
-                f"({EXTRAS.get(short, str(error))}). Install them with: "
+                f"LANGUAGE={language_code} needs packages that are not installed "
+                f"({EXTRAS.get(language_code, str(error))}). Install them with: "
                 f"{commands.install_extra('languages')}"
             ) from error
         except MemoryError:
             raise
         except Exception as error:
             for word in text.split() if " " in text else ():
-                self.read(word, short, spoken=False)  # raises an error that names the word
+                self.read(word, language_code, spoken=False)  # raises an error that names the word
             raise TextError(
-                f"{excerpt(text)} cannot be read in language {short} ({type(error).__name__}). "
+                f"{excerpt(text)} cannot be read in language {language_code} ({type(error).__name__}). "
                 "Write it in words."
             ) from error
 
-    def _normalise(self, text: str, short: str, spoken: bool) -> tuple[str, str]:
-        listed = spoken and bool(self._pronunciations.entries)
-        if listed:
-            text = self._pronunciations.replace(text, short)
-        words = self._in_words(text, short, spoken)
-        if short in LANGUAGES:
-            normal = self.coqui.preprocess_text(lower(words, short), short)
-            words = words if short in _ROMANISED else normal
+    def _normalise(self, text: str, language_code: str, spoken: bool) -> tuple[str, str]:
+        uses_lists = spoken and bool(self._pronunciations.entries)
+        if uses_lists:
+            text = self._pronunciations.replace(text, language_code)
+        words = self._in_words(text, language_code, spoken)
+        if language_code in LANGUAGES:
+            normal = self.coqui.preprocess_text(lower(words, language_code), language_code)
+            words = words if language_code in _ROMANISED else normal
         else:
-            words = normal = " ".join(lower(words, short).translate(_QUOTES).split())
-        if self.reads_phones(short):
+            words = normal = " ".join(lower(words, language_code).translate(_QUOTES).split())
+        if self.reads_phones(language_code):
             normal = to_phones(normal)
-        if listed and self._phones:
-            normal = self._pronunciations.restore(normal, short, phones=True)
-            words = self._pronunciations.restore(words, short, phones=False)
+        if uses_lists and self._phones:
+            normal = self._pronunciations.restore(normal, language_code, phones=True)
+            words = self._pronunciations.restore(words, language_code, phones=False)
         return words, normal
 
-    def _in_words(self, text: str, short: str, spoken: bool) -> str:
+    def _in_words(self, text: str, language_code: str, spoken: bool) -> str:
         """The text with its numbers and signs in words."""
-        known_to_coqui = short in LANGUAGES
-        if short in self.added and not known_to_coqui:
-            text = self.added[short](text)
-        rules = None if self._normalizer == COQUI and known_to_coqui else rules_of(short)
+        is_known_to_coqui = language_code in LANGUAGES
+        if language_code in self.added and not is_known_to_coqui:
+            text = self.added[language_code](text)
+        rules = None if self._normalizer == COQUI and is_known_to_coqui else rules_of(language_code)
         if rules is not None:
             return rules.read(text)
-        if known_to_coqui:
+        if is_known_to_coqui:
             # Coqui's rules know only 0 to 9; transcripts stay as they were learned.
             return in_digits(text) if spoken else text
         if digits := re.search(r"\d+", text):
-            raise NoWordsError(f"{short} has no rules for {digits[0]}")
+            raise NoWordsError(f"{language_code} has no rules for {digits[0]}")
         return text
 
 
@@ -237,12 +237,12 @@ def replacer(pairs: Iterable[tuple[str, str]]) -> Callable[[str], str]:
     return lambda text: pattern.sub(replaced, text)
 
 
-def lower(text: str, short: str) -> str:
+def lower(text: str, language_code: str) -> str:
     """Lower case as in Coqui's training, which replaces the Turkish İ first. Coqui's inference does
     not, and gets an i with a combining dot, which the model has not learned."""
-    if short in _DOTLESS:
+    if language_code in _DOTLESS:
         text = text.replace("I", "ı")
-    return (text.replace("İ", "i") if short in ("tr", *_DOTLESS) else text).lower()
+    return (text.replace("İ", "i") if language_code in ("tr", *_DOTLESS) else text).lower()
 
 
 @cache

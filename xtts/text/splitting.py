@@ -19,7 +19,7 @@ _BREAKS = (
     re.compile(r"(?<=[,;:،])(?=\s)|(?<=[、，；：])"),
     re.compile(r"(?=\s)"),
 )
-_WORDS = len(_BREAKS) - 1
+_WORD_LEVEL = len(_BREAKS) - 1
 # A space inside no date, name or amount, unlike those in "29. Juli", "Dr. Smith", "10 USD".
 _FREE_SPACE = re.compile(r"(?<![0-9.$€£№§#])(?=\s(?![12][0-9]{3}(?!\w)))")
 # How far a cut inside a word may move to a better position, as a share of the slice.
@@ -28,8 +28,12 @@ _SLACK = 0.25
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a piece. count: counts the tokens of a text; sentences: the sentences of a
-    written text, None for a normalised one."""
+    """The limits of a piece.
+
+    Attributes:
+        count: Counts the tokens of a text.
+        sentences: Where the sentences of a written text end; None for a normalised text.
+    """
 
     characters: int
     tokens: int
@@ -38,9 +42,9 @@ class Limits:
 
     def fits(self, text: str) -> bool:
         """Whether the text can be a piece."""
-        return self.short(text) and self.count(text) <= self.tokens
+        return self.is_short(text) and self.count(text) <= self.tokens
 
-    def short(self, text: str) -> bool:
+    def is_short(self, text: str) -> bool:
         """Whether the text has few enough characters; the tokens of a longer text are not
         counted."""
         return len(text.strip()) <= self.characters
@@ -51,13 +55,12 @@ def cut(text: str, limits: Limits, level: int = 0) -> list[str]:
     never cut."""
     if limits.fits(text):
         return [text]
-    if level > _WORDS:
+    if level > _WORD_LEVEL:
         return _slice(text, limits)
     parts = _split(text, limits, level)
-    costs = [limits.count(part) if limits.short(part) else limits.tokens + 1 for part in parts]
-    even = level == _WORDS
+    costs = [limits.count(part) if limits.is_short(part) else limits.tokens + 1 for part in parts]
     pieces: list[str] = []
-    for group in _groups(parts, costs, limits, even):
+    for group in _group(parts, costs, limits, is_even=level == _WORD_LEVEL):
         pieces += _merge(group, limits, level)
     return pieces
 
@@ -68,40 +71,40 @@ def _split(text: str, limits: Limits, level: int) -> list[str]:
     elif level == 0:
         return limits.sentences.parts(text)
     else:
-        breaks = _FREE_SPACE if level == _WORDS else _BREAKS[level]
+        breaks = _FREE_SPACE if level == _WORD_LEVEL else _BREAKS[level]
     return [part for part in breaks.split(text) if part]
 
 
 def _merge(parts: Sequence[str], limits: Limits, level: int) -> list[str]:
     """Joins parts into one piece, or into several if they have more tokens together than apart
     ("$", "5")."""
-    whole = "".join(parts)
+    text = "".join(parts)
     if len(parts) == 1:
-        return cut(whole, limits, level + 1)
-    if limits.fits(whole):
-        return [whole]
+        return cut(text, limits, level + 1)
+    if limits.fits(text):
+        return [text]
     half = len(parts) // 2
     return _merge(parts[:half], limits, level) + _merge(parts[half:], limits, level)
 
 
-def _groups(parts: Sequence[str], costs: Sequence[int], limits: Limits, even: bool) -> list[list[str]]:
-    """Groups adjacent parts that fit into a piece. even: makes pieces of similar length, because a
+def _group(parts: Sequence[str], costs: Sequence[int], limits: Limits, *, is_even: bool) -> list[list[str]]:
+    """Groups adjacent parts that fit into a piece. is_even: makes pieces of similar length, because a
     single remaining word is spoken badly."""
-    share = float(limits.tokens)
-    if even:
+    tokens_per_piece = float(limits.tokens)
+    if is_even:
         total, length = sum(costs), sum(map(len, parts))
-        count = max(math.ceil(total / limits.tokens), math.ceil(length / limits.characters))
-        share = total / count
+        num_pieces = max(math.ceil(total / limits.tokens), math.ceil(length / limits.characters))
+        tokens_per_piece = total / num_pieces
     groups: list[list[str]] = []
-    tokens = characters = before = 0
+    tokens = characters = tokens_before = 0
     for part, cost in zip(parts, costs, strict=True):
-        full = tokens + cost > limits.tokens or characters + len(part) > limits.characters
-        enough = even and before + cost / 2 > share * len(groups)
-        if not groups or full or enough:
+        is_full = tokens + cost > limits.tokens or characters + len(part) > limits.characters
+        has_share = is_even and tokens_before + cost / 2 > tokens_per_piece * len(groups)
+        if not groups or is_full or has_share:
             groups.append([])
             tokens = characters = 0
         groups[-1].append(part)
-        tokens, characters, before = tokens + cost, characters + len(part), before + cost
+        tokens, characters, tokens_before = tokens + cost, characters + len(part), tokens_before + cost
     return groups
 
 
@@ -115,7 +118,7 @@ def _slice(word: str, limits: Limits) -> list[str]:
     size = len(word) / min(count, len(word))
     places = [0]
     for number in range(1, math.ceil(len(word) / size)):
-        place = _better(word, round(number * size), int(size * _SLACK))
+        place = _nearest_start(word, round(number * size), int(size * _SLACK))
         if places[-1] < place < len(word):
             places.append(place)
     if len(places) == 1:
@@ -125,8 +128,8 @@ def _slice(word: str, limits: Limits) -> list[str]:
     return [piece for part in slices for piece in _slice(part, limits)]
 
 
-def _better(word: str, place: int, slack: int) -> int:
-    """The nearest position where a part of a word begins ("well-known", "5€6€"), else `place`."""
+def _nearest_start(word: str, place: int, slack: int) -> int:
+    """The nearest position at which a part of a word begins ("well-known", "5€6€"), else `place`."""
     for distance in range(slack + 1):
         for near in (place - distance, place + distance):
             if 0 < near < len(word) and word[near].isalnum() and not word[near - 1].isalnum():

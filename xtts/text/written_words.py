@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import accumulate, groupby
 from operator import itemgetter
+from typing import NamedTuple
 from unicodedata import category
 
 _READ_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
@@ -25,15 +26,28 @@ _APOSTROPHES = ("'", "\u2019")
 # The approximate number of letters in the word for a digit.
 _DIGIT_WEIGHT = 4
 
-# A word of the reading: (word, number of its piece, its spoken positions). Positions count START,
-# the ids and STOP.
-SpokenWord = tuple[str, int, Sequence[int]]
+
+class SpokenWord(NamedTuple):
+    """A word of the reading.
+
+    Attributes:
+        piece: The number of its piece.
+        positions: Its spoken positions in the piece, counting START, the ids and STOP.
+    """
+
+    word: str
+    piece: int
+    positions: Sequence[int]
 
 
 @dataclass(frozen=True)
 class WordSpan:
-    """A word in a sequence of ids. first, last: its first and last spoken position, counting START,
-    the ids and STOP; text: its tokens, which are letters or phones."""
+    """A word in a sequence of ids.
+
+    Attributes:
+        text: Its tokens, which are letters or phones.
+        first, last: Its first and last spoken position, counting START, the ids and STOP.
+    """
 
     text: str
     first: int
@@ -45,12 +59,12 @@ def read_words(read: str) -> list[str]:
     return _READ_WORD.findall(read.replace("\u2019", "'"))
 
 
-def written_words(text: str, short: str) -> list[str]:
+def written_words(text: str, language_code: str) -> list[str]:
     """The words of a text without surrounding punctuation; in Chinese, each character is a word.
 
     Args:
         text: Without markup.
-        short: The language, by ISO 639-1.
+        language_code: The language, by ISO 639-1.
     """
     written = []
     for part in _BETWEEN.split(text):
@@ -60,7 +74,7 @@ def written_words(text: str, short: str) -> list[str]:
         at = part.index(word)
         if _INITIALS.search(part[at : at + len(word) + 1]):
             word = part[at : at + len(word) + 1]
-        if short == "zh":
+        if language_code == "zh":
             written += [character for character in _HAN.findall(word) if any(map(_is_read, character))]
         else:
             written.append(word)
@@ -79,25 +93,26 @@ def spoken_spans(
         silent: The ids that are not spoken.
     """
     spans = list[SpokenWord]()
-    for piece, its_ids in enumerate(ids):
-        begun = list[int]()
-        for position, id_ in enumerate([*its_ids, None], start=1):
+    for piece, piece_ids in enumerate(ids):
+        positions = list[int]()
+        for position, id_ in enumerate([*piece_ids, None], start=1):
             if id_ is not None and id_ not in silent:
-                begun.append(position)
-            elif begun and (id_ is None or tokens[id_] not in _APOSTROPHES):
-                spans.append(("".join(tokens[its_ids[place - 1]] for place in begun), piece, begun))
-                begun = []
+                positions.append(position)
+            elif positions and (id_ is None or tokens[id_] not in _APOSTROPHES):
+                word = "".join(tokens[piece_ids[position - 1]] for position in positions)
+                spans.append(SpokenWord(word, piece, positions))
+                positions = []
     words = read_words(read)
     if len(words) == len(spans):
-        return [(word, piece, at) for word, (_, piece, at) in zip(words, spans, strict=True)]
+        return [span._replace(word=word) for word, span in zip(words, spans, strict=True)]
     return spans
 
 
-def place(
+def place_words(
     written: Sequence[str], spans: Sequence[SpokenWord], count: Callable[[str], int], pieces: int
 ) -> list[list[WordSpan]]:
-    """The written words in each piece, in order. "" continues the previous word; `last` is
-    `first` - 1 if the word is not spoken.
+    """The written words of each piece, in order. A word "" continues the previous one; `last` is
+    `first` - 1 if a word is not spoken.
 
     Args:
         written: The words as they are written.
@@ -108,19 +123,19 @@ def place(
     piece_spans: list[list[WordSpan]] = [[] for _ in range(pieces)]
     if not spans or not written:
         return piece_spans
-    positions = [(piece, place) for _, piece, places in spans for place in places]
+    positions = [(span.piece, position) for span in spans for position in span.positions]
     # The number of positions before each span.
-    begins = list(accumulate((len(places) for _, _, places in spans), initial=0))
-    ends = _share_out(written, [word for word, _, _ in spans], begins, count)
+    begins = list(accumulate((len(span.positions) for span in spans), initial=0))
+    ends = _share_out(written, [span.word for span in spans], begins, count)
     for word, start, end in zip(written, [0, *ends], ends, strict=False):
         if start >= end:
             # Not spoken: placed between the previous word and the next.
-            piece, place = positions[min(start, len(positions) - 1)]
-            first = place if start < len(positions) else place + 1
+            piece, position = positions[min(start, len(positions) - 1)]
+            first = position if start < len(positions) else position + 1
             piece_spans[piece].append(WordSpan(word, first, first - 1))
         for piece, run in groupby(positions[start:end], key=itemgetter(0)):
-            places = [place for _, place in run]
-            piece_spans[piece].append(WordSpan(word, places[0], places[-1]))
+            piece_positions = [position for _, position in run]
+            piece_spans[piece].append(WordSpan(word, piece_positions[0], piece_positions[-1]))
             word = ""
     return piece_spans
 
@@ -131,7 +146,9 @@ def _share_out(
     """The end position (exclusive) of each written word. Every position belongs to a word: words
     that are read but not written belong to the previous word."""
     ends = list[int]()
-    matcher = SequenceMatcher(None, list(map(_key, written)), list(map(_key, read)), autojunk=False)
+    matcher = SequenceMatcher(
+        None, list(map(_comparison_key, written)), list(map(_comparison_key, read)), autojunk=False
+    )
     for kind, first, last, begin, end in matcher.get_opcodes():
         if kind == "insert":
             if ends:
@@ -139,12 +156,12 @@ def _share_out(
         elif kind == "equal":
             ends += begins[begin + 1 : end + 1]
         else:
-            ends += _parts(written[first:last], begins[begin : end + 1], count)
+            ends += _divide(written[first:last], begins[begin : end + 1], count)
     ends[-1] = begins[-1]
     return ends
 
 
-def _parts(words: Sequence[str], begins: Sequence[int], count: Callable[[str], int]) -> list[int]:
+def _divide(words: Sequence[str], begins: Sequence[int], count: Callable[[str], int]) -> list[int]:
     """The end positions of the words between two anchors."""
     spans = len(begins) - 1
     if len(words) == 1:
@@ -154,16 +171,16 @@ def _parts(words: Sequence[str], begins: Sequence[int], count: Callable[[str], i
         return [begins[end] for end in accumulate(counts)]
     weights = [_weight(word) for word in words]
     if spans >= len(words):
-        return [begins[end] for end in _cuts(weights, spans, 1)]
-    return [begins[0] + end for end in _cuts(weights, begins[-1] - begins[0], 0)]
+        return [begins[end] for end in _divide_by_weight(weights, spans, 1)]
+    return [begins[0] + end for end in _divide_by_weight(weights, begins[-1] - begins[0], 0)]
 
 
-def _cuts(weights: Sequence[int], total: int, least: int) -> list[int]:
-    """Divides `total` items by weight, at least `least` for each; returns the ends of the
+def _divide_by_weight(weights: Sequence[int], total: int, minimum: int) -> list[int]:
+    """Divides `total` items by weight, at least `minimum` for each; returns the ends of the
     shares."""
-    free, whole = total - least * len(weights), sum(weights)
+    free, total_weight = total - minimum * len(weights), sum(weights)
     ends = enumerate(accumulate(weights), start=1)
-    return [least * number + round(free * weight / whole) for number, weight in ends]
+    return [minimum * number + round(free * weight / total_weight) for number, weight in ends]
 
 
 def _is_read(character: str) -> bool:
@@ -171,7 +188,7 @@ def _is_read(character: str) -> bool:
     return kind in ("Sc", "Sm") or kind[0] in "LN" or character in _SPOKEN_SIGNS
 
 
-def _key(word: str) -> str:
+def _comparison_key(word: str) -> str:
     return "".join(character for character in word.casefold() if character.isalnum()) or word
 
 

@@ -16,7 +16,7 @@ from xtts.joined_reference import Reference, reference_of
 from xtts.marks import Mark
 from xtts.model.config import ModelConfig
 from xtts.text.errors import excerpt
-from xtts.text.pronunciations import NAME as PRONUNCIATIONS
+from xtts.text.pronunciations import PRONUNCIATIONS_FILE
 from xtts.text.tokenizer import TokenizerSpec
 from xtts.voices import adapter_file, bundle, formats, learned_decoder, speakers
 from xtts.voices.base_models import DEMO, BundleError, require_consent, verified_base_folder
@@ -351,7 +351,7 @@ def _pronunciation_lists(spec: VoiceSpec, folder: Path) -> tuple[Path, ...]:
     shared_list = Path(spec.pronunciations).expanduser() if spec.pronunciations else None
     if shared_list is not None and not shared_list.is_file():
         raise BundleError(f"PRONUNCIATIONS names {shared_list}, which does not exist.")
-    voice_list = _existing(folder / PRONUNCIATIONS)
+    voice_list = _existing(folder / PRONUNCIATIONS_FILE)
     return tuple(path for path in (shared_list, voice_list) if path is not None)
 
 

@@ -68,7 +68,7 @@ class TunedModel:
         """The model with the tokenizer and the pronunciations of these weights' run, or else of the
         model's folder; and the reference recording. Does not load the weights."""
         from xtts.inference import voice
-        from xtts.text.pronunciations import NAME
+        from xtts.text.pronunciations import PRONUNCIATIONS_FILE
         from xtts.text.tokenizer import Tokenizer
         from xtts.voices import run_folder
 
@@ -76,7 +76,7 @@ class TunedModel:
         if (weights := asked.weights) is not None:
             normalizer = run_folder.normalizer_of(run_folder.read_checkpoint(weights).provenance)
             config, folder = replace(config, normalizer=normalizer), weights.parent.parent
-        model, pronunciations = self.model, folder / NAME
+        model, pronunciations = self.model, folder / PRONUNCIATIONS_FILE
         if weights is not None or pronunciations.is_file():
             tokenizer = Tokenizer(config, self.base, (pronunciations,) if pronunciations.is_file() else ())
             model = replace(model, config=config, tokenizer=tokenizer)

@@ -20,7 +20,7 @@ from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import ContinuousBatcher, Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.takes import Take, TakeJudge, request_of_take
-from xtts.text.markup import of_request
+from xtts.text.markup import full_voice_name
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class BookVoice:
     def further_speakers(self, request: SentenceRequest) -> dict[str, Voice]:
         """The further speakers of a sentence, by their names in its pieces."""
         names = {piece.voice for piece in request.synthesis.pieces or ()} - {""}
-        return {name: self.speaker(of_request(name, request.speaker)) for name in names}
+        return {name: self.speaker(full_voice_name(name, request.speaker)) for name in names}
 
     def speak(self, next_request: Callable[[], SentenceRequest | None]) -> Iterator[SpokenSentence]:
         """Speaks the sentences from `next_request`, until it returns None and all are spoken.

@@ -20,7 +20,7 @@ from extras.books.speaking.sentences import Sentence, sentences_of
 from extras.books.speaking.take_folder import Take, TakeFolder, key_of
 from xtts.inference.alignment.guarded_piece import words_of_speech
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.text.markup import of_request
+from xtts.text.markup import full_voice_name
 from xtts.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class Narration:
     def _key(self, line: _Line, take_number: int) -> str:
         speaker = self._speaker(line)
         further_speakers = {
-            piece.voice: self.voice.speaker_identity(of_request(piece.voice, speaker))
+            piece.voice: self.voice.speaker_identity(full_voice_name(piece.voice, speaker))
             for piece in line.read.pieces
             if piece.voice
         }

@@ -25,7 +25,7 @@ from extras.studio.datasets.prompts import is_read_aloud
 from extras.studio.part import Studio
 from extras.studio.settings import StudioServiceSettings
 from machine import commands
-from xtts.text.languages import NAMES, tag_of
+from xtts.text.languages import ENGLISH_NAMES, tag_of
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=PROBLEMS)
 _FILE_BODY = {
@@ -212,7 +212,7 @@ async def read_account(dataset: str, state: Shared) -> FileResponse:
 def _recorded_language(code: str, served_languages: Sequence[str]) -> str:
     """The language of recordings in lower case: a code or locale of XTTS-v2 or of the served voice.
     Raises APIError (422)."""
-    languages = sorted({*NAMES, *(served.lower().partition("-")[0] for served in served_languages)})
+    languages = sorted({*ENGLISH_NAMES, *(served.lower().partition("-")[0] for served in served_languages)})
     language = tag_of(code).lower()
     if not re.fullmatch(schemas.LOCALE, code) or language.partition("-")[0] not in languages:
         text = f"language is {excerpt(code)}. Use {', '.join(languages)}, also with a region, such as pt-br."

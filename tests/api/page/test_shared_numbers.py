@@ -15,7 +15,7 @@ from train.evaluation import judges
 from train.metrics.logs import Phase
 from xtts.arguments import SPEED, TEMPERATURE
 from xtts.encoding import MEDIA_TYPES, RATE
-from xtts.text.languages import NAMES
+from xtts.text.languages import ENGLISH_NAMES
 
 JUDGES = [
     judges.WORDS,
@@ -66,16 +66,16 @@ def test_the_page_hears_the_service_more_often_than_it_gives_it_up():
 
 def test_the_page_offers_every_language_of_xtts_v2():
     offered = [code.removesuffix("-cn") for code in json.loads(constant("wording.js", "LANGUAGES"))]
-    assert offered == sorted(NAMES)
+    assert offered == sorted(ENGLISH_NAMES)
 
 
 def test_the_page_knows_every_judge_and_every_phase():
-    assert sorted(keys("judges.js", "NAMES")) == sorted(JUDGES)
+    assert sorted(keys("judges.js", "ENGLISH_NAMES")) == sorted(JUDGES)
     assert keys("wording.js", "PHASES") == [phase for phase in get_args(Phase) if phase != "training"]
 
 
 def test_the_page_names_only_formats_that_the_service_speaks():
-    assert set(keys("speak.js", "NAMES")) <= set(MEDIA_TYPES)
+    assert set(keys("speak.js", "ENGLISH_NAMES")) <= set(MEDIA_TYPES)
 
 
 def test_the_forms_take_what_the_service_takes():

@@ -66,7 +66,7 @@ def test_one_long_recording_with_its_text_is_to_be_cut(tmp_path):
 
 
 def test_only_the_headers_that_were_read_are_called_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(pairs, "_MAX_LOOKED_AT", 2)
+    monkeypatch.setattr(pairs, "_MAX_HEADERS_READ", 2)
     for number in range(3):
         path = recording(tmp_path / f"{number}.wav", 20)
         path.with_suffix(".txt").write_text("Very much text.")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extras.ssml.reader import STRENGTHS, TAGS
+from extras.ssml.reader import BREAK_SECONDS, TAGS
 from machine import extras
 from tests.api.heard import refused
 from tests.api.paths import served
@@ -31,7 +31,7 @@ def said(text: str) -> str:
         ('a<BREAK TIME="250MS"/>b', [MarkedText("a"), MarkedText("b", 0.25)]),
         ("a<break time='1.5s'></break>b", [MarkedText("a"), MarkedText("b", 1.5)]),
         ('a<break strength="x-strong"/>b', [MarkedText("a"), MarkedText("b", 1.0)]),
-        ("<break/>b", [MarkedText("b", STRENGTHS["medium"])]),
+        ("<break/>b", [MarkedText("b", BREAK_SECONDS["medium"])]),
         ("<p>a</p><p>b</p>", [MarkedText("a"), MarkedText("b", PARAGRAPH_SECONDS)]),
     ],
 )

@@ -78,7 +78,7 @@ def test_who_goes_away_ends_what_he_asked_for(ports):
 
 @pytest.mark.slow
 def test_who_reads_nothing_is_let_go(ports, monkeypatch):
-    monkeypatch.setattr(session, "_SEND_SECONDS", 0.3)
+    monkeypatch.setattr(session, "_MAX_SEND_SECONDS", 0.3)
 
     async def ask():
         reader, writer = await asyncio.open_connection("127.0.0.1", ports.port)

@@ -8,7 +8,7 @@ from wyoming.event import Event
 from wyoming.info import Describe, Info, TtsVoice
 from wyoming.tts import SynthesizeVoice
 
-from extras.wyoming.session import wanted_of
+from extras.wyoming.session import voice_and_language
 from tests.api.named_speakers import LIMITS, NAMES, TEXT, own_sounds, voice_in
 from tests.extras.wyoming.conftest import BothPorts, answered, both
 
@@ -77,5 +77,5 @@ def test_it_refuses_a_speaker_that_is_not_there_by_name(ports):
 def test_it_speaks_as_a_speaker_in_the_language_of_the_voice_beside_it():
     labels = {"demo": "default", "ben": "ben"}
     voice = SynthesizeVoice(name="demo (pt)", speaker="ben")
-    assert wanted_of(voice, labels, ["en", "pt"]) == ("ben", "pt")
-    assert wanted_of(SynthesizeVoice(speaker="ben"), labels, ["en", "pt"]) == ("ben", None)
+    assert voice_and_language(voice, labels, ["en", "pt"]) == ("ben", "pt")
+    assert voice_and_language(SynthesizeVoice(speaker="ben"), labels, ["en", "pt"]) == ("ben", None)

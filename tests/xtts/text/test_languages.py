@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from xtts.text.languages import FUNCTION_WORDS, NAMES, code_of, other_language, short_code, tag_of
+from xtts.text.languages import ENGLISH_NAMES, FUNCTION_WORDS, code_of, other_language, short_code, tag_of
 
 # The bibliographic and terminological codes of ISO 639-2 for each code of ISO 639-1.
 THREE = {
@@ -43,9 +43,9 @@ def test_codes_of_three_letters_and_locales(code):
             assert code_of(name + region) == code, name + region
 
 
-@pytest.mark.parametrize("code", NAMES)
+@pytest.mark.parametrize("code", ENGLISH_NAMES)
 def test_english_names(code):
-    name = NAMES[code]
+    name = ENGLISH_NAMES[code]
     for written in (name, name.upper(), f" {name} ", f"{name} (Somewhere)", f"British {name}"):
         assert code_of(written) == tag_of(written) == short_code(written) == code, written
 
@@ -109,7 +109,7 @@ TEXTS = Path(__file__).parents[3] / "train/data/evaluation"
 TOLD = set(FUNCTION_WORDS) - {"cs", "tr"}
 
 
-@pytest.mark.parametrize("written", NAMES)
+@pytest.mark.parametrize("written", ENGLISH_NAMES)
 def test_a_language_is_never_taken_for_a_third_one(written):
     texts = (TEXTS / f"{written}.txt").read_text(encoding="utf-8").splitlines()
     assert other_language(texts, written) is None

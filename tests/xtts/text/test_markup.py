@@ -3,7 +3,7 @@
 import pytest
 
 from xtts.text.errors import TextError
-from xtts.text.markup import PARAGRAPH_SECONDS, MarkedText, marked_texts, of_request, voices_named
+from xtts.text.markup import PARAGRAPH_SECONDS, MarkedText, full_voice_name, marked_texts, voices_named
 
 
 def words_of(text: str) -> str:
@@ -103,4 +103,4 @@ def test_a_pause_stands_between_two_voices():
     ],
 )
 def test_a_style_alone_is_of_the_person_whom_the_request_names(named, voice, expected):
-    assert of_request(named, voice) == expected
+    assert full_voice_name(named, voice) == expected

@@ -31,10 +31,10 @@ def test_a_text_is_cut_at_its_sentences(language, parts):
 
 def test_a_stream_waits_for_the_word_that_decides():
     ends = sentence_ends("")
-    assert list(ends.places("I met Mrs. ", whole=False)) == []
-    assert list(ends.places("We ate etc. The", whole=False)) == []
-    assert list(ends.places("We ate etc. The man", whole=False)) == [11]
-    assert list(ends.places("It rained. ", whole=False)) == [10]
+    assert list(ends.places("I met Mrs. ", is_complete=False)) == []
+    assert list(ends.places("We ate etc. The", is_complete=False)) == []
+    assert list(ends.places("We ate etc. The man", is_complete=False)) == [11]
+    assert list(ends.places("It rained. ", is_complete=False)) == [10]
 
 
 def test_a_long_sentence_keeps_dates_titles_and_amounts_together():

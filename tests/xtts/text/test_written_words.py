@@ -8,7 +8,7 @@ import pytest
 from tests.models import tiny_base
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, Tokenizer
-from xtts.text.written_words import place, written_words
+from xtts.text.written_words import SpokenWord, place_words, written_words
 from xtts.voices.voice_files import VoiceSpec, find_voice
 
 
@@ -143,8 +143,8 @@ def test_every_word_has_a_place_and_places_never_go_back(phones):
 
 
 def test_more_words_than_are_read_share_the_sound():
-    spans = [("mille", 0, [2, 3, 4, 5])]
-    ((unit, thousand),) = place(["1", "000"], spans, lambda _: 0, 1)
+    spans = [SpokenWord("mille", 0, [2, 3, 4, 5])]
+    ((unit, thousand),) = place_words(["1", "000"], spans, lambda _: 0, 1)
     assert (unit.text, thousand.text) == ("1", "000")
     assert unit.first == 2 and thousand.last == 5 and unit.last < thousand.first
-    assert place([], spans, len, 1) == [[]] == place(["x"], [], len, 1)
+    assert place_words([], spans, len, 1) == [[]] == place_words(["x"], [], len, 1)

@@ -10,22 +10,28 @@ from xtts.text.normalization.numbers import Noun, Step, WrittenNumber, moneys, n
 class EastAsianRules(LanguageRules):
     """Common rules of the three languages."""
 
-    group, spaced_groups, spaced, space, joining = ",", "", False, "", "0-9A-Za-z"
-    fraction_digits, minute_joiner = True, ""
-    year_sign, date_forms = "年", ("{month}月{day}日", "{year}年{month}月{day}日")
+    thousands_separator, spaced_groups, has_spaces, space, joining_characters = (
+        ",",
+        "",
+        False,
+        "",
+        "0-9A-Za-z",
+    )
+    spells_decimals, minute_joiner = True, ""
+    year_sign, date_form, full_date_form = "年", "{month}月{day}日", "{year}年{month}月{day}日"
     hour_form, minute_form, second_form = "{}時", "{}分", "{}秒"
     fraction_of = "分の"
 
     def read(self, text: str) -> str:
         """Reads a text and removes the spaces that the steps added."""
-        words = _TWO_NUMBERS.sub("、", super().read(_WAVE.sub("–", text)))
+        words = _SPACE_BETWEEN_NUMBERS.sub("、", super().read(_WAVE_DASH.sub("–", text)))
         return re.sub(r"(?<=[\u3000-\u9fff]) (?=[\u3000-\u9fff])", "", words)
 
     @cached_property
     def read_fractions(self) -> Step:
         """3/4, the denominator first."""
-        others = super().read_fractions
-        return lambda text: _FRACTION.sub(lambda m: self.part_words(int(m[1]), int(m[2])), others(text))
+        read_others = super().read_fractions
+        return lambda text: _FRACTION.sub(lambda m: self.part_words(int(m[1]), int(m[2])), read_others(text))
 
     def part_words(self, top: int, bottom: int) -> str:
         """四分の三."""
@@ -34,7 +40,7 @@ class EastAsianRules(LanguageRules):
     @cached_property
     def read_years(self) -> Step:
         """1999年."""
-        pattern = re.compile(rf"(?<![0-9.,])([12][0-9]{{3}})\s?(?={self.year_sign}(?!{self._spans}))")
+        pattern = re.compile(rf"(?<![0-9.,])([12][0-9]{{3}})\s?(?={self.year_sign}(?!{self._duration_word}))")
         years = re.compile(rf"(?<![0-9.,])([12][0-9]{{3}})\s?[-–—~]\s?([12][0-9]{{3}})(?={self.year_sign})")
         return lambda text: pattern.sub(
             lambda m: self.year(int(m[1])),
@@ -42,13 +48,15 @@ class EastAsianRules(LanguageRules):
         )
 
     # Words after the sign of a year that make it a duration.
-    _spans = "間"
+    _duration_word = "間"
 
 
 # The space between two numbers, which would be one without it.
-_TWO_NUMBERS = re.compile("(?<=[〇零一二三四五六七八九十百千万億亿兆]) (?=[〇零一二两三四五六七八九十百千])")
+_SPACE_BETWEEN_NUMBERS = re.compile(
+    "(?<=[〇零一二三四五六七八九十百千万億亿兆]) (?=[〇零一二两三四五六七八九十百千])"
+)
 # 9:00〜17:00
-_WAVE = re.compile(r"(?<=[0-9%])\s?[~〜～]\s?(?=[$€£¥￥₩]?[0-9])")
+_WAVE_DASH = re.compile(r"(?<=[0-9%])\s?[~〜～]\s?(?=[$€£¥￥₩]?[0-9])")
 _FRACTION = re.compile(r"(?<![\w./])([0-9]{1,3})/([1-9][0-9]{0,2})(?![\d/])", re.ASCII)
 
 
@@ -62,8 +70,8 @@ class ChineseRules(EastAsianRules):
     hour_form, zero_minute = "{}点", "零"
     fraction_of = "分之"
     mixed, powers = "{}又{}", ("的平方", "的立方", "的{}次方")
-    _spans = "间"
-    calling = "电话|拨打|致电|手机|热线"
+    _duration_word = "间"
+    calling_words = "电话|拨打|致电|手机|热线"
     percent = Noun.of("百分之")
     currencies = moneys("""¥ ￥ RMB CNY = 元, $ US$ USD = 美元, € EUR = 欧元, £ = 英镑, ₩ = 韩元""")
     scales, scale_joiner = ("万", "亿", "万亿"), ""
@@ -82,17 +90,17 @@ class ChineseRules(EastAsianRules):
 
     def read_ordinals(self, text: str) -> str:
         """Reads ordinals and counters; two is 两 before a counter."""
-        return _TWO.sub("两", text)
+        return _TWO_BEFORE_COUNTER.sub("两", text)
 
-    def percentage(self, amount: str) -> str:
+    def percentage_words(self, amount: str) -> str:
         """百分之十四."""
-        sign, first, second = self.amount(amount)
-        last = f"{self.to}{self.percent.one}{self.number(second)}" if second else ""
-        return f"{sign}{self.percent.one}{self.number(first)}{last}"
+        sign, first, last = self.parse_amount(amount)
+        range_end = f"{self.to}{self.percent.one}{self.number_words(last)}" if last else ""
+        return f"{sign}{self.percent.one}{self.number_words(first)}{range_end}"
 
-    def counted(self, amount: str, noun: Noun) -> str:
+    def counted_words(self, amount: str, noun: Noun) -> str:
         """Reads an amount; two is 两 before a noun, and degrees can be below zero."""
-        spoken = super().counted(amount, noun)
+        spoken = super().counted_words(amount, noun)
         if amount == "2" and not noun.one.endswith("度"):
             spoken = f"两{noun.one}"
         if noun.one.endswith("度") and spoken.startswith(self.minus):
@@ -100,7 +108,9 @@ class ChineseRules(EastAsianRules):
         return spoken
 
 
-_TWO = re.compile(r"(?<![0-9.,第第/-])2(?=[个只本张位名件条杯块斤天年岁]|小时|分钟|公里|公斤|千克|米|元)")
+_TWO_BEFORE_COUNTER = re.compile(
+    r"(?<![0-9.,第第/-])2(?=[个只本张位名件条杯块斤天年岁]|小时|分钟|公里|公斤|千克|米|元)"
+)
 
 
 class JapaneseRules(EastAsianRules):
@@ -111,7 +121,7 @@ class JapaneseRules(EastAsianRules):
     digit_rules, zero_digit = "cardinal", "ゼロ"
     mixed, powers = "{}と{}", ("の二乗", "の三乗", "の{}乗")
     point, minus, plus, to = "点", "マイナス", "プラス", "から"
-    calling = "電話|携帯|番号"
+    calling_words = "電話|携帯|番号"
     percent = Noun.of("パーセント")
     currencies = moneys("""¥ ￥ JPY = 円, $ US$ USD = ドル, € EUR = ユーロ, £ = ポンド,
         ₩ = ウォン""")
@@ -130,12 +140,12 @@ class KoreanRules(EastAsianRules):
     cardinals = {"m": "cardinal-sinokorean"}
     digit_rules, zero_digit = "cardinal-sinokorean", "영"
     point, minus, plus, to = "점", "영하", "플러스", "에서"
-    year_sign, date_forms = "년", ("{month}월 {day}일", "{year}년 {month}월 {day}일")
+    year_sign, date_form, full_date_form = "년", "{month}월 {day}일", "{year}년 {month}월 {day}일"
     minute_form, second_form = " {} 분", " {} 초"
     fraction_of = "분의 "
     mixed, powers = "{}와 {}", ("의 제곱", "의 세제곱", "의 {}제곱")
-    _spans = "간"
-    calling = "전화|휴대폰|번호|연락처"
+    _duration_word = "간"
+    calling_words = "전화|휴대폰|번호|연락처"
     percent = Noun.of("퍼센트")
     currencies = moneys("""₩ ￦ KRW = 원, $ US$ USD = 달러, € EUR = 유로, £ = 파운드, ¥ = 엔""")
     scales = ("만", "억", "조")
@@ -143,18 +153,18 @@ class KoreanRules(EastAsianRules):
         cm = 센티미터, mm = 밀리미터, km/h = 킬로미터 매 시, m² = 제곱미터, m³ = 세제곱미터,
         l L = 리터, ml mL = 밀리리터, h = 시간, °C ℃ = 도, °F = 화씨 도, ° = 도,
         kW = 킬로와트, GB = 기가바이트, MB = 메가바이트""")
-    _MONTHS = {6: "유", 10: "시"}
+    _IRREGULAR_MONTHS = {6: "유", 10: "시"}
     _COUNTERS = (
         "개월|개|명|살|시간|시|마리|잔|병|권|장|대|번째|번|켤레|송이|그루|사람|가지|벌|채|척|자루|곳|달"
     )
 
-    def native(self, number: int) -> str:
+    def native_cardinal(self, number: int) -> str:
         """Before a counter: one is 한."""
         return spell("ko", number, "cardinal-native-attributive")
 
     def decimal_words(self, number: WrittenNumber) -> str:
         """삼 점 일사."""
-        return f"{self.whole(number.whole)} {self.point} {self.fraction(number.fraction)}"
+        return f"{self.integer_words(number.whole)} {self.point} {self.decimal_digits(number.fraction)}"
 
     def phone(self, text: str) -> str:
         """A telephone's zero is 공."""
@@ -162,16 +172,16 @@ class KoreanRules(EastAsianRules):
 
     def month(self, number: int) -> str:
         """유 for June, and 시 for October."""
-        return self._MONTHS.get(number) or self.cardinal(number)
+        return self._IRREGULAR_MONTHS.get(number) or self.cardinal(number)
 
     def hours(self, hour: int) -> str:
         """세 시: native up to twelve."""
-        return f"{self.native(hour) if 1 <= hour <= 12 else self.cardinal(hour)} 시"
+        return f"{self.native_cardinal(hour) if 1 <= hour <= 12 else self.cardinal(hour)} 시"
 
-    def counted(self, amount: str, noun: Noun) -> str:
+    def counted_words(self, amount: str, noun: Noun) -> str:
         """With a space before the unit; below zero of degrees only."""
-        sign, first, second = self.amount(amount)
-        spoken = self.number(first) + (f"{self.to} {self.number(second)}" if second else "")
+        sign, first, last = self.parse_amount(amount)
+        spoken = self.number_words(first) + (f"{self.to} {self.number_words(last)}" if last else "")
         if sign == self.minus and noun.one != "도":
             sign = "마이너스"
         return f"{sign} {spoken} {noun.one}".strip()
@@ -184,20 +194,20 @@ class KoreanRules(EastAsianRules):
         """Counters: 3개, 2번째, 9시; months; degrees below zero."""
         counters = re.compile(rf"(?<![0-9.,-])([1-9][0-9]?)\s?({self._COUNTERS})(?![0-9])")
         months = re.compile(r"(?<![0-9.,])(1[0-2]|[1-9])\s?월")
-        degrees = re.compile(rf"({self.signed})\s?도(?=[^\s]{{0,4}}(?:\s|[.!?,]|$))")
+        degrees = re.compile(rf"({self.amount_pattern})\s?도(?=[^\s]{{0,4}}(?:\s|[.!?,]|$))")
 
-        def counted(match: re.Match[str]) -> str:
+        def counter_words(match: re.Match[str]) -> str:
             number, counter = int(match[1]), match[2]
             if counter == "번째" and number == 1:
                 return "첫 번째"
             if counter == "개월" or (counter == "시" and number > 12):
                 return f"{self.cardinal(number)} {counter}"
-            return f"{self.native(number)} {counter}"
+            return f"{self.native_cardinal(number)} {counter}"
 
         thousands, unit = re.compile(r"(?<![0-9.,])1(?=만)"), Noun.of("도")
 
         def step(text: str) -> str:
             text = months.sub(lambda m: f"{self.month(int(m[1]))}월", thousands.sub("", text))
-            return degrees.sub(lambda m: self.counted(m[1], unit), counters.sub(counted, text))
+            return degrees.sub(lambda m: self.counted_words(m[1], unit), counters.sub(counter_words, text))
 
         return step

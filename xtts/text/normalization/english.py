@@ -3,7 +3,7 @@
 import re
 from functools import cached_property
 
-from xtts.text.normalization.dates import ClockTime
+from xtts.text.normalization.clock import ClockTime
 from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.numbers import (
     CLEAR_GROUPS,
@@ -28,17 +28,19 @@ class EnglishRules(LanguageRules):
     spaced_groups = CLEAR_GROUPS
     cardinals = {"m": "cardinal-verbose"}
     ordinals = {"m": "ordinal-verbose"}
-    group = ","
+    thousands_separator = ","
     point, minus, to = "point", "minus", "to"
     date_words = "on|mon|tues|wednes|thurs|fri|satur|sunday|monday|tuesday|wednesday|thursday|friday"
-    month_first, date_forms = True, ("{month} {day}", "{month} {day}, {year}")
-    fraction_digits = True
+    month_first = day_may_follow_month = capital_short_months = True
+    date_form, full_date_form = "{month} {day}", "{month} {day}, {year}"
+    spells_decimals = True
     zero_minute, second_form = "oh ", " and {} seconds"
     # 21st
     ordinal_mark = re.compile(r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})*|[0-9]{1,9})(?:st|nd|rd|th)\b", re.I)
-    calling = "call|phone|tel|telephone|fax|dial|ring|mobile|cell"
+    calling_words = "call|phone|tel|telephone|fax|dial|ring|mobile|cell"
     months = words("""January February March April May June July August September October November
         December""")
+    short_months = "Jan Feb Mar Apr - Jun Jul Aug Sep/Sept Oct Nov Dec"
     percent = Noun.of("percent")
     scales = ("thousand", "million", "billion", "trillion", "lakh", "crore")
     thousands = ("thousand",)
@@ -121,23 +123,23 @@ class EnglishRules(LanguageRules):
     )
 
     def read(self, text: str) -> str:
-        """A comma without a space separates the items of a list, as in: options 1,2 and 3."""
-        if _COMMA.search(text):
-            text = _FIGURES.sub(lambda m: f"{m[1] or m[2]}, ", text)
-        text = _MONTHS_TO.sub(lambda m: f"{self._full_month(m[1])} to {self._full_month(m[2])}", text)
-        text = _PRICE_OF_A_DAY.sub(lambda m: f"{self.cardinal(int(m[1]))}-dollar-a-", text)
-        text = _GENERATION.sub("generation", _HOURLY.sub("hour", _PER.sub(r"\1 per ", text)))
-        text = _BY_PLURAL.sub(lambda m: f"{self.cardinal(int(m[1]))} by {self.cardinal(int(m[2]))}s", text)
+        """Reads English short forms before the numbers in them: options 1,2 and 3; Mon-Fri; 24-hr; 6'2"."""
+        if _COMMA_BEFORE_NUMBER.search(text):
+            text = _LIST_ITEM.sub(lambda m: f"{m[1] or m[2]}, ", text)
+        text = _MONTH_RANGE.sub(lambda m: f"{self._full_month(m[1])} to {self._full_month(m[2])}", text)
+        text = _DOLLARS_A_DAY.sub(lambda m: f"{self.cardinal(int(m[1]))}-dollar-a-", text)
+        text = _GENERATION.sub("generation", _HYPHENED_HOUR.sub("hour", _PER_TIME.sub(r"\1 per ", text)))
+        text = _PLURAL_SIZE.sub(lambda m: f"{self.cardinal(int(m[1]))} by {self.cardinal(int(m[2]))}s", text)
         text = _SHARP.sub(r"\1 sharp", _FREE_CALL.sub("one eight hundred ", text))
         text = _WITH.sub(lambda m: "without" if m[1] else "with", text)
-        text = _WEEKDAYS.sub(lambda m: f"{_DAYS[m[1]]} to {_DAYS[m[2]]}", text)
-        text = _AFTER_VOLUME.sub("number", _PLURAL.sub(lambda m: _PLURALS[len(m[1])] + " of", text))
-        return super().read(_HEIGHT.sub(self._height, text))
+        text = _WEEKDAY_RANGE.sub(lambda m: f"{_WEEKDAYS[m[1]]} to {_WEEKDAYS[m[2]]}", text)
+        text = _NUMBER_AFTER_VOLUME.sub("number", _TENS_OF.sub(lambda m: f"{_TENS[len(m[1])]} of", text))
+        return super().read(_HEIGHT.sub(self._read_height, text))
 
     def _full_month(self, short: str) -> str:
         return next(month for month in self.months if month.startswith(short[:3]))
 
-    def _height(self, match: re.Match[str]) -> str:
+    def _read_height(self, match: re.Match[str]) -> str:
         """Six foot two."""
         feet, inches = match[1] or match[3], int(match[2] or match[4])
         return f"{feet} foot {inches}" if inches else f"{feet} feet"
@@ -146,16 +148,16 @@ class EnglishRules(LanguageRules):
     def read_money(self) -> Step:
         """Also a price before its noun: a twenty-dollar bill."""
         nouns = {"$": "dollar", "£": "pound", "€": "euro"}
-        others = super().read_money
+        read_other_money = super().read_money
 
-        def spoken(match: re.Match[str]) -> str:
+        def read_price(match: re.Match[str]) -> str:
             scale = _SCALE_WORDS.get(match[4], match[4]) if match[4] else ""
             amount = f"{self.amount_words(match[3])} {scale}".rstrip()
             return f"{match[1]}{amount}-{nouns[match[2]]}"
 
-        return lambda text: others(_PRICED.sub(spoken, text))
+        return lambda text: read_other_money(_PRICE_BEFORE_NOUN.sub(read_price, text))
 
-    def is_fraction(self, match: re.Match[str], top: int, bottom: int, *, counted: bool) -> bool:
+    def is_fraction(self, match: re.Match[str], top: int, bottom: int, *, has_unit: bool) -> bool:
         """Also those of inches, hundredths and thousandths."""
         if bottom in (16, 32, 64) and top > 12 and not match.string[match.end() :].startswith("%"):
             return True
@@ -163,7 +165,7 @@ class EnglishRules(LanguageRules):
             return True
         if bottom == 5 and re.match(r"\s(?:stars?|points?)\b", match.string[match.end() :]):
             return False
-        return super().is_fraction(match, top, bottom, counted=counted)
+        return super().is_fraction(match, top, bottom, has_unit=has_unit)
 
     def part_words(self, top: int, bottom: int) -> str:
         """Fifteen sixteenths, one hundredth."""
@@ -186,26 +188,29 @@ class EnglishRules(LanguageRules):
     def read_named_dates(self) -> Step:
         """March 5th, 2024; 5 March 2024; March 3-5."""
         names, year = "|".join(self.months), r"(?:,?\s([0-9]{4})(?![\w.,]?\d))?"
-        day = r"([0-9]{1,2})(?:st|nd|rd|th)?"
         mark = "(?:st|nd|rd|th)?"
-        since = re.compile(
+        day = rf"([0-9]{{1,2}}){mark}"
+        day_range = re.compile(
             rf"(\b(?:{names})\s[0-9]{{1,2}}){mark}\s?[–—-]\s?([0-9]{{1,2}}){mark}(?![\w:/-]){year}"
         )
         american = re.compile(rf"\b({names})\s{day}(?![\w.,:]?\d){year}")
         british = re.compile(rf"(?<![\w.,])(?:the\s)?{day}\s(?:of\s)?({names})\b{year}", re.IGNORECASE)
 
-        def dated(day: str, year: str | None, form: str) -> str:
+        def date_words(form: str, day: str, year: str | None) -> str:
             words = form.format(self.day(int(day)))
             return f"{words}, {self.year(int(year))}" if year else words
 
+        def read_american(match: re.Match[str]) -> str:
+            month, day, year = match.groups()
+            return date_words(f"{month} {{}}", day, year) if 1 <= int(day) <= 31 else match[0]
+
+        def read_british(match: re.Match[str]) -> str:
+            day, month, year = match.groups()
+            return date_words(f"the {{}} of {month}", day, year) if 1 <= int(day) <= 31 else match[0]
+
         def step(text: str) -> str:
-            text = since.sub(lambda m: dated(m[2], m[3], f"{m[1]} to {{}}"), text)
-            text = american.sub(
-                lambda m: dated(m[2], m[3], f"{m[1]} {{}}") if 1 <= int(m[2]) <= 31 else m[0], text
-            )
-            return british.sub(
-                lambda m: dated(m[1], m[3], f"the {{}} of {m[2]}") if 1 <= int(m[1]) <= 31 else m[0], text
-            )
+            text = day_range.sub(lambda m: date_words(f"{m[1]} to {{}}", m[2], m[3]), text)
+            return british.sub(read_british, american.sub(read_american, text))
 
         return step
 
@@ -213,69 +218,69 @@ class EnglishRules(LanguageRules):
     def read_abbreviations(self) -> Step:
         """Reads abbreviations; `St.` after a name is a street."""
         street = re.compile(r"(?<=[a-z] )St\.(?=\s*$|[\s,;!?]+(?![A-Z][a-z]))|(?<=[a-z] )St\.(?=,)")
-        others = super().read_abbreviations
-
-        def spoken(match: re.Match[str]) -> str:
-            return "street" + self.stop(match)
-
-        return lambda text: others(street.sub(spoken, text))
+        read_others = super().read_abbreviations
+        return lambda text: read_others(street.sub(lambda m: f"street{self.sentence_stop(m)}", text))
 
     @cached_property
     def read_times(self) -> Step:
         """3:05 pm, 7 a.m., 14:30."""
-        half = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\s?([ap])\.?m\b(\.?)", re.IGNORECASE)
-        plain = super().read_times
+        with_half = re.compile(
+            r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\s?([ap])\.?m\b(\.?)", re.IGNORECASE
+        )
+        read_other_times = super().read_times
 
-        def spoken(match: re.Match[str]) -> str:
+        def read_with_half(match: re.Match[str]) -> str:
             hour, minute = int(match[1]), int(match[2] or 0)
             if not 1 <= hour <= 12 or minute > 59:
                 return match[0]
-            dot = self.stop(match)
+            dot = self.sentence_stop(match)
             minutes = f" {self.minutes(minute)}" if minute else ""
             return f"{self.cardinal(hour)}{minutes} {match[3].lower()} m{dot}"
 
-        return lambda text: plain(half.sub(spoken, _AT.sub(r"\1:\2", text)))
+        return lambda text: read_other_times(
+            with_half.sub(read_with_half, _TIME_WITH_POINT.sub(r"\1:\2", text))
+        )
 
-    def time(self, at: ClockTime) -> str:
-        """Three oh five; a full hour is o'clock if the half of the day is not given."""
-        if not at.full_hour or "clock" in at.after[:9]:
-            return super().time(at)
-        word = "o'clock" if 1 <= at.hour <= 12 else "hundred"
-        return f"{self.cardinal(at.hour)} {word}"
+    def time(self, clock_time: ClockTime) -> str:
+        """Three oh five; a full hour without a.m. and p.m. is o'clock."""
+        if not clock_time.is_full_hour or "clock" in clock_time.after[:9]:
+            return super().time(clock_time)
+        word = "o'clock" if 1 <= clock_time.hour <= 12 else "hundred"
+        return f"{self.cardinal(clock_time.hour)} {word}"
 
     def minutes(self, minute: int) -> str:
         """Oh five."""
         return super().minutes(minute) if minute else "zero"
 
-    def _decade(self, match: re.Match[str]) -> str:
+    def _read_decade(self, match: re.Match[str]) -> str:
         number = int(match[1])
         if number == 2000 or number < 1000:
-            spoken = self.cardinal(number)
+            words = self.cardinal(number)
         elif number % 100 == 0:
-            spoken = f"{self.cardinal(number // 100)} hundred"
+            words = f"{self.cardinal(number // 100)} hundred"
         else:
-            spoken = self.year(number)
-        return spoken[:-1] + "ies" if spoken.endswith("y") else spoken + "s"
+            words = self.year(number)
+        return words[:-1] + "ies" if words.endswith("y") else words + "s"
 
-    def _years_listed(self, match: re.Match[str]) -> str:
+    def _read_listed_years(self, match: re.Match[str]) -> str:
         return match[1] + re.sub("[0-9]{4}", lambda year: self.year(int(year[0])), match[2])
 
     def read_years(self, text: str) -> str:
-        """Reads four digits after a word that precedes a year."""
+        """Reads four digits that the words around them make a year, and decades."""
         text = _POSSESSIVE_YEAR.sub(lambda m: f"{self.year(int(m[1]))}'s", text)
-        text = _DECADE.sub(self._decade, text)
-        text = _SINCE_YEAR.sub(lambda m: f"{self.year(int(m[1]))} to ", text)
-        text = _YEARS_LISTED.sub(self._years_listed, text)
-        text = _FISCAL.sub(lambda m: f"FY {self.year(int(m[1]))}", text)
-        text = _THE_YEAR.sub(lambda m: self.year(int(m[0])), text)
-        text = _ENGLISH_YEARS.sub(lambda m: f"{m[1]}{self.year(int(m[2]))} to {self.year(int(m[3]))}", text)
-        return _ENGLISH_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
+        text = _DECADE.sub(self._read_decade, text)
+        text = _YEAR_TO_PRESENT.sub(lambda m: f"{self.year(int(m[1]))} to ", text)
+        text = _LISTED_YEARS.sub(self._read_listed_years, text)
+        text = _FISCAL_YEAR.sub(lambda m: f"FY {self.year(int(m[1]))}", text)
+        text = _SUBJECT_YEAR.sub(lambda m: self.year(int(m[0])), text)
+        text = _YEAR_RANGE.sub(lambda m: f"{m[1]}{self.year(int(m[2]))} to {self.year(int(m[3]))}", text)
+        return _YEAR_AFTER_WORD.sub(lambda m: m[1] + self.year(int(m[2])), text)
 
     def read_roman(self, text: str) -> str:
         """Also WWII."""
         return super().read_roman(_WORLD_WAR.sub(lambda m: f"World War {len(m[1])}", text))
 
-    def ruler(self, match: re.Match[str], number: int, gender: str, ending: str) -> str:
+    def ruler_number_words(self, match: re.Match[str], number: int, gender: str, ending: str) -> str:
         """The fourteenth."""
         return f"the {self.ordinal(number)}"
 
@@ -284,29 +289,29 @@ class EnglishRules(LanguageRules):
         return self.names.get(character.lower(), super().letter(character))
 
 
-_MONTHS = "Jan|Feb|Mar|Apr|May|Jun|June|Jul|July|Aug|Sep|Sept|Oct|Nov|Dec"
-_MONTHS_TO = re.compile(rf"(?<!\w)({_MONTHS})\.?\s?[–—-]\s?({_MONTHS})(?![\w-])\.?(?=\W|$)")
+_MONTH_NAMES = "Jan|Feb|Mar|Apr|May|Jun|June|Jul|July|Aug|Sep|Sept|Oct|Nov|Dec"
+_MONTH_RANGE = re.compile(rf"(?<!\w)({_MONTH_NAMES})\.?\s?[–—-]\s?({_MONTH_NAMES})(?![\w-])\.?(?=\W|$)")
 _WORLD_WAR = re.compile(r"(?<!\w)WW(I{1,2})(?!\w)")
 # 1st Gen., 24-hr, 3 days/week, 4x4s
 _GENERATION = re.compile(r"(?<=[0-9](?:st|nd|rd|th)\s)[Gg]en\.?(?!\w)")
-_HOURLY = re.compile(r"(?<=[0-9]-)(?<![/.][0-9]-)hr(?!\w)")
-_PER = re.compile(
+_HYPHENED_HOUR = re.compile(r"(?<=[0-9]-)(?<![/.][0-9]-)hr(?!\w)")
+_PER_TIME = re.compile(
     r"(?<=[0-9] )([a-z]{3,20})/(?=(?:day|week|month|year|hour|minute|second|person|night)(?!\w))"
 )
-_BY_PLURAL = re.compile(r"(?<![\w.,])([0-9]{1,2})x([0-9]{1,2})s(?!\w)")
+_PLURAL_SIZE = re.compile(r"(?<![\w.,])([0-9]{1,2})x([0-9]{1,2})s(?!\w)")
 # C#, F# minor.
 _SHARP = re.compile(r"(?<![\w#])([A-G])#(?![\w#])")
 # 1-800-FLOWERS
 _FREE_CALL = re.compile(r"(?<![\w-])1-800-(?=[A-Z])")
 # w/o, w/: without, with.
 _WITH = re.compile(r"(?<![\w/])w/(?:(o)(?![\w/])|(?=\s))")
-_DAYS = pairs("""Mon = Monday, Tue = Tuesday, Tues = Tuesday, Wed = Wednesday, Thu = Thursday,
+_WEEKDAYS = pairs("""Mon = Monday, Tue = Tuesday, Tues = Tuesday, Wed = Wednesday, Thu = Thursday,
     Thur = Thursday, Thurs = Thursday, Fri = Friday, Sat = Saturday, Sun = Sunday""")
-_WEEKDAYS = re.compile(rf"(?<!\w)({'|'.join(_DAYS)})\.?\s?[–—-]\s?({'|'.join(_DAYS)})(?!\w)\.?")
-# 10s, 100s and 1000s of people, by their number of digits.
-_PLURALS = dict(enumerate(("tens", "hundreds", "thousands"), start=2))
-_PLURAL = re.compile(r"(?<![\w.,$£€])(10{1,3})['’]?s of(?!\w)")
-_AFTER_VOLUME = re.compile(r"(?<=[0-9], )no\.(?=\s?[0-9])")
+_WEEKDAY_RANGE = re.compile(rf"(?<!\w)({'|'.join(_WEEKDAYS)})\.?\s?[–—-]\s?({'|'.join(_WEEKDAYS)})(?!\w)\.?")
+# Tens, hundreds and thousands by their number of digits: 10s of people.
+_TENS = dict(enumerate(("tens", "hundreds", "thousands"), start=2))
+_TENS_OF = re.compile(r"(?<![\w.,$£€])(10{1,3})['’]?s of(?!\w)")
+_NUMBER_AFTER_VOLUME = re.compile(r"(?<=[0-9], )no\.(?=\s?[0-9])")
 # Feet and inches: 6'2", 5′11″, and 6'2 of a person.
 _HEIGHT = re.compile(
     r"(?<![\w.,°'’′])(?:([1-9][0-9]?)\s?['’′]\s?([0-9]|1[01])(?:\s?[\"”″]|''|’’)"
@@ -314,30 +319,30 @@ _HEIGHT = re.compile(
     re.ASCII,
 )
 # A price after an article or a number, and before a noun.
-_NO_PRICED_NOUN = (
+_NOT_PRICED = (
     "and|but|for|from|was|were|has|had|will|would|can|could|each|more|less|off|than|that|which|when|"
     "then|with|per|into|extra|plus|thousand|million|billion|trillion"
 )
-_PRICED = re.compile(
+_PRICE_BEFORE_NOUN = re.compile(
     r"((?:\b[Aa]n?|(?<![\w.,$£€])[1-9][0-9]{0,2}) )([$£€])"
     r"([1-9][0-9]{0,2}(?:,[0-9]{3})*(?:\.[0-9]{1,2}(?=\s?[mbkMBK]))?|[1-9][0-9]{3,5})"
     r"(?:\s?(thousand|million|billion|bn|[kmbKMB])(?!\w))?"
-    rf"(?= (?!(?:{_NO_PRICED_NOUN})\b)[a-z]{{3}})"
+    rf"(?= (?!(?:{_NOT_PRICED})\b)[a-z]{{3}})"
 )
 _SCALE_WORDS = pairs(
     "k = thousand, K = thousand, m = million, M = million, b = billion, B = billion, bn = billion"
 )
 # $5-a-day
-_PRICE_OF_A_DAY = re.compile(r"(?<![\w$])\$([1-9][0-9]{0,3})-an?-(?=[a-z])")
-_COMMA = re.compile(r",[0-9]{1,2}(?![0-9])")
-_FIGURES = re.compile(
+_DOLLARS_A_DAY = re.compile(r"(?<![\w$])\$([1-9][0-9]{0,3})-an?-(?=[a-z])")
+_COMMA_BEFORE_NUMBER = re.compile(r",[0-9]{1,2}(?![0-9])")
+_LIST_ITEM = re.compile(
     r"(?<![\w.,])([0-9]{1,2}),(?=[0-9]{1,2}(?:,?\s(?:and|or)|\s&)\s[0-9])"
     r"|(?i:(?<=options )|(?<=pages )|(?<=steps )|(?<=items )|(?<=questions )|(?<=chapters )"
     r"|(?<=numbers ))"
     r"([0-9]{1,2}),(?=[0-9]{1,2}(?!\d|[.,]\d))"
 )
 # A time with a point, if no noun follows that could be counted.
-_AT = re.compile(
+_TIME_WITH_POINT = re.compile(
     r"(?<=\bat )([0-9]{1,2})\.([0-5][0-9])(?=\s*(?:[.,;!?)]|$)|\s(?:on|and|to|until|till|in the|"
     r"this|today|tomorrow|tonight|every|for|sharp)\b)",
     re.I,
@@ -346,30 +351,32 @@ _AT = re.compile(
 _POSSESSIVE_YEAR = re.compile(
     r"(?<![\w.,])(?<!the )(?<!early )(?<!late )(?<!mid-)((?:1[5-9]|20)[0-9]{2})['’]s(?!\w)"
 )
-_SINCE_YEAR = re.compile(r"(?<![\w.,-])((?:1[5-9]|20)[0-9]{2})\s?[–—-]\s?(?=(?:present|today|now)(?!\w))")
+_YEAR_TO_PRESENT = re.compile(
+    r"(?<![\w.,-])((?:1[5-9]|20)[0-9]{2})\s?[–—-]\s?(?=(?:present|today|now)(?!\w))"
+)
 # In 1066, 1492 and 1805.
-_YEARS_LISTED = re.compile(
+_LISTED_YEARS = re.compile(
     r"((?<!\w)(?:in|since|of|between)\s)((?:1[0-9]|20)[0-9]{2}"
     r"(?:(?:,|,?\s(?:and|or))\s(?:1[0-9]|20)[0-9]{2}){1,30})(?=[,.;:!?)](?!\d)|$)",
     re.I,
 )
 _DECADE = re.compile(r"(?<![\w.,])['’]?([12][0-9]{2}0|[2-9]0)['’]?s\b")
-_FISCAL = re.compile(r"(?<!\w)FY\s?(20[0-9]{2})(?![\w/–-])")
-_THE_YEAR = re.compile(
+_FISCAL_YEAR = re.compile(r"(?<!\w)FY\s?(20[0-9]{2})(?![\w/–-])")
+# A year before a noun (the 2020 election), as the subject of a sentence, or alone in brackets.
+_SUBJECT_YEAR = re.compile(
     r"(?:(?<=\bthe )(?:19|20)[0-9]{2}(?= [A-Za-z])"
-    # The subject of a sentence.
     r"|(?:(?<=[.!?] )|^)(?:19|20)[0-9]{2}"
     r"(?= (?:was|will|is|has|had|saw|brought|began|ended|would)\b)"
     r"|(?<=\()(?:1[5-9]|20)[0-9]{2}(?=\)))"
 )
-_BEFORE_A_YEAR = (
+_WORDS_BEFORE_YEAR = (
     r"in|[qh][1-4]|est\.|established|since|until|till|by|from|before|after|around|circa|of|year|years|during|late|early|"
     r"summer|winter|spring|autumn|fall|class|born|and|to|between|january|february|march|april|may|"
     r"june|july|august|september|october|november|december"
 )
-_ENGLISH_YEAR = re.compile(
-    rf"(\b(?:{_BEFORE_A_YEAR}),?\s\(?)((?:1[0-9]|20)[0-9]{{2}})(?![\w%°$€£]|[.,:/-]\d|\s?[–-]\s?\d)", re.I
+_YEAR_AFTER_WORD = re.compile(
+    rf"(\b(?:{_WORDS_BEFORE_YEAR}),?\s\(?)((?:1[0-9]|20)[0-9]{{2}})(?![\w%°$€£]|[.,:/-]\d|\s?[–-]\s?\d)", re.I
 )
-_ENGLISH_YEARS = re.compile(
+_YEAR_RANGE = re.compile(
     r"(\b(?:from|years?|between)\s)((?:1[1-9]|20)[0-9]{2})\s?[–-]\s?((?:1[1-9]|20)[0-9]{2})(?!\w)", re.I
 )

@@ -20,14 +20,14 @@ from xtts.text.normalization.numerals import ROMAN
 from xtts.text.normalization.units import science_units
 
 # Four digits are a number, not a year, if a unit follows or the thousands are separated.
-_BARE_YEAR = re.compile(r"(?<![\w.,-])()(1[1-9][0-9]{2})(?=[.!?;,)]*(?:\s*$|[.!?;,)]\s))")
-_CLOCKS = re.compile(
+_YEAR_AT_END = re.compile(r"(?<![\w.,-])()(1[1-9][0-9]{2})(?=[.!?;,)]*(?:\s*$|[.!?;,)]\s))")
+_CLOCK_RANGE = re.compile(
     r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\s?[–—-]\s?"
     r"(?=[0-9]{1,2}(?:[:.][0-9]{2})?\s(?:Uhr|uur)\b|[0-9]{1,2}:[0-5][0-9](?![\d:]))"
 )
 
 
-def _year_after(before: str) -> re.Pattern[str]:
+def _year_after_words(before: str) -> re.Pattern[str]:
     """The pattern of a year after one of these words."""
     return re.compile(
         rf"(\b(?:{before})\s)(1[1-9][0-9]{{2}}|20[0-9]{{2}})(?![\w%°€$£]|[.,:/-]\d|\s?[€%°])", re.IGNORECASE
@@ -37,7 +37,7 @@ def _year_after(before: str) -> re.Pattern[str]:
 class GermanRules(LanguageRules):
     """German."""
 
-    capital_nouns = True
+    capital_nouns = capital_short_months = True
     code = "de"
     spaced_groups = LONG_GROUPS
     # Eins, if nothing is counted.
@@ -45,24 +45,25 @@ class GermanRules(LanguageRules):
     point, minus, to = "Komma", "minus", "bis"
     score_joiner = "zu"
     year_marks = (
-        _year_after(
+        _year_after_words(
             "jahr|jahre|jahren|jahres|zwischen|seit|bis|von|ab|im|in|um|anno|nach|vor|und|sommer|winter|"
             "frühling|herbst|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|"
             "dezember"
         ),
-        _BARE_YEAR,
+        _YEAR_AT_END,
     )
-    fraction_digits = True
+    spells_decimals = True
     # 14:30 Uhr, 14.30 Uhr, 9 Uhr
     clock = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\sUhr\b")
-    clock_range = _CLOCKS
+    clock_range = _CLOCK_RANGE
     hour_form, hour_gender, second_form = "{} Uhr", "m", " und {} Sekunden"
-    calling = (
+    calling_words = (
         "tel|telefon|telefonnummer|ruf|rufe|ruft|rufen|notruf|wähle|wählen|rufnummer|"
         "fax|handy|nummer|anrufen|unter"
     )
     months = words("""Januar Februar März April Mai Juni Juli August September Oktober November
         Dezember""")
+    short_months = "Jan/Jän Feb/Febr Mär/Mrz Apr - Jun Jul Aug Sep/Sept Okt Nov Dez"
     percent = Noun.of("Prozent")
     scales = ("Tausend", "Million", "Millionen", "Milliarde", "Milliarden")
     thousands = ("tausend",)
@@ -116,7 +117,7 @@ class GermanRules(LanguageRules):
 
     def day(self, number: int, before: str = "") -> str:
         """An ordinal with the ending that the word before it requires."""
-        match = _GERMAN_ARTICLE.search(before)
+        match = _GERMAN_ARTICLE_BEFORE.search(before)
         if match is None:
             return spell("de", number, "ordinal") + "r"
         nominative = match[1].casefold() in ("der", "die", "das", "jede", "diese")
@@ -124,11 +125,11 @@ class GermanRules(LanguageRules):
 
     def read_dates(self, text: str) -> str:
         """Reads dates, also without a year: 24.12., 3.–5. Mai."""
-        text = _GERMAN_SPAN.sub(self._until_day, text)
-        text = _GERMAN_BOTH.sub(self._both_days, text)
-        return _GERMAN_DAY.sub(self._without_year, super().read_dates(text))
+        text = _GERMAN_ORDINAL_RANGE.sub(self._read_day_range, text)
+        text = _GERMAN_TWO_ORDINALS.sub(self._read_two_days, text)
+        return _GERMAN_DATE_WITHOUT_YEAR.sub(self._read_date_without_year, super().read_dates(text))
 
-    def _until_day(self, match: re.Match[str]) -> str:
+    def _read_day_range(self, match: re.Match[str]) -> str:
         """Both numbers of a range, as ordinals: days, classes, chapters."""
         if not 1 <= int(match[1]) <= 31:
             return match[0]
@@ -136,41 +137,43 @@ class GermanRules(LanguageRules):
         first, last = (self.day(int(figures), match.string[: match.start()]) for figures in match.groups())
         return f"{first} {self.to} {last}"
 
-    def _both_days(self, match: re.Match[str]) -> str:
+    def _read_two_days(self, match: re.Match[str]) -> str:
         """Two ordinals after one article."""
         before = match.string[: match.start()]
         first, last = (self.day(int(figures), before) for figures in match.group(1, 3))
         return f"{first} {match[2]} {last}"
 
-    def _without_year(self, match: re.Match[str]) -> str:
+    def _read_date_without_year(self, match: re.Match[str]) -> str:
         paired = len(match[1]) == len(match[2]) == 2
-        sure = paired or _GERMAN_ARTICLE.search(match.string[: match.start()])
-        spoken = self.dated(match, match[1], match[2]) if sure else ""
-        return spoken + self.stop(match) if spoken else match[0]
+        sure = paired or _GERMAN_ARTICLE_BEFORE.search(match.string[: match.start()])
+        spoken = self.date_words_of(match, match[1], match[2]) if sure else ""
+        return spoken + self.sentence_stop(match) if spoken else match[0]
 
     @cached_property
     def read_abbreviations(self) -> Step:
         """Also a street at the end of its name, following pages, and weekdays: Hauptstr. 5, S. 12 f.,
         Mo.–Fr."""
-        others = super().read_abbreviations
+        read_others = super().read_abbreviations
 
         def step(text: str) -> str:
-            text = _STREET.sub(lambda m: f"straße{self.stop(m)}", text)
-            text = _SENTENCE_OF.sub(r"\1Satz", text)
-            text = _PAGE_ON.sub(lambda m: f"{m[1]} folgende{self.stop(m)}", text)
-            text = _WEEKDAYS.sub(lambda m: f"{_DAYS[m[1]]} {self.to} {_DAYS[m[2]]}", text)
-            return others(_WEEKDAY.sub(lambda m: m[1] + _DAYS[m[2]], text))
+            text = _STREET.sub(lambda m: f"straße{self.sentence_stop(m)}", text)
+            text = _SENTENCE_OF_PARAGRAPH.sub(r"\1Satz", text)
+            text = _PAGE_AND_FOLLOWING.sub(lambda m: f"{m[1]} folgende{self.sentence_stop(m)}", text)
+            text = _WEEKDAY_RANGE.sub(
+                lambda m: f"{_WEEKDAY_NAMES[m[1]]} {self.to} {_WEEKDAY_NAMES[m[2]]}", text
+            )
+            return read_others(_WEEKDAY_AFTER_WORD.sub(lambda m: m[1] + _WEEKDAY_NAMES[m[2]], text))
 
         return step
 
-    def ruler(self, match: re.Match[str], number: int, gender: str, ending: str) -> str:
+    def ruler_number_words(self, match: re.Match[str], number: int, gender: str, ending: str) -> str:
         """Der Zweite, des Zweiten, dem Zweiten."""
         before = match.string[max(0, match.start() - 60) : match.start()]
         if ending:
             article = "der" if gender == "f" else "des"
-        elif _DATIVE.search(before):
+        elif _DATIVE_BEFORE.search(before):
             article = "der" if gender == "f" else "dem"
-        elif gender == "m" and _ACCUSATIVE.search(before):
+        elif gender == "m" and _ACCUSATIVE_BEFORE.search(before):
             article = "den"
         else:
             return f"{'die' if gender == 'f' else 'der'} {spell('de', number, 'ordinal')}"
@@ -181,22 +184,26 @@ class GermanRules(LanguageRules):
         text = _GERMAN_DECADE.sub(lambda m: f"{self.year(int(m[1]))}er", text)
         text = _GERMAN_ORDINAL.sub(lambda m: self.day(int(m[1]), m.string[: m.start()]), text)
         text = _GERMAN_RANK.sub(lambda m: f"{spell('de', int(m[1]), 'ordinal').capitalize()}r", text)
-        return _GERMAN_BARE.sub(self._bare_ordinal, text)
+        return _GERMAN_ORDINAL_WITHOUT_ARTICLE.sub(self._read_bare_ordinal, text)
 
-    def _bare_ordinal(self, match: re.Match[str]) -> str:
+    def _read_bare_ordinal(self, match: re.Match[str]) -> str:
         """Zweiter Weltkrieg, dritte Klasse: the ending shows the gender if no article does."""
         ending = next(end for end, nouns in _STRONG_ENDINGS.items() if match[3] in nouns.split("|"))
         return f"{match[1]}{spell('de', int(match[2]), 'ordinal')}{ending} {match[3]}"
 
 
 _STREET = re.compile(r"(?<=[a-zäöüß])str\.(?!\w)")
-_PAGE_ON = re.compile(r"((?:S\.|Seite)\s?[0-9]{1,4})\sff?\.")
-_SENTENCE_OF = re.compile(r"((?:Abs\.|Absatz)\s[0-9]{1,2}\s)S\.(?=\s?[0-9])")
-_DAYS = pairs("""Mo = Montag, Di = Dienstag, Mi = Mittwoch, Do = Donnerstag, Fr = Freitag, Sa = Samstag,
-    So = Sonntag""")
-_WEEKDAYS = re.compile(rf"(?<!\w)({'|'.join(_DAYS)})\.?\s?[–—-]\s?({'|'.join(_DAYS)})(?!\w)\.?")
-_WEEKDAY = re.compile(rf"(?<!\w)((?:[Aa]m|[Mm]ontag und|\w+tag und|und)\s)({'|'.join(_DAYS)})\.(?!\w)")
-_GERMAN_ARTICLE = re.compile(
+_PAGE_AND_FOLLOWING = re.compile(r"((?:S\.|Seite)\s?[0-9]{1,4})\sff?\.")
+_SENTENCE_OF_PARAGRAPH = re.compile(r"((?:Abs\.|Absatz)\s[0-9]{1,2}\s)S\.(?=\s?[0-9])")
+_WEEKDAY_NAMES = pairs("""Mo = Montag, Di = Dienstag, Mi = Mittwoch, Do = Donnerstag, Fr = Freitag,
+    Sa = Samstag, So = Sonntag""")
+_WEEKDAY_RANGE = re.compile(
+    rf"(?<!\w)({'|'.join(_WEEKDAY_NAMES)})\.?\s?[–—-]\s?({'|'.join(_WEEKDAY_NAMES)})(?!\w)\.?"
+)
+_WEEKDAY_AFTER_WORD = re.compile(
+    rf"(?<!\w)((?:[Aa]m|[Mm]ontag und|\w+tag und|und)\s)({'|'.join(_WEEKDAY_NAMES)})\.(?!\w)"
+)
+_GERMAN_ARTICLE_BEFORE = re.compile(
     r"\b(der|die|das|jede|diese|den|dem|des|am|im|vom|zum|zur|beim|ab|bis|seit|jeden|jedem|"
     r"diesen|diesem|dieser|unserem|seinem|ihrem|seinen|ihren|dessen|montag|dienstag|mittwoch|"
     r"donnerstag|freitag|samstag|sonntag),?\s*$",
@@ -212,26 +219,26 @@ _STRONG_ENDINGS = {
     "": "Klasse|Auflage|Etage|Liga|Halbzeit|Runde|Stufe|Staffel|Folge|Sinfonie|Reihe|Szene|Woche|Stunde",
     "s": "Kapitel|Jahrhundert|Buch|Semester|Quartal|Geschoss|Obergeschoss|Gebot|Jahr",
 }
-_GERMAN_BARE = re.compile(
+_GERMAN_ORDINAL_WITHOUT_ARTICLE = re.compile(
     rf"((?:^|[,;:(.!?])\s?)([0-9]{{1,3}})\.\s({'|'.join(_STRONG_ENDINGS.values())})(?!\w)"
 )
 # als 3. ins Ziel
 _GERMAN_RANK = re.compile(r"(?:(?<=\bals )|(?<=\bwurde ))([0-9]{1,3})\.(?=\s[a-zäöü])")
 # am 3. und 4. Mai, der 1., 2. und 3. Platz
-_GERMAN_BOTH = re.compile(r"(?<![\w.,])([0-9]{1,3})\.\s(und|oder|bis)\s([0-9]{1,3})\.(?=\s[A-ZÄÖÜ])")
-_GERMAN_DAY = re.compile(
+_GERMAN_TWO_ORDINALS = re.compile(r"(?<![\w.,])([0-9]{1,3})\.\s(und|oder|bis)\s([0-9]{1,3})\.(?=\s[A-ZÄÖÜ])")
+_GERMAN_DATE_WITHOUT_YEAR = re.compile(
     r"(?<![\w.,-])([0-9]{1,2})\.\s?([0-9]{1,2})\.(?!\s?[0-9]{4}|[0-9])(?![^\W\d_])", re.ASCII
 )
-_GERMAN_SPAN = re.compile(
+_GERMAN_ORDINAL_RANGE = re.compile(
     r"(?<![\w.,-])([0-9]{1,2})\.\s?[–—-]\s?([0-9]{1,2})\.(?=\s?(?:Januar|Februar|März|April|Mai|Juni|"
     r"Juli|August|September|Oktober|November|Dezember|Klasse|Jahrhundert|Platz|Kapitel|Stock)\b)"
 )
 _GERMAN_DECADE = re.compile(r"(?<![\w.,])([0-9]{2,4})er(?!\w)")
 # The words before a ruler's name that put it into a case.
-_DATIVE = re.compile(
+_DATIVE_BEFORE = re.compile(
     r"(?<!\w)(?:unter|von|mit|bei|zu|nach|seit|aus|dem|vom|zum)\s(?:[A-ZÄÖÜ]\w+\s){0,3}$", re.I
 )
-_ACCUSATIVE = re.compile(r"(?<!\w)(?:für|gegen|durch|ohne|um|den)\s(?:[A-ZÄÖÜ]\w+\s){0,3}$", re.I)
+_ACCUSATIVE_BEFORE = re.compile(r"(?<!\w)(?:für|gegen|durch|ohne|um|den)\s(?:[A-ZÄÖÜ]\w+\s){0,3}$", re.I)
 
 
 class DutchRules(LanguageRules):
@@ -240,23 +247,24 @@ class DutchRules(LanguageRules):
     code = "nl"
     spaced_groups = LONG_GROUPS
     cardinals = {"m": "cardinal"}
-    point, minus, to, hundred = "komma", "min", "tot", "{}honderd{}"
+    point, minus, to, hundreds_form = "komma", "min", "tot", "{}honderd{}"
     year_marks = (
-        _year_after(
+        _year_after_words(
             "jaar|jaren|sinds|tot|van|vanaf|in|na|voor|rond|en|zomer|winter|lente|herfst|januari|"
             "februari|maart|april|mei|juni|juli|augustus|september|oktober|november|december"
         ),
-        _BARE_YEAR,
+        _YEAR_AT_END,
     )
     # 14.30 uur, 9:00
     clock = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\suur\b")
-    clock_range = _CLOCKS
+    clock_range = _CLOCK_RANGE
     hour_form, second_form = "{} uur", " en {} seconden"
     # 2e, 8ste, 3de
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,6})(?:e|de|ste)\b")
-    calling = "bel|tel|telefoon|telefoonnummer|nummer|mobiel"
+    calling_words = "bel|tel|telefoon|telefoonnummer|nummer|mobiel"
     months = words("""januari februari maart april mei juni juli augustus september oktober november
         december""")
+    short_months = "jan feb/febr mrt/maa* apr - jun jul aug sep/sept okt nov dec"
     percent = Noun.of("procent")
     scales = ("duizend", "miljoen", "miljard")
     thousands = ("duizend",)
@@ -292,12 +300,12 @@ class DutchRules(LanguageRules):
         Maurits Floris Dirk Otto Ferdinand Frans Jozef Maximiliaan Rudolf Clemens Urbanus Ramses |
         Elizabeth Maria Catharina Margaretha Isabella Anna"""
 
-    def ruler(self, match: re.Match[str], number: int, gender: str, ending: str) -> str:
+    def ruler_number_words(self, match: re.Match[str], number: int, gender: str, ending: str) -> str:
         """De veertiende."""
         return f"de {self.ordinal(number)}"
 
     @cached_property
     def read_abbreviations(self) -> Step:
         """Also the street at the end of its name: Kerkstr. 5."""
-        others = super().read_abbreviations
-        return lambda text: others(_STREET.sub(lambda m: f"straat{self.stop(m)}", text))
+        read_others = super().read_abbreviations
+        return lambda text: read_others(_STREET.sub(lambda m: f"straat{self.sentence_stop(m)}", text))

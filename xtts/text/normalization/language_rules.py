@@ -14,33 +14,36 @@ from typing import ClassVar
 from xtts.text import formulas
 from xtts.text.normalization import numerals
 from xtts.text.normalization.amounts import AmountRules
+from xtts.text.normalization.clock import ClockRules
 from xtts.text.normalization.contacts import ADDRESS_MARK, ContactRules, address_reader
-from xtts.text.normalization.dates import ClockRules
-from xtts.text.normalization.fractions import is_numbered
 from xtts.text.normalization.numbers import ANY_GROUPS, APART, GROUP, NEVER, Pattern, Step, folded_sign, pairs
+from xtts.text.normalization.scores import follows_label
 from xtts.text.sentences import SentenceEnds
 
 
 class LanguageRules(AmountRules, ClockRules, ContactRules, numerals.RomanRules):
     """The rules of one language. Immutable, thread-safe."""
 
+    # The words of abbreviations; `#` at the end of one requires a number after it.
     abbreviations: ClassVar[Mapping[str, str]] = {}
-    # A written ordinal (its number and its mark), and the feminine marks.
+    # A written ordinal: its number and its mark.
     ordinal_mark: ClassVar[Pattern] = NEVER
+    # The marks of feminine ordinals.
     feminine_marks: ClassVar[tuple[str, ...]] = ()
     # A symbol or number (group 1), and its ending (group 2) after a joiner.
     suffix: ClassVar[Pattern] = NEVER
     # A year (group 2), alone or after a word that marks it (group 1), which is kept.
     year_marks: ClassVar[tuple[Pattern, ...]] = ()
-    # The word between the numbers of a score, if a range never falls: 3-1.
+    # The word between the numbers of a score (3-1), where two numbers that fall are no range.
     score_joiner = ""
-    # The words for squared, cubed and other powers; for # before a number.
+    # The words for squared, cubed and other powers.
     powers = ("", "", "")
+    # The word for # before a number.
     number_sign = ""
 
     def read(self, text: str) -> str:
         """The text in words."""
-        text = self.suffix.sub(rf"\1{_JOINED}\2", self._plain(text))
+        text = self.suffix.sub(rf"\1{_SUFFIX_JOINER}\2", self._with_plain_figures(text))
         if _DIGIT.search(text):
             text = self.read_short_months(text)
         text = self.read_abbreviations(text)
@@ -51,13 +54,14 @@ class LanguageRules(AmountRules, ClockRules, ContactRules, numerals.RomanRules):
                 text = step(text)
         elif not text.isascii() or formulas.SIGNS.search(text):
             text = self.read_signs(self.read_formula_signs(text))
-        text = re.sub(rf"\s?{_JOINED}\s?", "", " ".join(text.replace(APART, " ").split()))
-        return _LOOSE_STOP.sub("", text)
+        text = re.sub(rf"\s?{_SUFFIX_JOINER}\s?", "", " ".join(text.replace(APART, " ").split()))
+        return _SPACE_BEFORE_STOP.sub("", text)
 
-    def _plain(self, text: str) -> str:
-        """A text without web addresses and LaTeX, whose numbers are in the figures 0 to 9."""
+    def _with_plain_figures(self, text: str) -> str:
+        """A text with its addresses, LaTeX and Roman numerals rewritten, and its numbers in the figures
+        0 to 9."""
         if ADDRESS_MARK.search(text):
-            text = self._addresses(text)
+            text = self._read_addresses(text)
         if "$" in text or "\\" in text:
             text = formulas.read_formulas(text)
         if not text.isascii():
@@ -65,42 +69,42 @@ class LanguageRules(AmountRules, ClockRules, ContactRules, numerals.RomanRules):
         if numerals.ANY_ROMAN.search(text):
             text = self.read_roman(text)
         if GROUP in text:
-            text = text.replace(GROUP, " " if self.spaced_groups == ANY_GROUPS else self.group)
-        return self._separated(self._with_signs(text)) if _DIGIT.search(text) else text
+            text = text.replace(GROUP, " " if self.spaced_groups == ANY_GROUPS else self.thousands_separator)
+        return self._with_separate_numbers(self._with_readable_signs(text)) if _DIGIT.search(text) else text
 
-    def _with_signs(self, text: str) -> str:
-        """Rewrites signs next to numbers for later steps: #1, m2, ~50, 100+."""
-        text = _PLAIN_POWER.sub(lambda m: m[1] + "²³"[m[2] == "3"], text)
+    def _with_readable_signs(self, text: str) -> str:
+        """Rewrites the signs next to numbers for later steps: #1, m2, ~50, 100+."""
+        text = _UNIT_POWER.sub(lambda m: m[1] + "²³"[m[2] == "3"], text)
         if self.number_sign and "#" in text:
             text = _NUMBER_SIGN.sub(f"{self.number_sign} ", text)
         if "°" in text:
-            text = _ANGLE.sub(self._angle, text)
+            text = _ANGLE.sub(self._read_angle, text)
         if self.code != "en":  # anni '90
             text = _SHORT_DECADE.sub("", text)
-        if self.spaced:
-            text = _AT_LEAST.sub(rf"\1 {self.plus}", _ABOUT.sub("≈", _TIME_SPAN.sub(r"\1 min", text)))
+        if self.has_spaces:
+            text = _TILDE.sub("≈", _HOURS_AND_MINUTES.sub(r"\1 min", text))
+            text = _PLUS_AFTER_NUMBER.sub(rf"\1 {self.plus}", text)
         return text
 
     @cached_property
-    def _addresses(self) -> Step:
+    def _read_addresses(self) -> Step:
         return address_reader(self.code)
 
-    def _angle(self, match: re.Match[str]) -> str:
-        """An angle with the units that amounts have: 40° 26 min 46 s north."""
+    def _read_angle(self, match: re.Match[str]) -> str:
+        """An angle with the units of amounts: 40° 26 min 46 s north."""
         degrees, minutes, seconds, letter = match.groups()
-        places = _PLACES.get(self.code, "").split()
-        if not {"min", "s"} <= self.units.keys() or (letter and not places):
+        directions = dict(zip(_DIRECTION_LETTERS, _DIRECTIONS.get(self.code, "").split(), strict=False))
+        if not {"min", "s"} <= self.units.keys() or (letter and not directions):
             return match[0]
         parts = f"{degrees}°", minutes and f"{minutes} min", seconds and f"{seconds} s"
-        place = places[_DIRECTIONS.index(letter)] if letter else None
-        return " ".join(filter(None, (*parts, place)))
+        return " ".join(filter(None, (*parts, directions.get(letter))))
 
-    def _separated(self, text: str) -> str:
+    def _with_separate_numbers(self, text: str) -> str:
         """Separates the items of a list and adjacent numbers; completes decimals, dates and prices:
         1,2,3; .5; 5,- €."""
-        text = _LISTED.sub(lambda m: m[0].replace(",", ", "), text)
-        if self.spaced:
-            text = _SIDE_BY_SIDE.sub(_apart, text)
+        text = _LIST_OF_NUMBERS.sub(lambda m: m[0].replace(",", ", "), text)
+        if self.has_spaces:
+            text = _NUMBER_BEFORE_NUMBER.sub(_separate_from_next, text)
         text = _BARE_DECIMAL.sub("0", text)  # .5 is 0.5
         return _DATE_AND_TIME.sub(r" \1", _NO_CENTS.sub("", text))
 
@@ -114,7 +118,7 @@ class LanguageRules(AmountRules, ClockRules, ContactRules, numerals.RomanRules):
             self.read_identifiers,
             self.read_pairs,
             self.read_formula_signs,
-            self.read_clock_words,
+            self.mark_times,
             self.read_spans,
             self.read_times,
             self.read_rate_of_amounts,
@@ -134,7 +138,7 @@ class LanguageRules(AmountRules, ClockRules, ContactRules, numerals.RomanRules):
         """Where the sentences of the language end."""
         return SentenceEnds(self.code, self.abbreviations)
 
-    def stop(self, match: re.Match[str]) -> str:
+    def sentence_stop(self, match: re.Match[str]) -> str:
         """The full stop at the end of a match if it ends a sentence, too: "at 9 p.m. Then"."""
         ends = (
             match[0].endswith(".")
@@ -154,33 +158,35 @@ class LanguageRules(AmountRules, ClockRules, ContactRules, numerals.RomanRules):
     def read_abbreviations(self) -> Step:
         """Reads abbreviations such as `e.g.`, also at the end of a sentence."""
         names = sorted(self.abbreviations, key=len, reverse=True)
-        any_name = "|".join(map(self._abbreviation, names)) or "(?!)"
-        pattern = re.compile(rf"(?<![\w.])(?:{any_name})")
+        alternatives = "|".join(map(self._abbreviation_pattern, names)) or "(?!)"
+        pattern = re.compile(rf"(?<![\w.])(?:{alternatives})")
         expansions = {folded_sign(name.rstrip("#")): words for name, words in self.abbreviations.items()}
 
-        def spoken(match: re.Match[str]) -> str:
-            return expansions[folded_sign(match[0])] + self.stop(match)
+        def expand(match: re.Match[str]) -> str:
+            return expansions[folded_sign(match[0])] + self.sentence_stop(match)
 
-        return lambda text: pattern.sub(spoken, text)
+        return lambda text: pattern.sub(expand, text)
 
-    def _abbreviation(self, name: str) -> str:
+    def _abbreviation_pattern(self, name: str) -> str:
         """The pattern of an abbreviation, whose first letter may be a capital; `#` at its end
         requires a number after it."""
-        plain = name.rstrip("#")
-        start, first = re.escape(plain[0]), plain[0]
-        if first.isalpha() and first.islower():
-            start = f"[{first}{first.upper()}]"
-        rest = re.escape(plain[1:]).replace(r"\ ", r"\s?")
-        # Behind a number it is the unit: 5 min. are five minutes.
-        counted = map(_stem, (*self.units, *self.scale_marks))
-        before = r"(?<![0-9])(?<![0-9]\s)" if _stem(plain) in counted else ""
-        return before + start + rest + (r"(?=\s?[0-9])" if name.endswith("#") else self.end)
+        abbreviation = name.rstrip("#")
+        initial = abbreviation[0]
+        initial_pattern = re.escape(initial)
+        if initial.isalpha() and initial.islower():
+            initial_pattern = f"[{initial}{initial.upper()}]"
+        other_letters = re.escape(abbreviation[1:]).replace(r"\ ", r"\s?")
+        # After a number it is the unit: 5 min. are five minutes.
+        units = map(_key_of_unit, (*self.units, *self.scale_marks))
+        start = r"(?<![0-9])(?<![0-9]\s)" if _key_of_unit(abbreviation) in units else ""
+        end = r"(?=\s?[0-9])" if name.endswith("#") else self.word_end
+        return start + initial_pattern + other_letters + end
 
     def read_ordinals(self, text: str) -> str:
         """Reads ordinals such as 2nd."""
-        return self.ordinal_mark.sub(self._ordinal, text)
+        return self.ordinal_mark.sub(self._read_ordinal, text)
 
-    def _ordinal(self, match: re.Match[str]) -> str:
+    def _read_ordinal(self, match: re.Match[str]) -> str:
         gender = "f" if match[match.lastindex or 0] in self.feminine_marks else "m"
         return self.ordinal(int(match[1].replace(",", "")), gender)
 
@@ -193,45 +199,43 @@ class LanguageRules(AmountRules, ClockRules, ContactRules, numerals.RomanRules):
     @cached_property
     def read_ranges(self) -> Step:
         """Reads ranges: 5-7, 1914–1918."""
-        dash = r"(?:-|\s?[–—]\s?)" if self.spaced else r"(?:[-~]|\s?[–—]\s?)"
+        dash = r"(?:-|\s?[–—]\s?)" if self.has_spaces else r"(?:[-~]|\s?[–—]\s?)"
         pattern = re.compile(
-            rf"(?<![{self.joining}.,-])({self.written}){dash}({self.written})(?![{self.joining}-])"
+            rf"(?<![{self.joining_characters}.,-])({self.number_pattern}){dash}({self.number_pattern})(?![{self.joining_characters}-])"
         )
-        year = re.compile("1[1-9][0-9]{2}|20[0-9]{2}")
+        return lambda text: pattern.sub(self._read_range, text)
 
-        def spoken(match: re.Match[str]) -> str:
-            first, second = match[1], match[2]
-            if first == second:  # 50-50
-                return f"{self.number(first)} {self.number(second)}"
-            if self.score_joiner and len(first) <= 2 and len(second) <= 2 and int(first) > int(second):
-                return f"{self.number(first)} {self.score_joiner} {self.number(second)}"
-            is_year = year.fullmatch(first)
-            if is_year and year.fullmatch(second):
-                return f"{self.year(int(first))} {self.to} {self.year(int(second))}"
-            # 1998-99
-            short = is_year and len(second) == 2 and int(second) > int(first[2:])
-            begun = self.year(int(first)) if short else self.number(first)
-            return f"{begun} {self.to} {self.range_end(second)}"
+    def _read_range(self, match: re.Match[str]) -> str:
+        first, last = match.groups()
+        if first == last:  # 50-50
+            return f"{self.number_words(first)} {self.number_words(last)}"
+        if self.score_joiner and len(first) <= 2 and len(last) <= 2 and int(first) > int(last):
+            return f"{self.number_words(first)} {self.score_joiner} {self.number_words(last)}"
+        begins_with_year = _YEAR.fullmatch(first)
+        if begins_with_year and _YEAR.fullmatch(last):
+            return f"{self.year(int(first))} {self.to} {self.year(int(last))}"
+        # 1998-99
+        has_short_end = begins_with_year and len(last) == 2 and int(last) > int(first[2:])
+        start = self.year(int(first)) if has_short_end else self.number_words(first)
+        return f"{start} {self.to} {self.range_end_words(last)}"
 
-        return lambda text: pattern.sub(spoken, text)
-
-    def range_end(self, written: str) -> str:
+    def range_end_words(self, written: str) -> str:
         """The last number of a range, in the case that the word before it requires."""
-        return self.number(written)
+        return self.number_words(written)
 
     def read_signs(self, text: str) -> str:
         """Reads numeric characters: powers, subscripts, ①, Ⅳ."""
         if text.isascii():
             return text
         parts = list[str]()
-        for kind, part in numerals.runs(text):
+        for kind, part in numerals.split_by_kind(text):
             if kind == "raised":
-                parts.append(self._raised(numerals.figures_of(part), "".join(parts)[-3:]))
+                parts.append(self._read_superscript(numerals.figures_of(part), "".join(parts)[-3:]))
             elif kind == "lowered":
                 parts.append(f" {self.amount_words(numerals.figures_of(part) or '0')} ")
             elif kind == "fraction":
                 parts.append(f" {self.part_words(*numerals.fraction_of(part))} ")
-            elif kind == "number" or (kind == "ideograph" and self.spaced):
+            elif kind == "number" or (kind == "ideograph" and self.has_spaces):
                 parts.append(f" {self.amount_words(numerals.value_of(part))} ")
             else:
                 if parts and part[0] in ",.;:!?)":
@@ -239,7 +243,7 @@ class LanguageRules(AmountRules, ClockRules, ContactRules, numerals.RomanRules):
                 parts.append(part)
         return "".join(parts)
 
-    def _raised(self, figures: str, before: str) -> str:
+    def _read_superscript(self, figures: str, before: str) -> str:
         """A superscript: a power after a number, a bracket or a variable, else a number."""
         if not figures.strip("-"):
             return ""
@@ -252,25 +256,27 @@ class LanguageRules(AmountRules, ClockRules, ContactRules, numerals.RomanRules):
     @cached_property
     def read_numbers(self) -> Step:
         """Reads all remaining numbers."""
-        pattern = re.compile(self.signed)
+        pattern = re.compile(self.amount_pattern)
 
         def step(text: str) -> str:
-            if not self.spaced:  # the space would not keep two numbers apart
+            if not self.has_spaces:  # a space would not keep two numbers apart
                 text = _BETWEEN_NUMBERS.sub(", ", text)
-            return pattern.sub(self._numbered, _PADDED.sub(r"\1", text))
+            return pattern.sub(self._read_number, _PADDED.sub(r"\1", text))
 
         return step
 
-    def _numbered(self, match: re.Match[str]) -> str:
+    def _read_number(self, match: re.Match[str]) -> str:
         before, after = match.string[: match.start()], match.string[match.end() :]
-        spoken = self.amount_words(match[0], self.gender_before(match[0], after))
+        spoken = self.amount_words(match[0], self.gender_of_noun(match[0], after))
         # Another language's "5th", or "mp3": a space separates the word from the number.
-        left, right = (" " * (self.spaced and neighbour.isalnum()) for neighbour in (before[-1:], after[:1]))
+        left, right = (
+            " " * (self.has_spaces and neighbour.isalnum()) for neighbour in (before[-1:], after[:1])
+        )
         return left + spoken + right
 
-    def gender_before(self, amount: str, after: str) -> str:
-        """The gender of the noun after a number, if the numeral agrees with it and its ending shows
-        the gender; else ""."""
+    def gender_of_noun(self, amount: str, after: str) -> str:
+        """The gender of the noun after a number, if the numeral agrees with the noun and the noun's ending
+        shows it; otherwise "". after: the text after the number."""
         return ""
 
     # --- For `say-as`
@@ -295,27 +301,28 @@ _ANGLE = re.compile(
     r"(?:\s?([0-9]{1,2}(?:[.,][0-9]{1,3})?)\s?(?:[\"″”]|''|’’))?)(?:\s?([NSEWO])(?!\w))?"
 )
 # O is east in German and west in the Romance languages.
-_DIRECTIONS = "NSEWO"
-_PLACES = pairs("""en = north south east west west, de = Nord Süd Ost West Ost,
+_DIRECTION_LETTERS = "NSEWO"
+_DIRECTIONS = pairs("""en = north south east west west, de = Nord Süd Ost West Ost,
     fr = nord sud est ouest ouest, es = norte sur este oeste oeste, pt = norte sul leste oeste oeste,
     it = nord sud est ovest ovest""")
 _SHORT_DECADE = re.compile(r"(?<=\s)['’](?=[2-9]0{1,2}(?![\w'’]))")
 # 100+ people, ~50, 2h 30m.
-_AT_LEAST = re.compile(r"(?<=[0-9])([kKmM%]?)\+(?=\s[^\W\d]|[,.;!?)](?!\w)|$)")
-_ABOUT = re.compile(r"(?<![\w~])~\s?(?=[0-9])")
-_TIME_SPAN = re.compile(r"(?<!\w)([0-9]{1,2}\s?h\s[0-9]{1,2})\s?m(?![\w²³])")
-_LOOSE_STOP = re.compile(r" (?=[.,](?:\s|$))")
+_PLUS_AFTER_NUMBER = re.compile(r"(?<=[0-9])([kKmM%]?)\+(?=\s[^\W\d]|[,.;!?)](?!\w)|$)")
+_TILDE = re.compile(r"(?<![\w~])~\s?(?=[0-9])")
+_HOURS_AND_MINUTES = re.compile(r"(?<!\w)([0-9]{1,2}\s?h\s[0-9]{1,2})\s?m(?![\w²³])")
+_SPACE_BEFORE_STOP = re.compile(r" (?=[.,](?:\s|$))")
 # Separates a number from its ending until both are read. Texts cannot contain it.
-_JOINED = "\ue8ff"
+_SUFFIX_JOINER = "\ue8ff"
 _BARE_DECIMAL = re.compile(r"(?<![^\s(\[$€£¥₹₽<>=~'\"“„-])(?=\.[0-9]+(?![\w.,/:-]?[0-9]))")
 # Single and double figures with commas are a list: 1,2,3.
-_LISTED = re.compile(r"(?<![\w.,])[0-9]{1,2}(?:,[0-9]{1,2}){2,20}(?!\d|[.,]\d)", re.ASCII)
+_LIST_OF_NUMBERS = re.compile(r"(?<![\w.,])[0-9]{1,2}(?:,[0-9]{1,2}){2,20}(?!\d|[.,]\d)", re.ASCII)
 _DIGIT = re.compile("[0-9]")
+_YEAR = re.compile("1[1-9][0-9]{2}|20[0-9]{2}")
 # A square or a cubic unit without its superscript: 30 m2, 2 kg/m3.
-_PLAIN_POWER = re.compile(r"((?:(?<=[0-9])\s?|(?<=[A-Za-zа-я]/))[kdcmкдс]?[mм])([23])(?!\w)")
+_UNIT_POWER = re.compile(r"((?:(?<=[0-9])\s?|(?<=[A-Za-zа-я]/))[kdcmкдс]?[mм])([23])(?!\w)")
 _BETWEEN_NUMBERS = re.compile("(?<=[0-9]) (?=[0-9])")
 # Two numbers, of which the first may number a page: "page 5 100 people".
-_SIDE_BY_SIDE = re.compile(r"(?<![\w.,])([0-9]{1,3}) (?=[0-9])")
+_NUMBER_BEFORE_NUMBER = re.compile(r"(?<![\w.,])([0-9]{1,3}) (?=[0-9])")
 # Zero-padded numbers, as in "Chapter 01".
 _PADDED = re.compile(
     r"(?i:(\b(?:chapter|part|track|episode|lesson|volume|season|step|section|scene|act|kapitel|teil|"
@@ -330,10 +337,10 @@ _DATE_AND_TIME = re.compile(r"(?<=\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?Z?(?!\
 _NO_CENTS = re.compile(r"(?<=[0-9])[,.](?:[-–—]{1,2}|=)(?!\w|\s?[0-9])")
 
 
-def _apart(match: re.Match[str]) -> str:
-    """The number of a chapter, a page or a size has no groups."""
-    return f"{match[1]}{APART}" if is_numbered(match) else match[0]
+def _separate_from_next(match: re.Match[str]) -> str:
+    """Separates the number of a chapter, a page or a size from the next number: it has no groups."""
+    return f"{match[1]}{APART}" if follows_label(match) else match[0]
 
 
-def _stem(name: str) -> str:
+def _key_of_unit(name: str) -> str:
     return name.rstrip(".").casefold()

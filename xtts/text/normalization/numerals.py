@@ -45,8 +45,8 @@ def plain_digits(text: str) -> str:
     )
 
 
-def runs(text: str) -> Iterator[tuple[Kind, str]]:
-    """The text in parts of one kind; fractions and other numbers one by one."""
+def split_by_kind(text: str) -> Iterator[tuple[Kind, str]]:
+    """The text in parts of one kind; each fraction, ideograph and other number is a part of its own."""
     for kind, characters in groupby(text, _kind):
         part = "".join(characters)
         if kind in ("fraction", "ideograph", "number"):
@@ -72,14 +72,14 @@ def _kind(character: str) -> Kind:
 
 
 def fraction_of(character: str) -> tuple[int, int]:
-    """Numerator and denominator of a fraction: ⅔ is (2, 3), and ⅟ is (1, 1)."""
+    """The numerator and denominator of a fraction: ⅔ is (2, 3), and ⅟ is (1, 1)."""
     top, _, bottom = unicodedata.normalize("NFKC", character).partition("\u2044")
     return int(top), int(bottom or 1)
 
 
-def figures_of(run: str) -> str:
-    """A run of superscripts or subscripts in digits, with its sign."""
-    figures = unicodedata.normalize("NFKC", run).replace("\u2212", "-")
+def figures_of(part: str) -> str:
+    """Superscripts or subscripts in digits, with their sign."""
+    figures = unicodedata.normalize("NFKC", part).replace("\u2212", "-")
     return "".join(re.findall(r"-|[0-9]", figures))
 
 
@@ -92,7 +92,7 @@ def value_of(character: str) -> str:
 def in_digits(text: str) -> str:
     """A text with all numeric characters as digits 0 to 9, for rules that know only these."""
     parts = list[str]()
-    for kind, part in runs(plain_digits(text)):
+    for kind, part in split_by_kind(plain_digits(text)):
         if kind == "fraction":
             top, bottom = fraction_of(part)
             parts.append(f" {top}/{bottom} ")
@@ -105,27 +105,27 @@ def in_digits(text: str) -> str:
     return "".join(parts)
 
 
-# What a text with a Roman numeral has; the last is Cyrillic.
+# The letters of Roman numerals; the last is Cyrillic.
 ANY_ROMAN = re.compile("[IVXХ]")
 # The pattern of a Roman numeral below 40.
 ROMAN = r"(?=[IVX])X{0,3}(?:IX|IV|V?I{0,3})"
-_ROMAN = rf"{ROMAN}(?![\w'’])"
+_WHOLE_ROMAN = rf"{ROMAN}(?![\w'’])"
 _ROMAN_VALUES = {"I": 1, "V": 5, "X": 10}
-# A part of a book, a world war, a century: the word before its number, in any language.
-_NUMBERED = re.compile(
+# A numeral after the word for a part of a book, a world war or a century, in any language.
+_LABELLED_NUMERAL = re.compile(
     r"((?<!\w)(?:chapter|part|volume|vol\.|ch\.|cap\.|chap\.|kap\.|bd\.|"
     r"book|act|scene|section|article|appendix|phase|class|episode|stage|world war|"
     r"kapitel|teil|band|buch|akt|szene|abschnitt|chapitre|partie|tome|livre|acte|scène|titre|"
     r"capítulo|parte|tomo|libro|acto|escena|título|siglos?|séc\.|sec\.|s\.|inc\.|capitolo|atto|scena|volumen|livro|ato|"
     r"cena|séculos?|hoofdstuk|deel|boek|rozdział|część|tom|księga|akt)\s)"
     # "Part I played" does not number a part.
-    rf"(?-i:(?!I\s[\w])({_ROMAN}))",
+    rf"(?-i:(?!I\s[\w])({_WHOLE_ROMAN}))",
     re.I,
 )
 # Rocky II, but not "Give IV fluids".
-_TITLED = re.compile(
+_NUMERAL_AFTER_NAME = re.compile(
     r"(?<!\w)((?!The\s|And\s)[^\W\d_a-zà-ÿ][\w’'-]{2,}\s)(?!(?:IV|VI|XX|XXX)(?!\w))(?=[IVX]{2})"
-    rf"({_ROMAN})"
+    rf"({_WHOLE_ROMAN})"
 )
 
 
@@ -138,9 +138,9 @@ class RomanRules(NumberRules):
     other capitalised word, as a cardinal.
     """
 
-    # An ordinal before its noun, with the numeral as group 1; and its form in figures, which a later
-    # step reads.
+    # An ordinal before its noun, with the numeral as group 1.
     roman_ordinal: ClassVar[Pattern] = NEVER
+    # That ordinal in figures, which a later step reads.
     roman_form = "{}. "
     # The names of rulers and popes: men's, and after the bar women's. Slavic names are stems.
     rulers = ""
@@ -154,30 +154,33 @@ class RomanRules(NumberRules):
     def read_roman(self, text: str) -> str:
         """A text whose Roman numerals are figures or words."""
         text = self.roman_ordinal.sub(lambda m: self.roman_form.format(roman_value(m[1])), text)
-        text = _NUMBERED.sub(lambda m: f"{m[1]}{roman_value(m[2])}", text)
-        text = self._rulers.sub(self._ruler, text)
-        return _TITLED.sub(lambda m: f"{m[1]}{roman_value(m[2])}", text) if self.spaced else text
+        text = _LABELLED_NUMERAL.sub(lambda m: f"{m[1]}{roman_value(m[2])}", text)
+        text = self._ruler_pattern.sub(self._read_ruler, text)
+        return (
+            _NUMERAL_AFTER_NAME.sub(lambda m: f"{m[1]}{roman_value(m[2])}", text) if self.has_spaces else text
+        )
 
     @cached_property
-    def _rulers(self) -> Pattern:
+    def _ruler_pattern(self) -> Pattern:
         """A name (group 1 a man's, 2 a woman's), its ending (3) and its numeral (4)."""
         if not self.rulers:
             return NEVER
         men, women = ("|".join(names.split()) for names in self.rulers.split("|"))
-        endings = sorted({ending for each in self.ruler_endings for ending in each}, key=len, reverse=True)
+        men_endings, women_endings = self.ruler_endings
+        endings = sorted({*men_endings, *women_endings}, key=len, reverse=True)
         ending = f"({'|'.join(endings)})?" if endings else "()"
         before, after = self.around_ruler
         return re.compile(
             rf"(?<!\w)(?:({men})|({women})){ending}\s{before}({ROMAN})(?!\w|['’](?!s\b)){after}"
         )
 
-    def _ruler(self, match: re.Match[str]) -> str:
-        woman, number = bool(match[2]), roman_value(match[4])
-        name, gender = match[0][: match.start(4) - match.start() - 1], "f" if woman else "m"
-        return f"{name} {self.ruler(match, number, gender, match[3] or '')}{self.stop(match)}"
+    def _read_ruler(self, match: re.Match[str]) -> str:
+        name, gender = match[0][: match.start(4) - match.start() - 1], "f" if match[2] else "m"
+        number = self.ruler_number_words(match, roman_value(match[4]), gender, match[3] or "")
+        return f"{name} {number}{self.sentence_stop(match)}"
 
-    def ruler(self, match: re.Match[str], number: int, gender: str, ending: str) -> str:
-        """The words after a ruler's name. ending: that of the name, which tells its case."""
+    def ruler_number_words(self, match: re.Match[str], number: int, gender: str, ending: str) -> str:
+        """The number after a ruler's name in words. ending: that of the name, which tells its case."""
         if number > self.last_ordinal_ruler:
             return self.cardinal(number)
         return self.ordinal(number, self.ruler_endings[gender == "f"].get(ending, gender))

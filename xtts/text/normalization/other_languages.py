@@ -3,7 +3,7 @@
 import re
 
 from xtts.text.normalization import numerals
-from xtts.text.normalization.dates import ClockTime
+from xtts.text.normalization.clock import ClockTime
 from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.numbers import (
     CLEAR_GROUPS,
@@ -33,8 +33,9 @@ class TurkishRules(LanguageRules):
     )
     # 2015'te is iki bin on beşte.
     suffix = re.compile(r"([0-9€$%])['’]()(?=(?![ıiuü]?nc)[a-zçğıöşü])")
-    calling = "tel|telefon|numaram|numara|numarası|ara|arayın|cep|faks"
+    calling_words = "tel|telefon|numaram|numara|numarası|ara|arayın|cep|faks"
     months = words("""Ocak Şubat Mart Nisan Mayıs Haziran Temmuz Ağustos Eylül Ekim Kasım Aralık""")
+    short_months = "Oca* Şub Mar* Nis May* Haz Tem Ağu Eyl Eki Kas* Ara*"
     percent = Noun.of("yüzde")
     scales = ("bin", "milyon", "milyar", "trilyon")
     thousands = ("bin",)
@@ -69,11 +70,11 @@ class TurkishRules(LanguageRules):
             _TURKISH_RULER.sub(lambda m: f"{self.ordinal(numerals.roman_value(m[1]))} ", text)
         )
 
-    def percentage(self, amount: str) -> str:
+    def percentage_words(self, amount: str) -> str:
         """Yüzde on dört."""
-        sign, first, second = self.amount(amount)
-        last = f" {self.to} {self.number(second)}" if second else ""
-        return f"{sign} {self.percent.one} {self.number(first)}{last}".strip()
+        sign, first, last = self.parse_amount(amount)
+        range_end = f" {self.to} {self.number_words(last)}" if last else ""
+        return f"{sign} {self.percent.one} {self.number_words(first)}{range_end}".strip()
 
 
 # Before a ruler's name.
@@ -90,13 +91,15 @@ class HungarianRules(LanguageRules):
     point, minus, plus, to = "egész", "mínusz", "plusz", "-"
     minute_form, second_form = "{} perc", " {} másodperc"
     # `read_dates` reads those with the name of the month.
-    date_forms, day_mark = ("{month} {day}", "{year} {month} {day}"), "(?!)"
+    date_form, full_date_form, day_mark = "{month} {day}", "{year} {month} {day}", "(?!)"
+    day_may_follow_month = True
     # Also after symbols: 5 €-t is öt eurót.
     suffix = re.compile(r"([0-9€$£%]|Ft|kg|km|°C|cm)-((?!j?[áaeé]n?(?!\w))[a-záéíóöőúüű]{1,6})(?!\w)")
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\.(?=\s[a-záéíóöőúüű])")
-    calling = "tel|telefon|hívja|hívj|hívjon|szám|mobil|fax|telefonszám"
+    calling_words = "tel|telefon|hívja|hívj|hívjon|szám|mobil|fax|telefonszám"
     months = words("""január február március április május június július augusztus szeptember
         október november december""")
+    short_months = "jan feb/febr márc ápr máj jún júl aug szept/szep okt nov dec"
     percent = Noun.of("százalék")
     scales = ("ezer", "millió", "milliárd", "billió")
     thousands = ("ezer",)
@@ -118,18 +121,18 @@ class HungarianRules(LanguageRules):
         i. sz. = időszámításunk szerint, db = darab, old. = oldal, özv. = özvegy, sz. = szám""")
     fractions = {"½": "fél", "¼": "negyed", "¾": "háromnegyed"}
     roman_ordinal = re.compile(rf"(?<!\w)({ROMAN})\.\s(?=[a-záéíóöőúüű])")
-    _PARTS = {1: "tized", 2: "század", 3: "ezred"}
+    _DENOMINATORS_OF_DECIMALS = {1: "tized", 2: "század", 3: "ezred"}
 
-    def counted(self, amount: str, noun: Noun) -> str:
+    def counted_words(self, amount: str, noun: Noun) -> str:
         """Két kilogramm."""
-        sign, first, second = self.amount(amount)
-        if second:
-            return f"{sign} {self.number(first)} {self._before_noun(second)} {noun.one}".strip()
-        return f"{sign} {self._before_noun(first)} {noun.one}".strip()
+        sign, first, last = self.parse_amount(amount)
+        if last:
+            return f"{sign} {self.number_words(first)} {self._number_before_noun(last)} {noun.one}".strip()
+        return f"{sign} {self._number_before_noun(first)} {noun.one}".strip()
 
-    def _before_noun(self, written: str) -> str:
+    def _number_before_noun(self, written: str) -> str:
         """A number before a noun: két, tizenkét."""
-        spoken = self.number(written)
+        spoken = self.number_words(written)
         return spoken.removesuffix("kettő") + "két" if spoken.endswith("kettő") else spoken
 
     def part_words(self, top: int, bottom: int) -> str:
@@ -137,18 +140,18 @@ class HungarianRules(LanguageRules):
         words = super().part_words(top, bottom)
         if bottom not in self.DENOMINATORS:
             return words
-        return f"{self._before_noun(str(top))}{words.split()[-1]}"
+        return f"{self._number_before_noun(str(top))}{words.split()[-1]}"
 
     def mixed_words(self, number: int, whole: str, top: int, bottom: int) -> str:
         """Két és fél."""
-        return super().mixed_words(number, self._before_noun(str(number)), top, bottom)
+        return super().mixed_words(number, self._number_before_noun(str(number)), top, bottom)
 
     def decimal_words(self, number: WrittenNumber) -> str:
         """Tizenkettő egész öt tized."""
-        part = self._PARTS.get(len(number.fraction))
+        part = self._DENOMINATORS_OF_DECIMALS.get(len(number.fraction))
         if part is None or not int(number.fraction):
-            return f"{self.whole(number.whole)} egész {self.digits(number.fraction)}"
-        return f"{self.whole(number.whole)} egész {self.cardinal(int(number.fraction))} {part}"
+            return f"{self.integer_words(number.whole)} egész {self.digits(number.fraction)}"
+        return f"{self.integer_words(number.whole)} egész {self.cardinal(int(number.fraction))} {part}"
 
     def day(self, number: int, before: str = "") -> str:
         """Ötödike, with the possessive ending of dates."""
@@ -159,26 +162,26 @@ class HungarianRules(LanguageRules):
 
     def read_dates(self, text: str) -> str:
         """2024. március 5., 2024.03.05."""
-        text = _HUNGARIAN_FIGURES.sub(self._figures, text)
-        text = _HUNGARIAN_DATE.sub(self._named, text)
+        text = _HUNGARIAN_NUMERIC_DATE.sub(self._read_year_first_date, text)
+        text = _HUNGARIAN_DATE.sub(self._read_named_date, text)
         return super().read_dates(text)
 
-    def _figures(self, match: re.Match[str]) -> str:
-        return (self.dated(match, *match.group(3, 2, 1)) or match[0]) + self._dot(match)
+    def _read_year_first_date(self, match: re.Match[str]) -> str:
+        return (self.date_words_of(match, *match.group(3, 2, 1)) or match[0]) + self._final_stop(match)
 
-    def _named(self, match: re.Match[str]) -> str:
+    def _read_named_date(self, match: re.Match[str]) -> str:
         month = {name: str(place) for place, name in enumerate(self.months, start=1)}
-        spoken = self.dated(match, match[3], month.get(match[2].casefold(), "0"), match[1])
+        spoken = self.date_words_of(match, match[3], month.get(match[2].casefold(), "0"), match[1])
         if not spoken:
             return match[0]
         if not match[4]:
-            return spoken + self._dot(match)
+            return spoken + self._final_stop(match)
         # 5-én: ötödikén, 1-jén: elsején
         ending = match[4].lstrip("-").removeprefix("j")[1:]
         last = {"a": "á", "e": "é"}[spoken[-1]] if ending else spoken[-1]
         return spoken[:-1] + last + ending
 
-    def _dot(self, match: re.Match[str]) -> str:
+    def _final_stop(self, match: re.Match[str]) -> str:
         return "." if match[0].endswith(".") and match.end() == len(match.string) else ""
 
     def read_roman(self, text: str) -> str:
@@ -189,7 +192,7 @@ class HungarianRules(LanguageRules):
 
     def hours(self, hour: int) -> str:
         """Tizennégy óra."""
-        return f"{self._before_noun(str(hour))} óra"
+        return f"{self._number_before_noun(str(hour))} óra"
 
     def read_ordinals(self, text: str) -> str:
         """2. before a word; 5-7. before a word."""
@@ -197,7 +200,7 @@ class HungarianRules(LanguageRules):
         return super().read_ordinals(text)
 
 
-_HUNGARIAN_FIGURES = re.compile(
+_HUNGARIAN_NUMERIC_DATE = re.compile(
     r"(?<![\w.,-])([12][0-9]{3})[.]\s?([0-9]{1,2})[.]\s?([0-9]{1,2})(?:\.(?!\w)|(?![\w.]))"
 )
 _HUNGARIAN_DATE = re.compile(
@@ -213,17 +216,17 @@ class ArabicRules(LanguageRules):
 
     code = "ar"
     spaced_groups = CLEAR_GROUPS
-    group = ","
+    thousands_separator = ","
     point, minus, plus, to = "فاصلة", "ناقص", "زائد", "إلى"
-    calling = "اتصل|هاتف|تلفون|رقم|جوال"
+    calling_words = "اتصل|هاتف|تلفون|رقم|جوال"
     months = words("""يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر""")
     percent = Noun.of("في المئة")
     scales = ("ألف", "آلاف", "مليون", "ملايين", "مليار", "مليارات", "تريليون")
     scale_nouns = scale_words("مليون/ملايين/مليون, مليار/-ات/مليار, تريليون/-ات/تريليون")
     slash, mixed, mixed_half = "على", "{} و{}", "{} ونصف"
     powers = ("تربيع", "تكعيب", "أس {}")
-    # The parts from a third to a tenth: one, two, and more of them.
-    _PARTS = words("""ثلث/ثلثان/أثلاث خمس/خمسان/أخماس سدس/سدسان/أسداس سبع/سبعان/أسباع
+    # The named denominators, a third to a tenth: one, two, and more of them.
+    _DENOMINATOR_FORMS = words("""ثلث/ثلثان/أثلاث خمس/خمسان/أخماس سدس/سدسان/أسداس سبع/سبعان/أسباع
         ثمن/ثمنان/أثمان تسع/تسعان/أتساع عشر/عشران/أعشار""")
     currencies = moneys("""$ US$ USD = دولار, € EUR = يورو, £ = جنيه""")
     units = nouns("""كغ كجم كغم kg = كيلوغرام/-ات/-ا, غ غم g = غرام/-ات/-ا, كم km = كيلومتر/-ات/-ا,
@@ -257,22 +260,22 @@ class ArabicRules(LanguageRules):
         """A third, two thirds in the dual, three eighths."""
         if bottom not in self.DENOMINATORS:
             return super().part_words(top, bottom)
-        one, two, many = self._PARTS[self.DENOMINATORS.index(bottom)].split("/")
+        one, two, many = self._DENOMINATOR_FORMS[self.DENOMINATORS.index(bottom)].split("/")
         return {1: one, 2: two}.get(top) or f"{self.cardinal(top)} {many}"
 
-    def form(self, number: WrittenNumber, noun: Noun) -> str:
+    def noun_form(self, number: WrittenNumber, noun: Noun) -> str:
         """Plural after 3 to 10, singular accusative after 11 to 99, else singular."""
         last = number.value % 100
         if number.fraction or last in (0, 1, 2):
             return noun.one
         return noun.few if last <= 10 else noun.many
 
-    def time(self, at: ClockTime) -> str:
+    def time(self, clock_time: ClockTime) -> str:
         """The hour is a definite feminine ordinal."""
-        spoken = self._HOURS[at.hour % 12]
+        spoken = self._HOURS[clock_time.hour % 12]
         parts = {15: "والربع", 30: "والنصف"}
-        if at.minute:
-            spoken += f" {parts.get(at.minute) or f'و{self.cardinal(at.minute)} دقيقة'}"
+        if clock_time.minute:
+            spoken += f" {parts.get(clock_time.minute) or f'و{self.cardinal(clock_time.minute)} دقيقة'}"
         return spoken
 
 
@@ -285,9 +288,9 @@ class HindiRules(LanguageRules):
     corrections = (("पन्द्रह", "पंद्रह"),)
     cardinals = {"m": "cardinal"}
     ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
-    group = ","
+    thousands_separator = ","
     point, minus, plus, to = "दशमलव", "माइनस", "प्लस", "से"
-    fraction_digits, hundred = True, "{} सौ {}"
+    spells_decimals, hundreds_form = True, "{} सौ {}"
     # Four digits before में and similar words, or after सन्
     year_marks = (re.compile(r"((?:सन्\s|साल\s)?)(?<![\w.,])(1[1-9][0-9]{2})(?=\s(?:में|के|से|की|का|तक|ई))"),)
     # 10:30 बजे
@@ -297,8 +300,9 @@ class HindiRules(LanguageRules):
         r"(?<![\w.,])([0-9]{1,4})(वाँ|वां|वीं|वें|वा|वी|ला|ली|रा|री|था|थी|ठा|ठी)(?![\u0900-\u097f])"
     )
     feminine_marks = ("वीं", "वी", "ली", "री", "थी", "ठी")
-    calling = "फ़ोन|फोन|मोबाइल|कॉल|नंबर"
+    calling_words = "फ़ोन|फोन|मोबाइल|कॉल|नंबर"
     months = words("""जनवरी फ़रवरी मार्च अप्रैल मई जून जुलाई अगस्त सितंबर अक्टूबर नवंबर दिसंबर""")
+    short_months = "जन फ़र/फर - अप्रै - - जुल अग* सित अक्टू नव* दिस"
     percent = Noun.of("प्रतिशत")
     scales = ("हज़ार", "हजार", "लाख", "करोड़", "अरब", "खरब", "लाख करोड़")
     scale_marks = marks("lakh lac = 5, crore crores cr Cr cr. Cr. = 7")
@@ -323,11 +327,11 @@ class HindiRules(LanguageRules):
         words = super().ordinal(number, gender)
         return f"{words}ं" if gender == "f" and words.endswith("वी") else words
 
-    def _ordinal(self, match: re.Match[str]) -> str:
+    def _read_ordinal(self, match: re.Match[str]) -> str:
         """In the gender, or the oblique case, of the ending."""
         if match[2] in ("ला", "ली") and match[1] != "1":
             return match[0]  # litres
-        words = super()._ordinal(match)
+        words = super()._read_ordinal(match)
         return words.replace("वाँ", "वें") if match[2] == "वें" else words
 
     def part_words(self, top: int, bottom: int) -> str:
@@ -353,11 +357,11 @@ class HindiRules(LanguageRules):
             )
         )
 
-    def time(self, at: ClockTime) -> str:
+    def time(self, clock_time: ClockTime) -> str:
         """दस बजकर पैंतालीस मिनट."""
-        if not at.minute:
-            return f"{self.cardinal(at.hour)} बजे"
-        return f"{self.cardinal(at.hour)} बजकर {self.cardinal(at.minute)} मिनट"
+        if not clock_time.minute:
+            return f"{self.cardinal(clock_time.hour)} बजे"
+        return f"{self.cardinal(clock_time.hour)} बजकर {self.cardinal(clock_time.minute)} मिनट"
 
 
 # 10:30 बजे

@@ -3,7 +3,7 @@
 import re
 from typing import ClassVar
 
-from xtts.text.normalization.dates import ClockTime
+from xtts.text.normalization.clock import ClockTime
 from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.numbers import (
     LONG_GROUPS,
@@ -22,23 +22,23 @@ from xtts.text.normalization.numbers import (
 from xtts.text.normalization.numerals import ROMAN
 from xtts.text.normalization.units import science_units
 
-_WORD_BEHIND = re.compile(r"\s([a-zà-ÿ]{3,30})(?!\w)")
+_WORD_AFTER = re.compile(r"\s([a-zà-ÿ]{3,30})(?!\w)")
 # French 18h30, 18 h 30, 18h; Portuguese 9h15.
-_HOURS = re.compile(r"(?<![\w.,:])([0-9]{1,2})\s?[hH](?:\s?([0-9]{2})(?:\s?min\b)?)?(?![\w])")
+_HOUR_WITH_H = re.compile(r"(?<![\w.,:])([0-9]{1,2})\s?[hH](?:\s?([0-9]{2})(?:\s?min\b)?)?(?![\w])")
 _HOURS_RANGE = re.compile(
     r"(?<![\w.,:/-])([0-9]{1,2})()\s?[–—-]\s?"
     r"(?=[0-9]{1,2}\s?[hH](?:[0-9]{2})?(?!\w)|[0-9]{1,2}:[0-5][0-9](?![\d:]))"
 )
 _HOURS_SIGN = re.compile(r"(?<![\w.,:])([0-9]{1,2})[:.]([0-9]{2})\s?(?:hs?|hrs)\b\.?")
 # Masculine nouns with a feminine ending, in Spanish and Portuguese.
-_MASCULINE = frozenset(
+_MASCULINE_NOUNS = frozenset(
     "día días dia dias problema problemas programa programas sistema sistemas tema temas mapa "
     "mapas clima climas idioma idiomas poema poemas planeta planetas gramas quilogramas cinema "
     "cinemas telegrama telegramas drama dramas esquema esquemas síntoma síntomas "
     "sintoma sintomas".split()
 )
-_FEMININE = tuple("a as ción ciones dad dades ção ções dade gem gens sión siones".split())
-_AGREEING = {"un ": "una ", "um ": "uma ", "dois ": "duas "}
+_FEMININE_ENDINGS = tuple("a as ción ciones dad dades ção ções dade gem gens sión siones".split())
+_FEMININE_NUMERALS = {"un ": "una ", "um ": "uma ", "dois ": "duas "}
 # Feminine nouns whose ending does not show it, in Spanish and Portuguese.
 _FEMININE_NOUNS = frozenset(
     "vez veces vezes noche noches noite noites tarde tardes parte partes mujer mujeres mulher "
@@ -47,7 +47,7 @@ _FEMININE_NOUNS = frozenset(
     "frase frases mãe mães serie series série séries imagen imágenes orden órdenes nube nubes "
     "sede sedes base bases pared paredes parede".split()
 )
-_NO_NOUNS = frozenset(
+_NOT_NOUNS = frozenset(
     "para era eran contra cada hasta nada ahora hora-a mas más mais menos por que con com del dos "
     "das und e y o u a en em é".split()
 )
@@ -71,12 +71,12 @@ class RomanceRules(LanguageRules):
         """La segunda Guerra Mundial."""
         return super().read_roman(self.world_wars.sub(lambda m: f"{self.ordinal(len(m[1]), 'f')} ", text))
 
-    def measured(self, number: int, noun: Noun, top: int, bottom: int) -> str:
+    def mixed_amount_words(self, number: int, noun: Noun, top: int, bottom: int) -> str:
         """Dos horas y media, deux kilogrammes et quart: the fraction follows the unit."""
         amount = WrittenNumber(str(number))
         half = self.halves[noun.gender or "m"].split()[-1] if (top, bottom) == (1, 2) else ""
         half += "e" if self.code == "fr" and half and noun.gender == "f" else ""
-        counted = f"{self.words(amount, noun.gender)} {self.form(amount, noun)}"
+        counted = f"{self.parsed_number_words(amount, noun.gender)} {self.noun_form(amount, noun)}"
         return self.mixed.format(counted, half or self.part_words(top, bottom))
 
 
@@ -88,26 +88,28 @@ class IberianRules(RomanceRules):
 
     def half_gender(self, after: str) -> str:
         """Media taza, meio copo."""
-        return self.gender_before("1", after)
+        return self.gender_of_noun("1", after)
 
-    def part_before(self, match: re.Match[str], top: int, bottom: int) -> str:
+    def bare_part_words(self, match: re.Match[str], top: int, bottom: int) -> str:
         """Dos quintas partes."""
-        words = super().part_before(match, top, bottom)
+        words = super().bare_part_words(match, top, bottom)
         if not re.match(r"\spartes?\b", match.string[match.end() :]):
             return words
-        words = re.sub("^(?:un|um|dois) ", lambda m: _AGREEING[m[0]], words.replace("tercio", "tercero"))
+        words = re.sub(
+            "^(?:un|um|dois) ", lambda m: _FEMININE_NUMERALS[m[0]], words.replace("tercio", "tercero")
+        )
         return re.sub(r"o(s?)$", r"a\1", words)
 
-    def gender_before(self, amount: str, after: str) -> str:
+    def gender_of_noun(self, amount: str, after: str) -> str:
         """The gender of the following noun, by its ending."""
-        match = _WORD_BEHIND.match(after)
+        match = _WORD_AFTER.match(after)
         word = match[1] if match else ""
-        if not word or word in _NO_NOUNS:
+        if not word or word in _NOT_NOUNS:
             return ""
-        feminine = word.endswith(_FEMININE) or word in _FEMININE_NOUNS
-        if feminine and word not in _MASCULINE:
+        feminine = word.endswith(_FEMININE_ENDINGS) or word in _FEMININE_NOUNS
+        if feminine and word not in _MASCULINE_NOUNS:
             return "f"
-        return "m" if word.endswith(("o", "os", "s", "e", "l", "r")) or word in _MASCULINE else ""
+        return "m" if word.endswith(("o", "os", "s", "e", "l", "r")) or word in _MASCULINE_NOUNS else ""
 
 
 class SpanishRules(IberianRules):
@@ -119,10 +121,11 @@ class SpanishRules(IberianRules):
     # Uno alone, un before a masculine noun.
     cardinals = {**RomanceRules.cardinals, "": "numbering"}
     point, minus, plus, to = "coma", "menos", "más", "a"
-    calling = "tel|teléfono|telefono|llame|llama|llamar|llámame|número|numero|móvil|fax"
+    calling_words = "tel|teléfono|telefono|llame|llama|llamar|llámame|número|numero|móvil|fax"
     months = words("""enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre
         diciembre""")
-    date_forms = ("{day} de {month}", "{day} de {month} de {year}")
+    short_months = "ene feb/febr mar* abr may jun jul ago*/agto sep/sept/set* oct nov dic"
+    date_form, full_date_form = "{day} de {month}", "{day} de {month} de {year}"
     clock_words = "las|la"
     zero_minute, second_form = "cero ", " y {} segundos"
     # 2ª, 1.º, 3.er
@@ -168,19 +171,19 @@ class SpanishRules(IberianRules):
 
     def read_dates(self, text: str) -> str:
         """The first of May, if it is written so."""
-        return super().read_dates(_PRIMERO.sub("primero", text))
+        return super().read_dates(_FIRST_OF_MONTH.sub("primero", text))
 
-    def _ordinal(self, match: re.Match[str]) -> str:
+    def _read_ordinal(self, match: re.Match[str]) -> str:
         """Primer and tercer before a masculine noun."""
         number, mark = int(match[1]), match[2]
         before_noun = re.match(r"\s[a-záéíóúñ]", match.string[match.end() :])
         short = before_noun and number % 10 in (1, 3) and number not in (11, 13)
         if mark == "er" or (short and mark not in self.feminine_marks):
             return spell("es", number, "ordinal-masculine-adjective")
-        return super()._ordinal(match)
+        return super()._read_ordinal(match)
 
 
-_PRIMERO = re.compile(
+_FIRST_OF_MONTH = re.compile(
     r"(?<![\w.,])1\.?º(?=\sde\s(?:enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|"
     r"noviembre|diciembre)(?!\w))"
 )
@@ -192,11 +195,12 @@ class FrenchRules(RomanceRules):
     date_words = "le|du|au"
     code = "fr"
     point, minus, to = "virgule", "moins", "à"
-    calling = "tél|tel|téléphone|appelez|appeler|appelle|numéro|portable|fax"
+    calling_words = "tél|tel|téléphone|appelez|appeler|appelle|numéro|portable|fax"
     months = words("""janvier février mars avril mai juin juillet août septembre octobre novembre
         décembre""")
+    short_months = "janv/jan fév/févr mars* avr - juin* juil/juill août* sept* oct nov déc"
     first_day = "premier"
-    clock, clock_sign = _HOURS, NEVER
+    clock, clock_sign = _HOUR_WITH_H, NEVER
     minute_gender, second_form = "f", " et {} secondes"
     # 2e, 1re, 3ème
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,6})(er|re|ère|ème|eme|e|nde?|º|ᵉ)(?!\w)")
@@ -243,13 +247,13 @@ class FrenchRules(RomanceRules):
         Élisabeth Elisabeth Marie Catherine Isabelle Marguerite Anne Christine"""
     last_ordinal_ruler = 1
 
-    def gender_before(self, amount: str, after: str) -> str:
+    def gender_of_noun(self, amount: str, after: str) -> str:
         """One agrees with a feminine noun: vingt et une filles."""
-        match = _WORD_BEHIND.match(after) if amount.endswith("1") else None
+        match = _WORD_AFTER.match(after) if amount.endswith("1") else None
         if match is None:
             return ""
         noun = match[1].removesuffix("s")
-        return "f" if noun in _FRENCH_FEMININE or _FRENCH_ENDINGS.search(noun) else ""
+        return "f" if noun in _FRENCH_FEMININE_NOUNS or _FRENCH_FEMININE_ENDINGS.search(noun) else ""
 
     def hours(self, hour: int) -> str:
         """Dix-huit heures."""
@@ -271,7 +275,7 @@ class FrenchRules(RomanceRules):
         text = _FRENCH_CENTURY.sub("siècle", text)
         return re.sub(r"(illions?|illiards?) de (?=euros)", r"\1 d'", super().read(text))
 
-    def form(self, number: WrittenNumber, noun: Noun) -> str:
+    def noun_form(self, number: WrittenNumber, noun: Noun) -> str:
         """The plural from two on: 1,5 kilogramme."""
         return noun.one if number.value < 2 else noun.few
 
@@ -279,14 +283,14 @@ class FrenchRules(RomanceRules):
 # XIXe s.
 _FRENCH_CENTURY = re.compile(r"(?<=(?<=[IVX])[eᵉ] )s\.(?!\w)")
 # Feminine nouns that are counted often, and endings of others.
-_FRENCH_FEMININE = frozenset(
+_FRENCH_FEMININE_NOUNS = frozenset(
     "fille femme heure minute seconde semaine personne page fois voiture maison chose place table chaise "
     "lettre porte fenêtre chambre rue ville voix nuit tasse tonne livre règle ligne classe école dame "
     "reine sœur mère main tête dent boîte carte photo image pomme orange rose fleur île église tour route "
     "étoile équipe chanson raison partie série langue marche victoire défaite vie mort part fin "
     "couche coupe dose goutte copie erreur couleur peur piste plage pièce ferme lampe lune".split()
 )
-_FRENCH_ENDINGS = re.compile(
+_FRENCH_FEMININE_ENDINGS = re.compile(
     "(?:[ts]ion|ette|ance|ence|esse|ité|ille|ière|aine|euse|trice|(?<!mus)(?<!lyc)ée)$"
 )
 
@@ -298,9 +302,10 @@ class ItalianRules(RomanceRules):
     code = "it"
     spaced_groups = LONG_GROUPS
     point, minus, plus, to = "virgola", "meno", "più", "a"
-    calling = "tel|telefono|chiami|chiama|chiamate|chiamare|chiami lo|numero|cellulare|fax"
+    calling_words = "tel|telefono|chiami|chiama|chiamate|chiamare|chiami lo|numero|cellulare|fax"
     months = words("""gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre
         novembre dicembre""")
+    short_months = "gen/genn feb/febbr mar* apr mag/magg giu lug/lugl ago* set*/sett ott nov dic"
     first_day = "primo"
     minute_joiner, second_form = " e ", " e {} secondi"
     clock_words = "ore|alle|dalle|all[ae] ore"
@@ -351,9 +356,9 @@ class ItalianRules(RomanceRules):
 
     def half_gender(self, after: str) -> str:
         """Mezza tazza, mezzo bicchiere."""
-        return self.gender_before("1", after)
+        return self.gender_of_noun("1", after)
 
-    def per_unit(self, form: str, word: str, gender: str) -> str:
+    def per_unit_words(self, form: str, word: str, gender: str) -> str:
         """All'ora, alla settimana, allo studente, al mese."""
         if word[0].casefold() in "aeiouàèéìòù":
             return f"all'{word}"
@@ -366,10 +371,10 @@ class ItalianRules(RomanceRules):
         rules = self.cardinals.get(gender, "numbering")
         return spell("it", number, rules if number == 1 else "numbering")
 
-    def gender_before(self, amount: str, after: str) -> str:
+    def gender_of_noun(self, amount: str, after: str) -> str:
         """One agrees with the noun."""
-        match = _WORD_BEHIND.match(after)
-        if match is None or match[1] in _NO_NOUNS:
+        match = _WORD_AFTER.match(after)
+        if match is None or match[1] in _NOT_NOUNS:
             return ""
         return "f" if match[1].endswith("a") else "m" if match[1].endswith(("o", "e")) else ""
 
@@ -384,11 +389,13 @@ class PortugueseRules(IberianRules):
     code = "pt"
     spaced_groups = LONG_GROUPS
     point, minus, plus, to = "vírgula", "menos", "mais", "a"
-    calling = "tel|telefone|ligue|ligar|liga|número|celular|telemóvel|fax"
+    calling_words = "tel|telefone|ligue|ligar|liga|número|celular|telemóvel|fax"
     months = words("""janeiro fevereiro março abril maio junho julho agosto setembro outubro
         novembro dezembro""")
-    date_forms, first_day = ("{day} de {month}", "{day} de {month} de {year}"), "primeiro"
-    clock, minute_joiner, second_form = _HOURS, " e ", " e {} segundos"
+    short_months = "jan fev mar* abr mai* jun jul ago* set* out* nov dez*"
+    date_form, full_date_form = "{day} de {month}", "{day} de {month} de {year}"
+    first_day = "primeiro"
+    clock, minute_joiner, second_form = _HOUR_WITH_H, " e ", " e {} segundos"
     # 2º, 3ª
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\.?(º|ª|°(?!\s?[CF])|(?<=\.)[oa]\b)")
     percent = Noun.of("por cento")
@@ -431,13 +438,13 @@ class PortugueseRules(IberianRules):
 
     def read(self, text: str) -> str:
         """1º/05/2023 is a date."""
-        return super().read(_FIRST_DAY.sub("1", text))
+        return super().read(_FIRST_DAY_OF_DATE.sub("1", text))
 
-    def time(self, at: ClockTime) -> str:
+    def time(self, clock_time: ClockTime) -> str:
         """14h30; 9h are nine hours."""
-        if at.minute is not None:
-            return super().time(at)
-        return f"{self.hours(at.hour)} {'hora' if at.hour == 1 else 'horas'}"
+        if clock_time.minute is not None:
+            return super().time(clock_time)
+        return f"{self.hours(clock_time.hour)} {'hora' if clock_time.hour == 1 else 'horas'}"
 
 
-_FIRST_DAY = re.compile(r"(?<!\w)1º(?=/[0-9]{1,2}/[0-9]{4})")
+_FIRST_DAY_OF_DATE = re.compile(r"(?<!\w)1º(?=/[0-9]{1,2}/[0-9]{4})")

@@ -13,7 +13,7 @@ from xtts.text.normalization.numbers import (
     spell,
     words,
 )
-from xtts.text.normalization.slavic import SlavicRules, century_pattern
+from xtts.text.normalization.slavic import SlavicRules, make_century_pattern
 from xtts.text.normalization.units import science_units
 
 
@@ -24,23 +24,24 @@ class RussianRules(SlavicRules):
     # A thousand is тысяча, without "one".
     corrections = (("одна тысяча ", "тысяча "),)
     point, minus, plus, to = "запятая", "минус", "плюс", "тире"
-    last_one_counts = True
+    uses_one_form_after_21 = True
     zero_minute = "ноль "
     day_mark = r"\s"
     year_mark = r"(?:\s([12][0-9]{3})(?:\s(?-i:г\.|года|году))?(?![\w.,]?\d)(?!\w))?"
-    in_year = re.compile(
+    year_pattern = re.compile(
         r"((?<!\w)(?:[вВоО]|[вВ]о|с|до|от)\s)?(?<![\w.,])([12][0-9]{3})\s(г\.|году|года|год)(?!\w)"
     )
-    year_words, locating = ("года", "году"), ("в", "во", "о")
+    year_words, locative_prepositions = ("года", "году"), ("в", "во", "о")
     year_cases = {"году": "m-loc", "год": "m", "года": "m-gen"}
     # 2-й, 3-м, 5-го
     ordinal_mark = re.compile(
         r"(?<![\w.,])([0-9]{1,4})-(ый|ий|ой|й|ая|я|ое|ье|е|ого|его|го|ому|му|ом|ем|м|ую|ю|х)(?!\w)"
     )
-    calling = "тел|телефон|звоните|звони|позвоните|номер|факс"
+    calling_words = "тел|телефон|звоните|звони|позвоните|номер|факс"
     months = words("""января февраля марта апреля мая июня июля августа сентября октября ноября
         декабря""")
-    full_hour = Noun.of("час/часа/часов")
+    short_months = "янв фев/февр мар* апр - июн июл авг сен*/сент окт ноя/нояб дек"
+    hour_noun = Noun.of("час/часа/часов")
     percent = Noun.of("процент/процента/процентов/процента")
     scales = ("миллион", "миллиона", "миллионов", "миллиардов", "тысяч")
     thousands = ("тысяча", "тысячи", "тысяч")
@@ -93,28 +94,30 @@ class RussianRules(SlavicRules):
         веков = m-gen, веках = m-loc, столетие = n, столетия = n-gen, столетию = n-dat,
         столетием = n-abl, столетии = n-loc""")
     short_centuries = {"в.": ("века", "веке"), "вв.": ("веков", "веках")}
-    centuries = century_pattern("[IVXХІ]{1,6}", "|".join((*century_cases, r"вв?\.")))
+    century_pattern = make_century_pattern("[IVXХІ]{1,6}", "|".join((*century_cases, r"вв?\.")))
     _WHOLE = Noun.of("целая/целых")
     _PARTS = {1: Noun.of("десятая/десятых"), 2: Noun.of("сотая/сотых"), 3: Noun.of("тысячная/тысячных")}
 
     def read(self, text: str) -> str:
         """The case of years: в 1990-х гг.; a square and a cubic unit in words: кв. м."""
-        text = _RUSSIAN_WAR_YEARS.sub(self._from_year_to_year, text)
-        text = _RUSSIAN_POWER.sub(lambda m: m[2] + ("²" if m[1] == "кв" else "³"), text)
-        return super().read(_RUSSIAN_YEARS.sub(lambda m: m[1] + _years(m), text))
+        text = _YEAR_RANGE.sub(self._read_year_range, text)
+        text = _SQUARE_OR_CUBIC_UNIT.sub(lambda m: m[2] + ("²" if m[1] == "кв" else "³"), text)
+        return super().read(_DECADE_OF_YEARS.sub(lambda m: m[1] + _decade_word(m), text))
 
-    def _from_year_to_year(self, match: re.Match[str]) -> str:
+    def _read_year_range(self, match: re.Match[str]) -> str:
         """В … четвёртом – … пятом годах."""
         case = "m-loc" if match[1] else "m"
         first, last = (self.ordinal(int(year), case) for year in match.group(2, 3))
-        return f"{match[1] or ''}{first} – {last} {'годах' if match[1] else 'годы'}{self.stop(match)}"
+        return (
+            f"{match[1] or ''}{first} – {last} {'годах' if match[1] else 'годы'}{self.sentence_stop(match)}"
+        )
 
-    def gender_before(self, amount: str, after: str) -> str:
+    def gender_of_noun(self, amount: str, after: str) -> str:
         """Две книги, but два стола; одна книга, одно окно: the ending tells the gender together
         with the number."""
-        match = _RUSSIAN_NOUN.match(after)
+        match = _WORD_AFTER.match(after)
         word = match[1] if match else ""
-        if not word or _NO_RUSSIAN_NOUN.fullmatch(word):
+        if not word or _NOT_COUNTED.fullmatch(word):
             return ""
         if amount.endswith("2"):
             return "f" if word.endswith(("ы", "и")) else ""
@@ -122,22 +125,24 @@ class RussianRules(SlavicRules):
             return "f" if word.endswith(("а", "я")) else "n" if word.endswith(("о", "е")) else ""
         return ""
 
-    def _numbered(self, match: re.Match[str]) -> str:
+    def _read_number(self, match: re.Match[str]) -> str:
         """До пяти человек, более двадцати лет: the genitive."""
         before, after = match.string[max(0, match.start() - 12) : match.start()], match.string[match.end() :]
-        governed = _TAKES_GENITIVE.search(before) or (_FROM.search(before) and after.startswith(" до "))
+        governed = _GENITIVE_BEFORE.search(before) or (
+            _FROM_BEFORE.search(before) and after.startswith(" до ")
+        )
         if not governed or not match[0].isdecimal() or match[0][0] == "0" or len(match[0]) > 4:
-            return super()._numbered(match)
-        return self._corrected(spell("ru", int(match[0]), "cardinal-masculine-genitive"))
+            return super()._read_number(match)
+        return self._correct(spell("ru", int(match[0]), "cardinal-masculine-genitive"))
 
     def decimal_words(self, number: WrittenNumber) -> str:
         """Двенадцать целых пять десятых."""
         digits = number.fraction
         if len(digits) > 3 or not int(digits):
-            return f"{self.whole(number.whole)} {self.point} {self.digits(digits)}"
+            return f"{self.integer_words(number.whole)} {self.point} {self.digits(digits)}"
         counted = ((number.value, self._WHOLE), (int(digits), self._PARTS[len(digits)]))
         return " ".join(
-            f"{self.cardinal(value, 'f')} {self.form(WrittenNumber(str(value)), noun)}"
+            f"{self.cardinal(value, 'f')} {self.noun_form(WrittenNumber(str(value)), noun)}"
             for value, noun in counted
         )
 
@@ -153,49 +158,50 @@ class RussianRules(SlavicRules):
         }
         kind, _, case = gender.partition("-")
         rules = "-".join(filter(None, ("ordinal", genders[kind], cases.get(case))))
-        return self._corrected(spell("ru", number, rules))
+        return self._correct(spell("ru", number, rules))
 
     def phone(self, text: str) -> str:
         """Reads the code and the first three digits as hundreds, the rest in pairs."""
         plus = "плюс " if text.startswith("+") else ""
         return plus + ", ".join(
-            self.whole(part) if len(part) <= 3 else self.digits(part) for part in re.findall(r"\d+", text)
+            self.integer_words(part) if len(part) <= 3 else self.digits(part)
+            for part in re.findall(r"\d+", text)
         )
 
-    def _ordinal(self, match: re.Match[str]) -> str:
+    def _read_ordinal(self, match: re.Match[str]) -> str:
         number, ending, after = int(match[1]), match[2], match.string[match.end() :]
-        rules = next(rules for ends, rules in _RUSSIAN_ENDINGS.items() if ending in ends.split())
+        rules = next(rules for ends, rules in _RULES_OF_ENDINGS.items() if ending in ends.split())
         if ending == "е" and re.match(r"\s\w+(?:ы|и)\b", after):
             rules = "plural"
         spoken = spell("ru", number, f"ordinal-{rules}")
-        return spoken if re.search("plural|accusative", rules) else self._corrected(spoken)
+        return spoken if re.search("plural|accusative", rules) else self._correct(spoken)
 
 
-_TAKES_GENITIVE = re.compile(r"(?<!\w)(?:до|от|около|более|менее|свыше|без|для)\s$", re.I)
-_FROM = re.compile(r"(?<!\w)с\s$", re.I)
-_RUSSIAN_NOUN = re.compile(r"\s([а-яё]{3,30})(?!\w)")
+_GENITIVE_BEFORE = re.compile(r"(?<!\w)(?:до|от|около|более|менее|свыше|без|для)\s$", re.I)
+_FROM_BEFORE = re.compile(r"(?<!\w)с\s$", re.I)
+_WORD_AFTER = re.compile(r"\s([а-яё]{3,30})(?!\w)")
 # Words after a number that it does not count, verbs in the past, and nouns whose gender their
 # ending hides.
-_NO_RUSSIAN_NOUN = re.compile(
+_NOT_COUNTED = re.compile(
     r"или|если|почти|при|это|что|как|где|ещё|еще|уже|тоже|также|только|около|более|менее|после|"
     r"для|его|она|оно|они|мы|года|часа|дня|месяца|рубля|метра|раза|января|февраля|марта|апреля|мая|"
     r"июня|июля|августа|сентября|октября|ноября|декабря|пути|имени|времени|мужчина|папа|дедушка|"
     r"дядя|судья|(?!недели|мили|капли|земли|доли|роли|цели|модели|школа|сила|скала|акула|игла)"
     r"\w+(?:ла|ло|ли|лся|лась|лись)"
 )
-_RUSSIAN_WAR_YEARS = re.compile(
+_YEAR_RANGE = re.compile(
     r"((?<!\w)[Вв]\s)?(?<![\w.,-])([12][0-9]{3})\s?[–—-]\s?([12][0-9]{3})\s(?:гг?\.|годах|годы)(?!\w)"
 )
-_RUSSIAN_POWER = re.compile(r"(?<![^\W\d_])(кв|куб)\.?\s?([кдсм]?м)(?![\w.])")
-_RUSSIAN_YEARS = re.compile(r"((?:(?<!\w)([Вв]) )?(?<!\w)[0-9]{4}-х )гг\.")
+_SQUARE_OR_CUBIC_UNIT = re.compile(r"(?<![^\W\d_])(кв|куб)\.?\s?([кдсм]?м)(?![\w.])")
+_DECADE_OF_YEARS = re.compile(r"((?:(?<!\w)([Вв]) )?(?<!\w)[0-9]{4}-х )гг\.")
 
 
-def _years(match: re.Match[str]) -> str:
+def _decade_word(match: re.Match[str]) -> str:
     dot = "." if match.end() == len(match.string) else ""
     return ("годах" if match[2] else "годов") + dot
 
 
-_RUSSIAN_ENDINGS = {
+_RULES_OF_ENDINGS = {
     "й ый ий ой": "masculine",
     "я ая": "feminine",
     "е ое ье": "neuter",

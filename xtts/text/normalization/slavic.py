@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from xtts.text.normalization.dates import ClockTime
+from xtts.text.normalization.clock import ClockTime
 from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.numbers import (
     NEVER,
@@ -32,53 +32,55 @@ class SlavicRules(LanguageRules):
 
     cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine", "n": "cardinal-neuter"}
     # Whether 21 and 31 take the form after 1.
-    last_one_counts = False
-    # A year (group 2) between a preposition (group 1) and the word for year (group 3); that word in
-    # the genitive and the locative; the cases that its forms require; and the prepositions with the
-    # locative. Without these, years are cardinals.
-    in_year: ClassVar[Pattern] = NEVER
+    uses_one_form_after_21 = False
+    # A year (group 2) between a preposition (1) and the word for year (3). Other years are cardinals.
+    year_pattern: ClassVar[Pattern] = NEVER
+    # The word for year in the genitive and the locative.
     year_words = ("", "")
+    # The cases that the forms of that word require.
     year_cases: ClassVar[Mapping[str, str]] = {}
-    locating: ClassVar[Sequence[str]] = ()
+    # The prepositions with the locative.
+    locative_prepositions: ClassVar[Sequence[str]] = ()
     # The word after an hour without minutes.
-    full_hour: ClassVar[Noun | None] = None
-    # The ordinals of 0 to 19 and of tens, and their endings after hard and soft stems, by gender
-    # and case.
-    units_ordinals: ClassVar[Sequence[str]] = ()
-    tens_ordinals: ClassVar[Sequence[str]] = ()
-    endings: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    # Roman numerals (groups 1 and 3) before the word for century (4); the cases that its forms require;
-    # and its short forms in the genitive and the locative.
-    centuries: ClassVar[Pattern] = NEVER
+    hour_noun: ClassVar[Noun | None] = None
+    # The ordinals of 0 to 19, and of tens.
+    ordinals_below_20: ClassVar[Sequence[str]] = ()
+    ordinals_of_tens: ClassVar[Sequence[str]] = ()
+    # Their endings after hard and soft stems, by gender and case.
+    ordinal_endings: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    # Roman numerals (groups 1 and 3) before the word for century (4).
+    century_pattern: ClassVar[Pattern] = NEVER
+    # The cases that the forms of that word require.
     century_cases: ClassVar[Mapping[str, str]] = {}
+    # Its short forms, with the words for them in the genitive and the locative.
     short_centuries: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def ordinal(self, number: int, gender: str = "m") -> str:
-        """gender: m, f, n, or with a case: m-gen, m-loc, f-gen, f-loc, f-ins. Both words of the
-        last two digits are ordinals."""
-        above, last = divmod(number, 100)
-        if number and not last:
+        """An ordinal; both words of its last two digits are ordinals. gender: m, f, n, or one with a
+        case: m-gen, m-loc, f-gen, f-loc, f-ins."""
+        hundreds, last_two_digits = divmod(number, 100)
+        if number and not last_two_digits:
             return self.round_ordinal(number, gender)
-        tens, units = divmod(last, 10)
-        names = [self.units_ordinals[last]] if tens < 2 else [self.tens_ordinals[tens - 2]]
-        names += [self.units_ordinals[units]] if tens >= 2 and units else []
-        before = [self.cardinal(above * 100)] if above else []
-        return " ".join([*before, *(self.declined(name, gender) for name in names)])
+        tens, units = divmod(last_two_digits, 10)
+        names = [self.ordinals_below_20[last_two_digits]] if tens < 2 else [self.ordinals_of_tens[tens - 2]]
+        names += [self.ordinals_below_20[units]] if tens >= 2 and units else []
+        words = [self.cardinal(hundreds * 100)] if hundreds else []
+        return " ".join([*words, *(self.decline(name, gender) for name in names)])
 
     def round_ordinal(self, number: int, gender: str) -> str:
         """The ordinal of a multiple of 100."""
-        return self.declined("tisící", gender) if number == 1000 else self.cardinal(number)
+        return self.decline("tisící", gender) if number == 1000 else self.cardinal(number)
 
-    def declined(self, word: str, gender: str) -> str:
+    def decline(self, word: str, gender: str) -> str:
         """An ordinal with the ending of a gender, or of a gender and a case (`m-gen`)."""
-        return word[:-1] + self.endings[gender][word.endswith(("i", "í"))]
+        return word[:-1] + self.ordinal_endings[gender][word.endswith(("i", "í"))]
 
-    def form(self, number: WrittenNumber, noun: Noun) -> str:
-        """The form, by the last two digits."""
+    def noun_form(self, number: WrittenNumber, noun: Noun) -> str:
+        """The form of a noun, by the last two digits of its number."""
         if number.fraction:
             return noun.part
         value = number.value
-        if value == 1 or (self.last_one_counts and value % 10 == 1 and value % 100 != 11):
+        if value == 1 or (self.uses_one_form_after_21 and value % 10 == 1 and value % 100 != 11):
             return noun.one
         few = value % 10 in (2, 3, 4) and value % 100 not in (12, 13, 14)
         return noun.few if few and (self.code != "cs" or value < 5) else noun.many
@@ -95,68 +97,68 @@ class SlavicRules(LanguageRules):
     def read_dates(self, text: str) -> str:
         """The word for year is part of a date in figures: 12.05.2021 r., 15.03.2024 г."""
         if self.year_words[0]:
-            text = _FIGURES_AND_YEAR.sub(lambda match: match[1] + self.stop(match), text)
+            text = _DATE_WITH_YEAR_WORD.sub(lambda match: match[1] + self.sentence_stop(match), text)
         return super().read_dates(text)
 
-    def gender_before(self, amount: str, after: str) -> str:
+    def gender_of_noun(self, amount: str, after: str) -> str:
         """Feminine if one of the nouns that are counted most follows; else "" (masculine)."""
-        return "f" if _COUNTED_FEMININE.match(after) else ""
+        return "f" if _FEMININE_NOUN_AFTER.match(after) else ""
 
     def day(self, number: int, before: str = "") -> str:
         """Piątego."""
         return self.ordinal(number, "m-gen")
 
-    def time(self, at: ClockTime) -> str:
+    def time(self, clock_time: ClockTime) -> str:
         """Čtrnáct třicet; devět hodin, unless that word follows in the text."""
-        if self.full_hour is None or not at.full_hour:
-            return super().time(at)
-        spoken = self.cardinal(at.hour, self.full_hour.gender)
-        if re.match(rf"\s*{self.full_hour.one[:3]}", at.after):
+        if self.hour_noun is None or not clock_time.is_full_hour:
+            return super().time(clock_time)
+        spoken = self.cardinal(clock_time.hour, self.hour_noun.gender)
+        if re.match(rf"\s*{self.hour_noun.one[:3]}", clock_time.after):
             return spoken
-        return f"{spoken} {self.form(WrittenNumber(str(at.hour)), self.full_hour)}"
+        return f"{spoken} {self.noun_form(WrittenNumber(str(clock_time.hour)), self.hour_noun)}"
 
     def read_years(self, text: str) -> str:
         """1999 r., w 1999 roku; 1999 году, 1999 г."""
-        return self.in_year.sub(self._in_year, text)
+        return self.year_pattern.sub(self._read_year, text)
 
-    def _in_year(self, match: re.Match[str]) -> str:
-        word, before = match[3].casefold(), match[1] or ""
-        located = before.strip().casefold() in self.locating
-        case = self.year_cases.get(word) or ("m-loc" if located else "m-gen")
-        spoken = self.year_words[located] if word.endswith(".") else word
-        return f"{before}{self.ordinal(int(match[2]), case)} {spoken}{self.stop(match)}"
+    def _read_year(self, match: re.Match[str]) -> str:
+        word, preposition = match[3].casefold(), match[1] or ""
+        is_locative = preposition.strip().casefold() in self.locative_prepositions
+        case = self.year_cases.get(word) or ("m-loc" if is_locative else "m-gen")
+        word = self.year_words[is_locative] if word.endswith(".") else word
+        return f"{preposition}{self.ordinal(int(match[2]), case)} {word}{self.sentence_stop(match)}"
 
     def read_roman(self, text: str) -> str:
         """Centuries, which agree with the noun after them: w XX wieku."""
-        return super().read_roman(self.centuries.sub(self._century, text))
+        return super().read_roman(self.century_pattern.sub(self._read_century, text))
 
-    def _century(self, match: re.Match[str]) -> str:
+    def _read_century(self, match: re.Match[str]) -> str:
         numerals = [numeral.replace("Х", "X").replace("І", "I") for numeral in match.group(1, 3) if numeral]
         if not all(re.fullmatch(ROMAN, numeral) for numeral in numerals):
             return match[0]
         noun = match[4]
-        located = bool(_IN_CENTURY.search(match.string[max(0, match.start() - 4) : match.start()]))
+        is_locative = bool(_LOCATIVE_BEFORE.search(match.string[max(0, match.start() - 4) : match.start()]))
         if noun in self.short_centuries:
-            noun, case = self.short_centuries[noun][located], "m-loc" if located else "m-gen"
+            noun, case = self.short_centuries[noun][is_locative], "m-loc" if is_locative else "m-gen"
         else:
-            case = "m-loc" if noun == "wieku" and located else self.century_cases[noun]
+            case = "m-loc" if noun == "wieku" and is_locative else self.century_cases[noun]
         spoken = (match[2] or "").join(self.ordinal(roman_value(numeral), case) for numeral in numerals)
-        return f"{spoken} {noun}{self.stop(match)}"
+        return f"{spoken} {noun}{self.sentence_stop(match)}"
 
 
-def century_pattern(numeral: str, nouns: str) -> Pattern:
-    """The pattern of `centuries`, from those of a numeral and of the forms of the noun."""
+def make_century_pattern(numeral: str, nouns: str) -> Pattern:
+    """The pattern of `century_pattern`, from those of a numeral and of the forms of the noun."""
     return re.compile(rf"(?<![\w'’])({numeral})(?:(\s?[–—-]\s?|\s[iи]\s)({numeral}))?\s({nouns})(?!\w)")
 
 
 # A preposition that puts the century after it into the locative.
-_IN_CENTURY = re.compile(r"(?<!\w)(?:w|we|po|na|o|в|во|на|о)\s$", re.I)
-_FIGURES_AND_YEAR = re.compile(
+_LOCATIVE_BEFORE = re.compile(r"(?<!\w)(?:w|we|po|na|o|в|во|на|о)\s$", re.I)
+_DATE_WITH_YEAR_WORD = re.compile(
     r"((?<![\w.,/-])(?:[0-9]{1,2}([./-])[0-9]{1,2}\2[12][0-9]{3}|[12][0-9]{3}-[0-9]{2}-[0-9]{2}))"
     r"\s(?:r\.|roku|г\.|года)(?!\w)"
 )
-# Feminine nouns after one and two, in Polish and Czech, where their endings do not tell the gender.
-_COUNTED_FEMININE = re.compile(
+# Feminine nouns after one and two, in Polish and Czech, where their ordinal_endings do not tell the gender.
+_FEMININE_NOUN_AFTER = re.compile(
     r"\s(?:osob|godzin|minut|sekund|stron|kobiet|córk|siostr|książk|szklank|łyżk|łyżeczk|sztuk|"
     r"noce?\b|lekcj|rzecz|gwiazdk|butelk|kaw[ay]\b|herbat|kanapk|paczk|ulic|wiosk|"
     r"drog|rodzin|grup|klas|drużyn|bramk|żen|dcer|sestr|knih|hodin|stran[ay]\b|lžíc|lžičk|láhv|"
@@ -172,15 +174,17 @@ class PolishRules(SlavicRules):
     zero_minute = "zero "
     day_mark = r"\s"
     year_mark = r"(?:\s([12][0-9]{3})(?:\s(?-i:r\.|roku))?(?![\w.,]?\d)(?!\w))?"
-    in_year = re.compile(
+    year_pattern = re.compile(
         r"((?<!\w)(?:[wW]e?|po|od|do|z|rok)\s)?(?<![\w.,])([12][0-9]{3})\s(r\.|roku|rok)(?!\w)"
     )
-    year_words, year_cases, locating = ("roku", "roku"), {"rok": "m"}, ("w", "we", "po")
+    year_words, year_cases, locative_prepositions = ("roku", "roku"), {"rok": "m"}, ("w", "we", "po")
     # 2. before a word
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,3})\.(?=\s([a-ząćęłńóśźż]{2,30}))")
-    calling = "tel|telefon|zadzwoń|dzwoń|numer|komórka|faks|pod"
+    calling_words = "tel|telefon|zadzwoń|dzwoń|numer|komórka|faks|pod"
     months = words("""stycznia lutego marca kwietnia maja czerwca lipca sierpnia września
         października listopada grudnia""")
+    short_months = """sty/stycz lut mar* kwi/kwiec - cze/czerw lip sie*/sierp
+        wrz/wrześ paź/paźdz lis*/listop gru/grudz"""
     percent = Noun.of("procent/procent/procent/procent")
     scales = ("tysiąc", "tysiące", "tysięcy", "milion", "miliony", "milionów", "miliardów")
     clock_words = "godz\\.|godzinie|godziny|o"
@@ -204,10 +208,6 @@ class PolishRules(SlavicRules):
         km/h = kilometr/-y/-ów/-a + na godzinę,
         m² = metr kwadratowy/metry kwadratowe/metrów kwadratowych/metra kwadratowego,
         m³ = metr sześcienny/metry sześcienne/metrów sześciennych/metra sześciennego,
-
-
-
-
         ha = hektar/-y/-ów/-a, dB = decybel/-e/-i/-a, s = sekunda/sekundy/sekund/sekundy f,
         l = litr/-y/-ów/-a, ml = mililitr/-y/-ów/-a, h godz. = godzina/godziny/godzin/godziny f,
         min min. = minuta/minuty/minut/minuty f, sek. = sekunda/sekundy/sekund/sekundy f,
@@ -236,15 +236,15 @@ class PolishRules(SlavicRules):
     century_cases = pairs("""wiek = m, wieku = m-gen, wiekowi = m-dat, wiekiem = m-loc, wieków = m-gen,
         wiekach = m-loc, stulecie = n, stulecia = m-gen, stuleciu = m-loc, stuleciem = m-loc""")
     short_centuries = {"w.": ("wieku", "wieku")}
-    centuries = century_pattern(ROMAN, "|".join((*century_cases, r"w\.")))
-    units_ordinals = words("""zerowy pierwszy drugi trzeci czwarty piąty szósty siódmy ósmy
+    century_pattern = make_century_pattern(ROMAN, "|".join((*century_cases, r"w\.")))
+    ordinals_below_20 = words("""zerowy pierwszy drugi trzeci czwarty piąty szósty siódmy ósmy
         dziewiąty dziesiąty jedenasty dwunasty trzynasty czternasty piętnasty szesnasty siedemnasty
         osiemnasty dziewiętnasty""")
-    tens_ordinals = words("""dwudziesty trzydziesty czterdziesty pięćdziesiąty sześćdziesiąty
+    ordinals_of_tens = words("""dwudziesty trzydziesty czterdziesty pięćdziesiąty sześćdziesiąty
         siedemdziesiąty osiemdziesiąty dziewięćdziesiąty""")
     _HUNDREDS = words("""setny dwusetny trzechsetny czterechsetny pięćsetny sześćsetny siedemsetny
         osiemsetny dziewięćsetny""")
-    endings = {
+    ordinal_endings = {
         "m": ("y", "i"),
         "f": ("a", "a"),
         "n": ("e", "ie"),
@@ -258,36 +258,38 @@ class PolishRules(SlavicRules):
     def read_roman(self, text: str) -> str:
         """Also world wars: II wojny światowej."""
         return super().read_roman(
-            _WARS.sub(lambda m: f"{self.ordinal(len(m[1]), _WAR_CASES[m[2].casefold()])} ", text)
+            _WORLD_WAR.sub(lambda m: f"{self.ordinal(len(m[1]), _WAR_CASES[m[2].casefold()])} ", text)
         )
 
     def read(self, text: str) -> str:
         """Gr after złoty is grosz, not gram; p. before a name; lata 90."""
         text = _POLISH_TITLE.sub(lambda m: "pani" if m[1].endswith("a") else "pan", text)
-        text = _POLISH_DECADE.sub(self._decade, text)
+        text = _POLISH_DECADE.sub(self._read_decade, text)
         return super().read(_GROSZ.sub(r"\1 grosz", text))
 
-    def _decade(self, match: re.Match[str]) -> str:
+    def _read_decade(self, match: re.Match[str]) -> str:
         """Lata dziewięćdziesiąte, w latach osiemdziesiątych."""
-        stem = self.tens_ordinals[int(match[2]) // 10 - 2][:-1]
-        return f"{match[1]} {stem}{'e' if match[1].casefold() == 'lata' else 'ych'}{self.stop(match)}"
+        stem = self.ordinals_of_tens[int(match[2]) // 10 - 2][:-1]
+        return (
+            f"{match[1]} {stem}{'e' if match[1].casefold() == 'lata' else 'ych'}{self.sentence_stop(match)}"
+        )
 
-    def range_end(self, written: str) -> str:
+    def range_end_words(self, written: str) -> str:
         """Do piętnastu: the genitive."""
         if not written.isdecimal() or len(written) > 6:
-            return super().range_end(written)
+            return super().range_end_words(written)
         return spell("pl", int(written), "cardinal-masculine-genitive")
 
-    def _numbered(self, match: re.Match[str]) -> str:
+    def _read_number(self, match: re.Match[str]) -> str:
         """Bez pięciu, od dwóch do trzech: the genitive."""
-        governed = _TAKES_GENITIVE.search(match.string[max(0, match.start() - 12) : match.start()])
+        governed = _GENITIVE_BEFORE.search(match.string[max(0, match.start() - 12) : match.start()])
         if not governed or not match[0].isdecimal() or match[0][0] == "0" or len(match[0]) > 6:
-            return super()._numbered(match)
-        if match[0] == "1" and self.gender_before(match[0], match.string[match.end() :]):
+            return super()._read_number(match)
+        if match[0] == "1" and self.gender_of_noun(match[0], match.string[match.end() :]):
             return "jednej"
         return spell("pl", int(match[0]), "cardinal-masculine-genitive")
 
-    def ratio(self, first: str, second: str) -> str:
+    def ratio_words(self, first: str, second: str) -> str:
         """Dwa do jednego."""
         return f"{first} {self.to} {spell('pl', int(second), 'cardinal-masculine-genitive')}"
 
@@ -295,49 +297,51 @@ class PolishRules(SlavicRules):
         """Setny, dwutysięczny."""
         thousands, hundreds = divmod(number // 100, 10)
         if not hundreds:
-            stem = "tysięczny" if number == 1000 else f"{self._joined(thousands)}tysięczny"
-            return self.declined(stem, gender)
+            stem = "tysięczny" if number == 1000 else f"{self._joined_thousands(thousands)}tysięczny"
+            return self.decline(stem, gender)
         before = f"{self.cardinal(thousands * 1000)} " if thousands else ""
-        return before + self.declined(self._HUNDREDS[hundreds - 1], gender)
+        return before + self.decline(self._HUNDREDS[hundreds - 1], gender)
 
-    def _joined(self, thousands: int) -> str:
+    def _joined_thousands(self, thousands: int) -> str:
         stems = {2: "dwu", 3: "trzy", 4: "cztero"}
         return stems.get(thousands) or spell("pl", thousands, "cardinal-masculine-genitive").replace(" ", "")
 
-    def declined(self, word: str, gender: str) -> str:
+    def decline(self, word: str, gender: str) -> str:
         """A soft stem stays soft before a and ą: trzecia, but druga."""
-        form = super().declined(word, gender)
+        form = super().decline(word, gender)
         soft = word.endswith("i") and word != "drugi" and form.endswith(("a", "ą"))
         return f"{form[:-1]}i{form[-1]}" if soft else form
 
-    def time(self, at: ClockTime) -> str:
+    def time(self, clock_time: ClockTime) -> str:
         """Czternasta trzydzieści; o dziewiątej."""
-        word = re.search(r"(\w+)\s*$", at.before)
-        governs = word[1].casefold() if word else ""
-        case = "f-gen" if governs in ("o", "od", "do", "po", "około", "godziny", "godzinie") else "f"
-        case = "f-ins" if governs in ("przed", "między") else case
-        spoken = self.ordinal(at.hour, case)
-        if not at.full_hour:
-            spoken += f" {self.minutes(at.minute or 0)}"
-        return spoken if at.second is None else f"{spoken} i {self.cardinal(at.second, 'f')} sekund"
+        word = re.search(r"(\w+)\s*$", clock_time.before)
+        preposition = word[1].casefold() if word else ""
+        case = "f-gen" if preposition in ("o", "od", "do", "po", "około", "godziny", "godzinie") else "f"
+        case = "f-ins" if preposition in ("przed", "między") else case
+        spoken = self.ordinal(clock_time.hour, case)
+        if not clock_time.is_full_hour:
+            spoken += f" {self.minutes(clock_time.minute or 0)}"
+        if clock_time.second is None:
+            return spoken
+        return f"{spoken} i {self.cardinal(clock_time.second, 'f')} sekund"
 
-    def _ordinal(self, match: re.Match[str]) -> str:
+    def _read_ordinal(self, match: re.Match[str]) -> str:
         noun = match[2]
         gender = "f" if noun.endswith("a") else "n" if noun.endswith(("o", "e", "ę", "um")) else "m"
         if noun in ("wieku", "roku"):
-            gender = "m-loc" if _LOCATING.search(match.string[: match.start()]) else "m-gen"
+            gender = "m-loc" if _POLISH_LOCATIVE_BEFORE.search(match.string[: match.start()]) else "m-gen"
         return self.ordinal(int(match[1]), gender)
 
 
-_LOCATING = re.compile(r"(?<!\w)(?:w|we|po|na|o)\s$", re.I)
-_TAKES_GENITIVE = re.compile(r"(?<!\w)(?:bez|od|do|dla|około|oprócz|poniżej|powyżej|spośród|wśród)\s$", re.I)
+_POLISH_LOCATIVE_BEFORE = re.compile(r"(?<!\w)(?:w|we|po|na|o)\s$", re.I)
+_GENITIVE_BEFORE = re.compile(r"(?<!\w)(?:bez|od|do|dla|około|oprócz|poniżej|powyżej|spośród|wśród)\s$", re.I)
 _POLISH_TITLE = re.compile(r"(?<!\w)p\.(?=\s([A-ZĄĆĘŁŃÓŚŹŻ][a-ząćęłńóśźż]+))")
 _POLISH_DECADE = re.compile(r"(?<!\w)(lata|latach|lat)\s([2-9]0)\.?(?!\w)", re.I)
 _GROSZ = re.compile(r"((?<=zł )[0-9]{1,2}) gr\b\.?")
 
 
 _WAR_CASES = pairs("wojna = f, wojny = f-gen, wojnie = f-gen, wojnę = f-ins, wojną = f-ins")
-_WARS = re.compile(rf"(?<![\w'’])(I{{1,3}})\s(?=({'|'.join(_WAR_CASES)})(?!\w))", re.I)
+_WORLD_WAR = re.compile(rf"(?<![\w'’])(I{{1,3}})\s(?=({'|'.join(_WAR_CASES)})(?!\w))", re.I)
 
 
 class CzechRules(SlavicRules):
@@ -349,10 +353,11 @@ class CzechRules(SlavicRules):
     zero_minute = "nula "
     # 2. before a word
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\.\s(?=([a-záčďéěíňóřšťúůýž]{2,30}))")
-    calling = "tel|telefon|volejte|zavolejte|volej|číslo|mobil|fax"
+    calling_words = "tel|telefon|volejte|zavolejte|volej|číslo|mobil|fax"
     months = words("""ledna února března dubna května června července srpna září října listopadu
         prosince""")
-    full_hour = Noun.of("hodina/hodiny/hodin", "f")
+    short_months = "led* úno bře dub* kvě čvn čvc srp zář říj lis* pro*"
+    hour_noun = Noun.of("hodina/hodiny/hodin", "f")
     percent = Noun.of("procento/procenta/procent/procenta", "n")
     scales = ("tisíc", "milion", "miliony", "milionů", "miliard", "miliardy")
     thousands = ("tisíc", "tisíce")
@@ -397,11 +402,11 @@ class CzechRules(SlavicRules):
         pairs("a = f, e = f, y = f-gen, ě = f-loc, u = f-acc"),
     )
     around_ruler = ("", r"\.")
-    units_ordinals = words("""nultý první druhý třetí čtvrtý pátý šestý sedmý osmý devátý desátý
+    ordinals_below_20 = words("""nultý první druhý třetí čtvrtý pátý šestý sedmý osmý devátý desátý
         jedenáctý dvanáctý třináctý čtrnáctý patnáctý šestnáctý sedmnáctý osmnáctý devatenáctý""")
-    tens_ordinals = words("""dvacátý třicátý čtyřicátý padesátý šedesátý sedmdesátý osmdesátý
+    ordinals_of_tens = words("""dvacátý třicátý čtyřicátý padesátý šedesátý sedmdesátý osmdesátý
         devadesátý""")
-    endings = {
+    ordinal_endings = {
         "m": ("ý", "í"),
         "f": ("á", "í"),
         "n": ("é", "í"),
@@ -418,24 +423,21 @@ class CzechRules(SlavicRules):
         """Tři celé čtrnáct: the word for "whole" is feminine."""
         value = number.value
         whole = "celá" if value in (0, 1) else "celé" if value in (2, 3, 4) else "celých"
-        return f"{self.whole(number.whole, 'f')} {whole} {self.fraction(number.fraction)}"
+        return f"{self.integer_words(number.whole, 'f')} {whole} {self.decimal_digits(number.fraction)}"
 
-    def _ordinal(self, match: re.Match[str]) -> str:
+    def _read_ordinal(self, match: re.Match[str]) -> str:
         """In the case that the preposition before it requires."""
         word = re.search(r"(\w+)\s$", match.string[: match.start()])
-        governs = word[1].casefold() if word else ""
-        noun = match[2]
+        preposition = word[1].casefold() if word else ""
+        noun, is_locative = match[2], preposition in ("ve", "v", "na", "o", "po", "při")
         if noun in ("století", "tisíciletí"):
-            located = governs in ("ve", "v", "na", "o", "po", "při")
-            genders = "m-loc" if located else "m-gen" if governs else "n"
-            return f"{self.ordinal(int(match[1]), genders)} "
-        case_tells = governs in ("ve", "v", "na", "o", "po", "do", "od")
-        if noun.endswith(("a", "ka", "y", "ce")) and not case_tells:
+            gender = "m-loc" if is_locative else "m-gen" if preposition else "n"
+        elif noun.endswith(("a", "y", "ce")) and preposition not in ("ve", "v", "na", "o", "po", "do", "od"):
             gender = "f"
-        elif governs in ("ve", "v", "na", "o", "po", "při"):
-            feminine = noun.endswith(("ě", "í", "ce")) and not noun.endswith("ství")
-            gender = "f-loc" if feminine else "m-loc"
-        elif governs in ("do", "od", "z", "ze", "bez", "kolem", "u", "během"):
+        elif is_locative:
+            is_feminine = noun.endswith(("ě", "í", "ce")) and not noun.endswith("ství")
+            gender = "f-loc" if is_feminine else "m-loc"
+        elif preposition in ("do", "od", "z", "ze", "bez", "kolem", "u", "během"):
             gender = "f-gen" if noun.endswith(("y", "e")) else "m-gen"
         else:
             gender = "n" if noun.endswith("o") else "m"

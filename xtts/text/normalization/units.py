@@ -7,15 +7,15 @@ from typing import ClassVar
 
 from xtts.text.normalization.numbers import Money, Noun, NumberRules, Step, alternatives, nouns, pairs
 
-# "Per" before a time, after an amount of money, and in other rates; one if they are the same.
-PER = {
-    language: tuple(words.split("; "))
-    for language, words in pairs("""en = per {}, de = pro {}, fr = par {}, es = por {}, it = al {},
+# "Per" before a time, after an amount of money, and in other rates; a single form if they are the same.
+PER_FORMS = {
+    language: tuple(forms.split("; "))
+    for language, forms in pairs("""en = per {}, de = pro {}, fr = par {}, es = por {}, it = al {},
     pt = por {}, nl = per {}, pl = na {}; za {}; na {}, cs = za {}; za {}; na {},
     ru = в {}; за {}; на {}, hu = per {}, tr = bölü {}, hi = प्रति {}, ar = لكل {},
     zh = 每{}, ja = 毎{}, ko = 매 {}""").items()
 }
-# Short names that are units after a slash only, because they are words elsewhere: Russian с is
+# Short names that are units only after a slash, because they are words elsewhere: Russian с is
 # "with". The first table has times, the second what is counted.
 _TIMES = {
     "en": "s = second, h hr = hour, d = day, wk = week, mo mo. = month, yr yr. y = year",
@@ -51,9 +51,10 @@ _COUNTED = {
     "ru": "шт шт. = штуку, чел чел. = человека",
     "hu": "fő = fő, db = darab",
 }
-# The accusative of the feminine nouns.
-_ACCUSATIVE = {"pl": ("a", "ę"), "ru": ("а", "у"), "cs": ("a", "u")}
-_KINDS = (
+# The endings of the feminine nouns in the nominative and the accusative.
+_ACCUSATIVE_ENDINGS = {"pl": ("a", "ę"), "ru": ("а", "у"), "cs": ("a", "u")}
+# Signs of the same quantity: between two of them, a slash is not "per".
+_SIGNS_OF_A_QUANTITY = (
     {"kg", "g", "mg", "t", "lb", "lbs", "lb.", "lbs.", "oz", "oz.", "dag", "кг", "г"},
     {"km", "m", "cm", "mm", "mi", "mi.", "ft", "ft.", "in.", "км", "м", "см", "мм"},
     {"°C", "℃", "°F", "℉", "°", "ºC", "°С"},
@@ -71,46 +72,48 @@ class UnitRules(NumberRules):
     @property
     def unit_end(self) -> str:
         """The pattern of the end of a unit."""
-        return r"(?![\w'’²³/])" if self.spaced else r"(?![0-9A-Za-z²³/])"
+        return r"(?![\w'’²³/])" if self.has_spaces else r"(?![0-9A-Za-z²³/])"
 
     @cached_property
-    def times(self) -> Mapping[str, Noun]:
+    def times_after_slash(self) -> Mapping[str, Noun]:
         """Times after a slash."""
         return nouns(_TIMES.get(self.code, ""))
 
     @cached_property
-    def after_slash(self) -> Mapping[str, Noun]:
+    def units_after_slash(self) -> Mapping[str, Noun]:
         """All units after a slash."""
-        return {**self.units, **nouns(_COUNTED.get(self.code, "")), **self.times}
+        return {**self.units, **nouns(_COUNTED.get(self.code, "")), **self.times_after_slash}
 
     @cached_property
-    def per(self) -> str:
-        """The pattern of the second part of a rate, a unit or a word, as one group."""
-        if self.code not in PER:
+    def per_pattern(self) -> str:
+        """The pattern of the unit or the word after the slash of a rate, which is its only group."""
+        if self.code not in PER_FORMS:
             return "((?!))?"
-        units = alternatives(self.after_slash)
-        if not self.spaced:
+        units = alternatives(self.units_after_slash)
+        if not self.has_spaces:
             return rf"(?:\s?/\s?({units}){self.unit_end})?"
         return rf"(?:\s?/\s?({units}|[^\W\d_]{{3,14}})(?![\w/'’²³]|-\w))?"
 
-    def rate(self, unit: str | None, *, of_money: bool = False) -> str:
-        """The second part of a rate in words, with a space before it; "" without one. of_money:
-        whether its first part is an amount of money."""
+    def rate_words(self, unit: str | None, *, of_money: bool = False) -> str:
+        """The unit after the slash of a rate in words, with "per" and a space before it; "" without one.
+        of_money: whether an amount of money precedes the slash."""
         if not unit:
             return ""
-        noun = self.after_slash.get(unit)
+        noun = self.units_after_slash.get(unit)
         word = noun.one if noun else unit
-        old, new = _ACCUSATIVE.get(self.code, ("", ""))
-        if noun and noun.gender == "f" and old and word.endswith(old):
-            word = word[:-1] + new
-        forms = PER[self.code]
-        is_time = unit in self.times or (noun is not None and noun in self.times.values())
+        nominative, accusative = _ACCUSATIVE_ENDINGS.get(self.code, ("", ""))
+        if noun and noun.gender == "f" and nominative and word.endswith(nominative):
+            word = word[:-1] + accusative
+        forms = PER_FORMS[self.code]
+        is_time = unit in self.times_after_slash or (
+            noun is not None and noun in self.times_after_slash.values()
+        )
         form = forms[0] if is_time else forms[len(forms) > 1] if of_money else forms[-1]
-        return self.space + self.per_unit(form, word, noun.gender if noun else "")
+        return self.space + self.per_unit_words(form, word, noun.gender if noun else "")
 
-    def per_unit(self, form: str, word: str, gender: str) -> str:
-        """The words for "per" and the unit. form: those before it, with `{}`; gender: "" if it is
-        not known."""
+    def per_unit_words(self, form: str, word: str, gender: str) -> str:
+        """The words for "per" and the unit. form: "per" with `{}` for the unit; gender: that of the unit, ""
+        if it is not known."""
         return form.format(word)
 
     @cached_property
@@ -120,18 +123,19 @@ class UnitRules(NumberRules):
         pattern = re.compile(
             rf"(?<=[0-9])(\s?)({units}|{signs})/(?=[0-9][0-9.,]{{0,9}}\s?({units}){self.unit_end})"
         )
-        per = "ogni" if self.code == "it" else PER.get(self.code, ("{}",))[-1].format("").strip()
+        per = "ogni" if self.code == "it" else PER_FORMS.get(self.code, ("{}",))[-1].format("").strip()
 
-        def spoken(match: re.Match[str]) -> str:
-            kinds = [kind for kind in _KINDS if match[2] in kind and match[3] in kind]
-            between = f" {per} " if not kinds and per and self.spaced else ", "
-            return f"{match[1]}{match[2]}{between}"
+        def replace_slash(match: re.Match[str]) -> str:
+            space, first, second = match.groups()
+            is_conversion = any({first, second} <= quantity for quantity in _SIGNS_OF_A_QUANTITY)
+            word = f" {per} " if not is_conversion and per and self.has_spaces else ", "
+            return f"{space}{first}{word}"
 
-        return lambda text: pattern.sub(spoken, text) if "/" in text else text
+        return lambda text: pattern.sub(replace_slash, text) if "/" in text else text
 
 
-# The signs by language: Latin, or Cyrillic.
-_LATIN = {
+# The prefixes of each sign, in Latin and in Cyrillic letters; `-` is the sign without a prefix.
+_LATIN_SIGNS = {
     "W": "- k M G T",
     "Wh": "- k M G T",
     "V": "- k m",
@@ -144,7 +148,7 @@ _LATIN = {
     "cal": "k",
     "bit": "k M G",
 }
-_CYRILLIC = {
+_CYRILLIC_SIGNS = {
     "Вт": "- к М Г Т",
     "Вт·ч": "- к М Г Т",
     "В": "к",
@@ -157,7 +161,7 @@ _CYRILLIC = {
     "кал": "к",
     "бит": "к М Г",
 }
-# The nouns of the signs above, in their order, and the words of k M G T m h.
+# The nouns of the signs above, in their order, and the words of the prefixes k M G T m h.
 _UNIT_NAMES = {
     "en": """watt/-s, watt hour/-s, volt/-s, hertz, byte/-s, ampere/-s, ampere hour/-s, pascal/-s,
         joule/-s, calorie/-s, bit/-s; kilo mega giga tera milli hecto""",
@@ -189,30 +193,32 @@ _UNIT_NAMES = {
         джоуль/джоуля/джоулей/джоуля, калория/калории/калорий/калории f, бит/-а/бит/-а;
         кило мега гига тера милли гекто""",
 }
-_PREFIXES = {"Latin": ("k", "M", "G", "T", "m", "h"), "Cyrillic": ("к", "М", "Г", "Т", "м", "г")}
+_LATIN_PREFIXES, _CYRILLIC_PREFIXES = "kMGTmh", "кМГТмг"
 
 
 def science_units(language: str) -> dict[str, Noun]:
-    """The units of a language by sign."""
-    signs = _CYRILLIC if language == "ru" else _LATIN
-    names, _, prefixes = _UNIT_NAMES[language].partition(";")
-    rows = zip(signs, re.split(r",\s+", names), strict=True)
-    bases = nouns(", ".join(f"{sign} = {name}" for sign, name in rows))
-    letters = _PREFIXES["Cyrillic" if language == "ru" else "Latin"]
-    spoken = dict(zip(letters, prefixes.split(), strict=True))
+    """The scientific units of a language by sign, with their prefixes."""
+    signs, prefixes = _LATIN_SIGNS, _LATIN_PREFIXES
     if language == "ru":
-        spoken["К"] = "кило"
+        signs, prefixes = _CYRILLIC_SIGNS, _CYRILLIC_PREFIXES
+    names, _, prefix_words = _UNIT_NAMES[language].partition(";")
+    rows = zip(signs, re.split(r",\s+", names), strict=True)
+    nouns_without_prefix = nouns(", ".join(f"{sign} = {name}" for sign, name in rows))
+    words = dict(zip(prefixes, prefix_words.split(), strict=True))
+    if language == "ru":
+        words["К"] = "кило"
     units = dict[str, Noun]()
     for sign, sign_prefixes in signs.items():
+        noun = nouns_without_prefix[sign]
         for prefix in sign_prefixes.split():
-            if prefix != "-":
-                units[prefix + sign] = _with_prefix(spoken[prefix], bases[sign])
+            if prefix == "-":
+                units[sign] = noun
             else:
-                units[sign] = bases[sign]
+                units[prefix + sign] = _with_prefix(words[prefix], noun)
     return units
 
 
 def _with_prefix(prefix: str, noun: Noun) -> Noun:
-    """A noun with a prefix before each form: kilo, watts."""
+    """A noun with a prefix before each form: kilo and watts make kilowatts."""
     one, few, many, part = (prefix + form[0].lower() + form[1:] for form in noun.forms)
     return Noun(one, few, many, part, noun.gender)

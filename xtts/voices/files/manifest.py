@@ -17,7 +17,7 @@ from machine.text import first_line
 from xtts.download import xtts_v2 as published
 from xtts.model.config import CPML, short_name
 from xtts.model.shapes import VOCODER_RATE
-from xtts.text.pronunciations import NAME as PRONUNCIATIONS
+from xtts.text.pronunciations import PRONUNCIATIONS_FILE
 from xtts.voices import speakers
 from xtts.voices.base_models import BundleError
 
@@ -48,7 +48,7 @@ _MAX_BYTES = {
     CONSENT_FILE: _MB,
     REFERENCE_FILE: 64 * _MB,
     PREVIEW_FILE: 64 * _MB,
-    PRONUNCIATIONS: _MB,
+    PRONUNCIATIONS_FILE: _MB,
     "config.json": _MB,
     "vocab.json": 16 * _MB,
 }

@@ -18,7 +18,7 @@ from xtts import encoding
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.marks import Mark
 from xtts.model.config import ModelConfig
-from xtts.text.pronunciations import NAME as PRONUNCIATIONS
+from xtts.text.pronunciations import PRONUNCIATIONS_FILE
 from xtts.voices import adapter_file, bundle, learned_decoder, speakers
 from xtts.voices.files import archive, model_card, tensors
 from xtts.voices.files import manifest as manifests
@@ -138,7 +138,7 @@ def _consent_bytes(consent: Consent) -> bytes:
 def _copied_members(folder: Path, kind: Kind, with_reference: bool) -> dict[str, Path | bytes]:
     """The files of the folder that are members as they are. Coqui's file of speakers, which is a
     pickle, is left out."""
-    names = [PRONUNCIATIONS]
+    names = [PRONUNCIATIONS_FILE]
     if with_reference:
         names.append(manifests.REFERENCE_FILE)
     if kind == "weights":

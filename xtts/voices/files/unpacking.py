@@ -30,7 +30,7 @@ from machine.storage.folders import replacing_folder
 from machine.text import first_line, plain_name
 from xtts.download import xtts_v2 as published
 from xtts.model.config import ConfigError, ModelConfig
-from xtts.text.pronunciations import NAME as PRONUNCIATIONS
+from xtts.text.pronunciations import PRONUNCIATIONS_FILE
 from xtts.voices import adapter_file, bundle
 from xtts.voices.base_models import DEMO, BundleError, require_consent, verified_base_folder
 from xtts.voices.files import checking, foreign, tensors
@@ -216,7 +216,7 @@ def _write_folder(voice: CheckedVoice, to: Path, moved_base: str) -> None:
         files = {name: _copy(voice, name, part / name) for name in copied_names}
         files |= _write_tensors(voice, part)
         config = _read_config(voice, part) if manifest.kind == "weights" else None
-        files.pop(PRONUNCIATIONS, None)  # its owner may change it
+        files.pop(PRONUNCIATIONS_FILE, None)  # its owner may change it
         contents = bundle.Bundle(
             files=files,
             base={"name": moved_base or manifest.base.name, "sha256": manifest.base.sha256},

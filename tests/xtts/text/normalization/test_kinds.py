@@ -644,7 +644,7 @@ def test_every_character_that_is_a_number_has_a_reading(language):
         for code in range(0x20000)
         if unicodedata.category(character := chr(code)) in ("No", "Nl")
         and (code < 0x2500 or code % 7 == 0)
-        and (rules.spaced or not 0x3000 <= code < 0x3040)  # ideographs remain
+        and (rules.has_spaces or not 0x3000 <= code < 0x3040)  # ideographs remain
     ]
     for character in every:
         reading = rules.read(f"a {character} b")

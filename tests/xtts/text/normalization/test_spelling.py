@@ -58,7 +58,7 @@ def test_icus_rules_and_num2words_agree(language):
     assert rules is not None
     different = {}
     for number in NUMBERS:
-        ours = rules.number(str(number))
+        ours = rules.number_words(str(number))
         num2words_form = num2words(number, lang="pt_BR" if language == "pt" else language)
         if form(ours, language) != form(num2words_form, language):
             different[number] = (ours, num2words_form)

@@ -20,7 +20,7 @@ def test_no_pair_of_amounts_becomes_one_number(language):
     signs, units = list(rules.currencies)[:3], list(rules.units)[:3]
     for first, second in itertools.product((5, 12, 95), (2, 20, 100, 345)):
         pairs = [f"{first}\n{second}", f"{first}%\n{second}", f"{first}% {second} w"]
-        pairs += [f"{first}/{second}"] * rules.spaced
+        pairs += [f"{first}/{second}"] * rules.has_spaces
         pairs += [f"{first} {sign} {second} w" for sign in signs]
         pairs += [f"{first} {sign}\n{second} {sign}" for sign in signs]
         pairs += [f"{sign}{first}\n{second} w" for sign in signs]
