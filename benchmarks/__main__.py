@@ -51,14 +51,14 @@ def main(argv: Sequence[str]) -> int:
     name = argv[0]
     benchmark, parser = parser_of(name)
     arguments = parser.parse_args(argv[1:])
-    began = result_files.start() if arguments.record is not None else None
+    facts = result_files.facts_before() if arguments.record is not None else None
     try:
         figures = benchmark.run(arguments)
         code: int = benchmark.exit_code(figures) if hasattr(benchmark, "exit_code") else 0
-        if began is not None and code:
+        if facts is not None and code:
             print(f"Not recorded: the benchmark failed with exit code {code}.", file=sys.stderr)
-        elif began is not None:
-            path = result_files.record(name, arguments, argv[1:], began, figures)
+        elif facts is not None:
+            path = result_files.record(name, arguments, argv[1:], facts, figures)
             print(f"Wrote {path}. Now run: python -m benchmarks.page", file=sys.stderr)
     except SotaqueError as error:
         print(error, file=sys.stderr)

@@ -21,10 +21,10 @@ import numpy as np
 from benchmarks import measuring
 
 SIZES = (100, 1_000, 10_000, 100_000)
-SECONDS = 2.0
-# For a clip of 2 s.
-_CODES, _FRAMES = 43, 172
-_TEXTS = 10
+CLIP_SECONDS = 2.0
+# Of a clip.
+_NUM_CODES, _NUM_FRAMES = 43, 172
+_NUM_TEXTS = 10
 # File systems limit the hard links to a file; the usual limits are higher.
 _MAX_LINKS = 30_000
 
@@ -52,12 +52,12 @@ def second_start(folder: Path, count: int) -> dict[str, float]:
     base = base_models.DEMO
     config = ModelConfig.read(base)
     tokenizer = Tokenizer(config, base)
-    write(folder, base, count)
+    write_dataset(folder, base, count)
     time.sleep(dataset.RACY_SECONDS)
     settings = TrainSettings(dataset_dir=folder / "data", cache_dir=folder / "cache")
     dataset.read(settings, tokenizer, config.gpt)  # the first start
-    before, began = measuring.memory_bytes("RssAnon"), time.perf_counter()
-    used = time.process_time()
+    bytes_before, started_at = measuring.memory_bytes("RssAnon"), time.perf_counter()
+    cpu_started_at = time.process_time()
     data = dataset.read(settings, tokenizer, config.gpt)
     data.report()
     data.sha256  # noqa: B018
@@ -72,21 +72,21 @@ def second_start(folder: Path, count: int) -> dict[str, float]:
         stop_input=config.stop_input_trained,
         sources=data.train,
     )
-    planned = batches.plan(1)
-    planned_at, wall = time.process_time(), time.perf_counter() - began
-    for group in planned[:5]:
+    groups = batches.plan(1)
+    cpu_planned_at, seconds = time.process_time(), time.perf_counter() - started_at
+    for group in groups[:5]:
         batches.batch(1, group)
-    batch = (time.process_time() - planned_at) / len(planned[:5])
+    batch_cpu_seconds = (time.process_time() - cpu_planned_at) / len(groups[:5])
     return {
         "clips": len(data.clips),
-        "seconds": round(wall, 3),
-        "cpu_seconds": round(planned_at - used, 3),
-        "batch_cpu_ms": round(1e3 * batch, 1),
-        "memory_mb": round((measuring.memory_bytes("RssAnon") - before) / 1e6, 1),
+        "seconds": round(seconds, 3),
+        "cpu_seconds": round(cpu_planned_at - cpu_started_at, 3),
+        "batch_cpu_ms": round(1e3 * batch_cpu_seconds, 1),
+        "memory_mb": round((measuring.memory_bytes("RssAnon") - bytes_before) / 1e6, 1),
     }
 
 
-def write(folder: Path, base: Path, count: int) -> None:
+def write_dataset(folder: Path, base: Path, count: int) -> None:
     """A dataset of `count` clips and a complete cache for it."""
     import soundfile
 
@@ -97,29 +97,29 @@ def write(folder: Path, base: Path, count: int) -> None:
     wavs = folder / "data" / "wavs"
     wavs.mkdir(parents=True)
     generator = np.random.default_rng(0)
-    sound = (0.1 * generator.standard_normal(int(22_050 * SECONDS))).astype(np.float32)
+    sound = (0.1 * generator.standard_normal(int(22_050 * CLIP_SECONDS))).astype(np.float32)
     paths = [wavs / f"{number}.wav" for number in range(count)]
     for number, path in enumerate(paths):
         if number % _MAX_LINKS == 0:
             soundfile.write(path, sound, 22_050)
         else:
             os.link(paths[number - number % _MAX_LINKS], path)
-    rows = (f"{number}|{'one ' * (1 + number % _TEXTS)}two three." for number in range(count))
+    rows = (f"{number}|{'one ' * (1 + number % _NUM_TEXTS)}two three." for number in range(count))
     (folder / "data" / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     hashes = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(count)]
     facts = Facts(folder / "cache", f"clips {VERSION}")
     for path, sha256 in zip(paths, hashes, strict=True):
         status = path.stat()
         key = f"{path.absolute()}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
-        facts.put(key, (SECONDS, sha256, "", ""))
+        facts.put(key, (CLIP_SECONDS, sha256, "", ""))
     facts.save()
-    size = 2 * _CODES + 160 * _FRAMES
+    size = 2 * _NUM_CODES + 160 * _NUM_FRAMES
     digest = hashlib.sha256(bytes(size)).hexdigest()
     cache = folder_of(base, folder / "cache")
     cache.mkdir(parents=True)
     with (cache / "0.bin").open("wb") as file:
         file.truncate(count * size)
-    index = {sha: [number * size, _CODES, _FRAMES, digest] for number, sha in enumerate(hashes)}
+    index = {sha: [number * size, _NUM_CODES, _NUM_FRAMES, digest] for number, sha in enumerate(hashes)}
     (cache / "0.json").write_text(json.dumps(index), encoding="utf-8")
 
 

@@ -19,8 +19,7 @@ from machine.devices.current_gpu import make_current
 from machine.devices.selection import has_gpu_node
 from machine.errors import SotaqueError
 
-PART_SECONDS = 540.0
-
+MAX_PART_SECONDS = 540.0
 
 # {"parts": {NAME: {figures, seconds}, {failed} or {not_run}}}
 Report = dict[str, dict[str, dict[str, object]]]
@@ -45,7 +44,7 @@ def run(arguments: argparse.Namespace) -> Report:
             "This benchmark measures an NVIDIA GPU, and there is none on this machine. --rehearse "
             "runs every part small on the CPU."
         )
-    return measured(arguments)
+    return run_parts(arguments)
 
 
 def exit_code(result: Report) -> int:
@@ -53,7 +52,7 @@ def exit_code(result: Report) -> int:
     return int(any("failed" in figures for figures in result["parts"].values()))
 
 
-def measured(arguments: argparse.Namespace) -> Report:
+def run_parts(arguments: argparse.Namespace) -> Report:
     """Runs every part that is missing in --out, within the time limit; writes --out after each."""
     from benchmarks.gpu_parts import PARTS
 
@@ -70,17 +69,18 @@ def measured(arguments: argparse.Namespace) -> Report:
             result["parts"][name] = {"not_run": f"{arguments.minutes:g} minutes were over"}
             continue
         print(f"{name} …", file=sys.stderr, flush=True)
-        where = (name, arguments.device, arguments.folder)
-        result["parts"][name] = run_part(*where, rehearse=True) if arguments.rehearse else apart(*where)
+        part = (name, arguments.device, arguments.folder)
+        figures = run_part(*part, rehearse=True) if arguments.rehearse else run_part_in_child(*part)
+        result["parts"][name] = figures
         out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return result
 
 
-def apart(name: str, device: str, folder: str) -> dict[str, object]:
-    """Runs a part in a separate process; returns its last output, or how it failed."""
+def run_part_in_child(name: str, device: str, folder: str) -> dict[str, object]:
+    """Runs a part in a separate process; returns what `run_part` returns there, or how it failed."""
     try:
         result: dict[str, object] = measuring.ask(
-            "benchmarks.gpu", name, device, folder, limit_seconds=PART_SECONDS
+            "benchmarks.gpu", name, device, folder, limit_seconds=MAX_PART_SECONDS
         )
     except measuring.ChildFailed as error:
         return {"failed": str(error)}
@@ -93,28 +93,28 @@ def run_part(name: str, device: str, folder: str, *, rehearse: bool = False) -> 
 
     began = time.monotonic()
     if name == "machine":
-        figures = machine(device)
+        figures = describe_device(device)
     else:
         make_current(device)
-        at = gpu_parts.setup(device, folder, rehearse=rehearse)
+        setup = gpu_parts.choose_setup(device, folder, rehearse=rehearse)
         try:
-            figures = gpu_parts.PARTS[name](at)
+            figures = gpu_parts.PARTS[name](setup)
         except ImportError as error:
             return {"not_run": str(error)}
         except Exception as error:  # of this part alone
-            words = (str(error).splitlines() or [""])[0][:300]
-            return {"failed": f"{type(error).__name__}: {words}"}
+            message = (str(error).splitlines() or [""])[0][:300]
+            return {"failed": f"{type(error).__name__}: {message}"}
     return {"figures": figures, "seconds": round(time.monotonic() - began, 1)}
 
 
-def machine(device: str) -> dict[str, object]:
+def describe_device(device: str) -> dict[str, object]:
     """The device and its software."""
     import torch
 
-    told: dict[str, object] = {"torch": torch.__version__, "device": device}
+    facts: dict[str, object] = {"torch": torch.__version__, "device": device}
     if device.startswith("cuda"):
         properties = torch.cuda.get_device_properties(device)
-        told |= {
+        facts |= {
             "name": properties.name,
             "capability": [properties.major, properties.minor],
             "gigabytes": round(properties.total_memory / 1e9, 1),
@@ -122,7 +122,7 @@ def machine(device: str) -> dict[str, object]:
             "cudnn": torch.backends.cudnn.version(),
             "cuda": torch.version.cuda,
         }
-    return told
+    return facts
 
 
 if __name__ == "__main__":

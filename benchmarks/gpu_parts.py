@@ -1,8 +1,8 @@
-"""Parts of `benchmarks gpu`: each measures one thing on one device and returns plain values.
+"""Parts of `benchmarks gpu`: each measures one thing on one device and returns its figures.
 
-On a GPU the sizes are XTTS-v2's, with random weights; a rehearsal uses small ones. Times are the
-device's: events on a GPU, a clock on a CPU. A package that a machine may lack is imported inside
-its part, so that the other parts run.
+On a GPU the sizes are XTTS-v2's, with random weights; a rehearsal uses small ones. Times are measured
+by events on a GPU, by a clock on a CPU. A package that a machine may lack is imported inside its
+part, so that the other parts run.
 """
 
 import itertools
@@ -32,7 +32,7 @@ Figures = dict[str, object]
 
 
 class OperationDistance(TypedDict):
-    """A part of an operation of the check, with its largest distances to the CPU and between two
+    """A part of an operation of the check, with its largest distances from the CPU and between two
     runs."""
 
     operation: str
@@ -42,14 +42,16 @@ class OperationDistance(TypedDict):
     between_runs: float
 
 
-# Runs of each operation of the check, and how far a limit should be above the largest distance.
-TIMES, HEADROOM = 50, 4.0
+RUNS_PER_OPERATION = 50
+# How many times the largest distance a tolerance should be, at least and at most.
+MIN_HEADROOM, MAX_HEADROOM = 4.0, 1000
 CODE_SECONDS = 1024 / 22_050
 
 
 @dataclass(frozen=True)
 class Setup:
-    """The device and the sizes. rounds: of each measurement; folder: for a base model."""
+    """The device and the sizes. rounds: of each measurement; clips: in a batch; slots: rows that speak
+    together; folder: for a base model."""
 
     device: str
     shape: GPTShape
@@ -68,8 +70,8 @@ class Setup:
         return "bf16" if self.on_gpu and torch.cuda.is_bf16_supported() else "fp32"
 
 
-def setup(device: str, folder: str, *, rehearse: bool) -> Setup:
-    """Full size, or a size that takes a CPU some seconds."""
+def choose_setup(device: str, folder: str, *, rehearse: bool) -> Setup:
+    """Full size, or for a rehearsal a size that takes a CPU some seconds."""
     if rehearse:
         shape = GPTShape(text_ids=200, text_start=198, layers=2, width=64, heads=4)
         return Setup(device, shape, 1, 6, (2,), (1, 2), folder)
@@ -80,28 +82,28 @@ def _median(milliseconds: Sequence[float]) -> float:
     return round(statistics.median(milliseconds), 4)
 
 
-def probe(at: Setup) -> Figures:
-    """The check of a GPU, cold and cached, in seconds; then every operation of it with other
-    numbers each time: its distance beside its limit."""
+def measure_check(setup: Setup) -> Figures:
+    """The seconds of a GPU's check, cold and cached; and the distance and limit of each of its
+    operations, with other numbers in each run."""
     figures: Figures = {}
-    if at.on_gpu:
-        from machine.devices.probe import probe as check
+    if setup.on_gpu:
+        from machine.devices.probe import probe
 
         with tempfile.TemporaryDirectory() as name:
             for start in ("cold", "cached"):
-                seconds = measuring.seconds_of(lambda: check(folder=Path(name)))
+                seconds = measuring.seconds_of(lambda: probe(folder=Path(name)))
                 figures[f"{start}_seconds"] = round(seconds, 2)
-    for row in distances(at.device, TIMES if at.on_gpu else 1):
+    for row in measure_distances(setup.device, RUNS_PER_OPERATION if setup.on_gpu else 1):
         figures[f"{row['operation']}, {row['part']}"] = {
             "largest": row["largest"],
             "allowed": row["tolerance"],
-            "fits": advice(row),
+            "fits": judge_tolerance(row),
         }
     return figures
 
 
-def distances(device: str, times: int) -> list[OperationDistance]:
-    """Every part of every operation of the check, computed so many times."""
+def measure_distances(device: str, num_runs: int) -> list[OperationDistance]:
+    """The largest distances of every part of every operation of the check."""
     from machine.devices.probe_child import TOLERANCES, ProbePlace, distance, operations
 
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -109,53 +111,53 @@ def distances(device: str, times: int) -> list[OperationDistance]:
     rows: list[OperationDistance] = []
     for name, parts in operations().items():
         for part_name, part in parts.items():
-            seen, between = [], []
-            for number in range(times):
+            from_cpu, between_runs = [], []
+            for number in range(num_runs):
                 reference = part(ProbePlace("cpu", exact=True, seed=number))
                 first, second = (part(ProbePlace(device, seed=number)).cpu() for _ in range(2))
-                seen.append(distance(first, reference))
-                between.append(distance(first, second))
+                from_cpu.append(distance(first, reference))
+                between_runs.append(distance(first, second))
             rows.append(
                 {
                     "operation": name,
                     "part": part_name,
                     "tolerance": TOLERANCES[name],
-                    "largest": max(seen),
-                    "between_runs": max(between),
+                    "largest": max(from_cpu),
+                    "between_runs": max(between_runs),
                 }
             )
     return rows
 
 
-def advice(row: OperationDistance) -> str:
-    """Whether a tolerance fits the measured distance."""
-    worst, limit = max(row["largest"], row["between_runs"]), row["tolerance"]
-    if not worst <= limit:
+def judge_tolerance(row: OperationDistance) -> str:
+    """Whether a tolerance fits the measured distances."""
+    largest, tolerance = max(row["largest"], row["between_runs"]), row["tolerance"]
+    if not largest <= tolerance:
         return "FAILS"
-    if limit == 0 or worst * HEADROOM <= limit <= worst * 1000 + 1e-12:
+    if tolerance == 0 or largest * MIN_HEADROOM <= tolerance <= largest * MAX_HEADROOM + 1e-12:
         return "fits"
-    return "too tight" if worst * HEADROOM > limit else "could be tighter"
+    return "too tight" if largest * MIN_HEADROOM > tolerance else "could be tighter"
 
 
-def graph(at: Setup) -> Figures:
-    """Milliseconds a code with and without a captured step, by precision and rows; whether they say
-    the same likeliest codes. In 16 bits the two may part where two codes are almost as likely."""
+def compare_graph(setup: Setup) -> Figures:
+    """Milliseconds per code with and without a captured step, by precision and rows; and whether both
+    speak the same likeliest codes. In 16 bits they may differ where two codes are almost as likely."""
     from extras.graphs.speech import CudaGraphStep, rows_of
     from xtts.inference.torch_backend import DecodeStep
 
     figures = Figures()
-    gpts = {precision: _speaking_gpt(at, precision) for precision in _spoken_in(at)}
-    for (precision, gpt), slots in itertools.product(gpts.items(), at.slots):
+    gpts = {precision: _new_gpt(setup, precision) for precision in _precisions(setup)}
+    for (precision, gpt), slots in itertools.product(gpts.items(), setup.slots):
         # A CPU takes the same path, with a capture that computes each time.
-        captured = rows_of(gpt, slots, (), at) if at.on_gpu else CudaGraphStep(gpt, slots, _recomputed)
-        cache = CudaGraphStep(gpt, slots, _recomputed).caches
-        plain = partial(DecodeStep(gpt), cache=cache)
-        _enter_all(gpt, slots, (captured.caches, cache), at)
-        codes, milliseconds = _spoken(at, slots, captured)
-        eager_codes, eager = _spoken(at, slots, plain)
+        captured = rows_of(gpt, slots, (), setup) if setup.on_gpu else CudaGraphStep(gpt, slots, _recompute)
+        cache = CudaGraphStep(gpt, slots, _recompute).caches
+        eager = partial(DecodeStep(gpt), cache=cache)
+        _fill_caches(gpt, slots, (captured.caches, cache), setup)
+        codes, milliseconds = _speak_codes(setup, slots, captured)
+        eager_codes, eager_milliseconds = _speak_codes(setup, slots, eager)
         figures[f"{slots} rows, {precision}"] = {
             "graph": milliseconds,
-            "eager": eager,
+            "eager": eager_milliseconds,
             "same": codes == eager_codes,
             "reason": captured.reason,
             "rtf_a_stream": round(milliseconds / 1e3 / CODE_SECONDS, 4),
@@ -164,15 +166,15 @@ def graph(at: Setup) -> Figures:
     return figures
 
 
-def _spoken_in(at: Setup) -> list[str]:
-    """The precisions of speaking: that of the service on this device, and float32."""
-    return list(dict.fromkeys((at.precision, "fp32")))
+def _precisions(setup: Setup) -> list[str]:
+    """The precision of the service on this device, and float32."""
+    return list(dict.fromkeys((setup.precision, "fp32")))
 
 
-def _speaking_gpt(at: Setup, precision: str) -> "GPT":
+def _new_gpt(setup: Setup, precision: str) -> "GPT":
     from demo_voice.new_gpt import new_gpt
 
-    gpt = new_gpt(at.shape, seed=0).to(at.device).eval().requires_grad_(False)
+    gpt = new_gpt(setup.shape, seed=0).to(setup.device).eval().requires_grad_(False)
     if precision == "bf16":
         gpt.gpt.to(torch.bfloat16)
         gpt.gpt.cache_type = torch.bfloat16
@@ -180,129 +182,134 @@ def _speaking_gpt(at: Setup, precision: str) -> "GPT":
 
 
 @torch.inference_mode()
-def _spoken(
-    at: Setup, slots: int, step: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+def _speak_codes(
+    setup: Setup, slots: int, step: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 ) -> tuple[list[list[int]], float]:
-    """The likeliest codes of every row, and the median of milliseconds a code."""
-    taken = torch.full((slots,), 5, device=at.device)
+    """The likeliest codes of every row, and the median milliseconds per code."""
+    last = torch.full((slots,), 5, device=setup.device)
     codes, milliseconds = [], []
-    for turn in range(1, at.codes + 1):
-        place, likeliest = torch.full_like(taken, turn), list[Tensor]()
-        milliseconds.append(timed(at, lambda: likeliest.append(step(taken, place)[1].argmax(-1))))  # noqa: B023
-        taken = likeliest[0]
-        codes.append(taken.tolist())
+    for position in range(1, setup.codes + 1):
+        positions, next_codes = torch.full_like(last, position), list[Tensor]()
+        milliseconds.append(
+            timed(setup, lambda: next_codes.append(step(last, positions)[1].argmax(-1)))  # noqa: B023
+        )
+        last = next_codes[0]
+        codes.append(last.tolist())
     return codes, _median(milliseconds)
 
 
 @torch.inference_mode()
-def _enter_all(gpt: "GPT", slots: int, caches: "Sequence[StaticCaches]", at: Setup) -> None:
-    """Fills every row with thirty positions of noise."""
+def _fill_caches(gpt: "GPT", slots: int, caches: "Sequence[StaticCaches]", setup: Setup) -> None:
+    """Fills every row of the caches with thirty positions of noise."""
     from xtts.inference.torch_backend import DecodeStep
 
-    filled = gpt.gpt.new_cache(1, 64)
-    DecodeStep(gpt).prefill(torch.randn(1, 30, at.shape.width, device=at.device), filled)
+    prefilled = gpt.gpt.new_cache(1, 64)
+    DecodeStep(gpt).prefill(torch.randn(1, 30, setup.shape.width, device=setup.device), prefilled)
     for cache in caches:
         for slot in range(slots):
-            cache.enter(slot, filled)
+            cache.enter(slot, prefilled)
 
 
-def _recomputed(compute: Callable[[], tuple[Tensor, ...]]) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
+def _recompute(compute: Callable[[], tuple[Tensor, ...]]) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
+    """A recorder for a CPU: the "replay" computes the outputs again."""
     outputs = compute()
 
     def replay() -> None:
-        for there, new in zip(outputs, compute(), strict=True):
-            there.copy_(new)
+        for output, new in zip(outputs, compute(), strict=True):
+            output.copy_(new)
 
     return outputs, replay
 
 
-def training(at: Setup) -> Figures:
-    """Milliseconds a step of ours by clips in a batch, the same shapes and changing ones; MFU, peak
-    of the allocator."""
+def measure_training(setup: Setup) -> Figures:
+    """Milliseconds, MFU and the allocator's peak of our training step, by clips in a batch, with
+    fixed and with changing shapes."""
     from extras.doctor import flops
 
-    learner, figures = _learner(at), Figures()
-    peak = flops.peak_of_gpu(torch.cuda.get_device_name(at.device)) if at.on_gpu else None
-    for clips in at.clips:
+    learner, figures = _new_learner(setup), Figures()
+    peak_flops = flops.peak_of_gpu(torch.cuda.get_device_name(setup.device)) if setup.on_gpu else None
+    for clips in setup.clips:
         for shapes in ("fixed", "changing"):
-            batches = [_batch(at, clips, turn if shapes == "changing" else 0) for turn in range(4)]
-            if at.on_gpu:
+            batches = [_new_batch(setup, clips, turn if shapes == "changing" else 0) for turn in range(4)]
+            if setup.on_gpu:
                 torch.cuda.empty_cache()
-                torch.cuda.reset_peak_memory_stats(at.device)
+                torch.cuda.reset_peak_memory_stats(setup.device)
             milliseconds = [
-                timed(at, lambda batch=batches[turn % 4]: _step(learner, batch))  # type: ignore[misc]
-                for turn in range(at.rounds + 4)
+                timed(setup, lambda batch=batches[turn % 4]: _train_step(learner, batch))  # type: ignore[misc]
+                for turn in range(setup.rounds + 4)
             ][3:]
-            taken = torch.cuda.max_memory_allocated(at.device) if at.on_gpu else 0
-            peak_gb = round(taken / 1e9, 3) if at.on_gpu else None
-            middle = statistics.median(milliseconds)
-            counted = flops.step_flops(batches[0].rows, at.shape)
+            peak_bytes = torch.cuda.max_memory_allocated(setup.device) if setup.on_gpu else None
+            median = statistics.median(milliseconds)
+            step_flops = flops.step_flops(batches[0].rows, setup.shape)
             figures[f"{clips} clips, {shapes}"] = {
-                "milliseconds": round(middle, 3),
+                "milliseconds": round(median, 3),
                 "positions": batches[0].rows.length,
-                "mfu": round(counted / (middle / 1e3) / peak, 4) if peak else None,
-                "peak_gb": peak_gb,
+                "mfu": round(step_flops / (median / 1e3) / peak_flops, 4) if peak_flops else None,
+                "peak_gb": None if peak_bytes is None else round(peak_bytes / 1e9, 3),
             }
     return figures
 
 
-def against_coqui(at: Setup) -> Figures:
-    """A training step of the two in turns, on the same clips; Coqui's is its recipe as it stands.
-    Raises ImportError where there is no TTS."""
-    import TTS  # noqa: F401  # asked for before anything is written
+def compare_with_coqui(setup: Setup) -> Figures:
+    """Our training step and that of Coqui's unchanged recipe, in turns on the same clips. Raises
+    ImportError without Coqui's package."""
+    import TTS  # noqa: F401  # before anything is written
 
     from benchmarks import coqui_training
     from extras.graphs.captured_step import CapturedSteps, CudaRecorder
 
     with tempfile.TemporaryDirectory() as name:
-        base = synthetic.write_base(Path(at.folder or name) / "base", full=at.shape.width == 1024)
+        base = synthetic.write_base(Path(setup.folder or name) / "base", full=setup.shape.width == 1024)
         synthetic.write_dataset(Path(name) / "data")
         recipe = coqui_training.CoquiTrainingRecipe(base, Path(name) / "data", synthetic.LEARNING_RATE)
-        recipe.model.to(at.device)
-        learner, batch = _learner(at), _batch(at, 4, 0)
+        recipe.model.to(setup.device)
+        learner, batch = _new_learner(setup), _new_batch(setup, 4, 0)
         graphs = None
-        if at.on_gpu:
+        if setup.on_gpu:
             graphs = CapturedSteps(learner, CudaRecorder(learner.device))
             graphs.capture_after, graphs.gpu_bound = 0, float("inf")
         for _ in range(3):  # captured before it is measured
-            _step(learner, batch, graphs)
+            _train_step(learner, batch, graphs)
 
-        def coquis() -> float:
+        def time_coqui() -> float:
             loaded = recipe.load((0, 2, 4, 6))
-            moved = {k: v.to(at.device) if hasattr(v, "to") else v for k, v in loaded.items()}
-            return timed(at, lambda: recipe.step(recipe.features(moved)))
+            moved = {k: v.to(setup.device) if hasattr(v, "to") else v for k, v in loaded.items()}
+            return timed(setup, lambda: recipe.step(recipe.features(moved)))
 
-        sides = {"coqui": coquis, "ours": lambda: timed(at, lambda: _step(learner, batch, graphs))}
-        seen = measuring.in_turns(sides, min(at.rounds, 5))
-    middle = {side: statistics.median(times) for side, times in seen.items()}
+        def time_ours() -> float:
+            return timed(setup, lambda: _train_step(learner, batch, graphs))
+
+        sides = {"coqui": time_coqui, "ours": time_ours}
+        milliseconds_of = measuring.in_turns(sides, min(setup.rounds, 5))
+    medians = {side: statistics.median(milliseconds) for side, milliseconds in milliseconds_of.items()}
     return {
-        **{f"{side}_milliseconds": round(milliseconds, 3) for side, milliseconds in middle.items()},
-        "times": round(middle["coqui"] / middle["ours"], 2),
+        **{f"{side}_milliseconds": round(median, 3) for side, median in medians.items()},
+        "times": round(medians["coqui"] / medians["ours"], 2),
     }
 
 
-def saving(at: Setup) -> Figures:
-    """How long a step waits while an epoch is copied for the writer, in seconds: the first time,
-    when memory is pinned, and after; and when the copy has arrived."""
+def measure_saving(setup: Setup) -> Figures:
+    """The seconds that a step waits while an epoch is copied for the writer, the first time (when
+    memory is pinned) and later; and the seconds until the copy has arrived."""
     from train.checkpointing.async_writer import PinnedStaging
 
-    learner = _learner(at)
-    _step(learner, _batch(at, at.clips[0], 0))
+    learner = _new_learner(setup)
+    _train_step(learner, _new_batch(setup, setup.clips[0], 0))
     staging, stalls = PinnedStaging(), []
     for _ in range(2):
-        _wait(at)
+        _synchronize(setup)
         began = time.perf_counter()
         state = {"model": learner.weights.unsaved_state(), "trainer": learner.trainer_state()}
-        _, arrived = staging.copy_to_cpu(state)
+        _, wait_for_copy = staging.copy_to_cpu(state)
         stalls.append(round(time.perf_counter() - began, 3))
-        arrived()
-        there = time.perf_counter() - began
-    return {"first_stall_seconds": stalls[0], "stall_seconds": stalls[1], "arrived_seconds": round(there, 3)}
+        wait_for_copy()
+        arrived = round(time.perf_counter() - began, 3)
+    return {"first_stall_seconds": stalls[0], "stall_seconds": stalls[1], "arrived_seconds": arrived}
 
 
-def timed(at: Setup, work: Callable[[], object]) -> float:
-    """Milliseconds on the device."""
-    if not at.on_gpu:
+def timed(setup: Setup, work: Callable[[], object]) -> float:
+    """The milliseconds that the work takes on the device."""
+    if not setup.on_gpu:
         began = time.perf_counter()
         work()
         return 1e3 * (time.perf_counter() - began)
@@ -314,36 +321,36 @@ def timed(at: Setup, work: Callable[[], object]) -> float:
     return float(begin.elapsed_time(end))
 
 
-def _learner(at: Setup) -> "Learner":
-    return synthetic.new_learner(at.shape, at.precision, at.device)
+def _new_learner(setup: Setup) -> "Learner":
+    return synthetic.new_learner(setup.shape, setup.precision, setup.device)
 
 
-def _batch(at: Setup, clips: int, turn: int) -> "Batch":
-    """So many clips of 2 to 9 s, of noise; turn: another one, other lengths."""
-    codes = [45 + (37 * clip + 11 * turn) % 140 for clip in range(clips)]
-    frames = [300 + 5 * (clip + turn) % 200 for clip in range(clips)]
-    texts = [many // 3 for many in codes]
-    sizes = list(zip(texts, codes, frames, strict=True))
-    batch = synthetic.noise_batch(at.shape, sizes, sum(codes) * CODE_SECONDS)
-    return replace(batch, rows=batch.rows.to(at.device))
+def _new_batch(setup: Setup, num_clips: int, turn: int) -> "Batch":
+    """Clips of noise, 2 to 9 s long; another turn gives other lengths."""
+    codes = [45 + (37 * clip + 11 * turn) % 140 for clip in range(num_clips)]
+    frames = [300 + 5 * (clip + turn) % 200 for clip in range(num_clips)]
+    text_ids = [num_codes // 3 for num_codes in codes]
+    sizes = list(zip(text_ids, codes, frames, strict=True))
+    batch = synthetic.noise_batch(setup.shape, sizes, sum(codes) * CODE_SECONDS)
+    return replace(batch, rows=batch.rows.to(setup.device))
 
 
-def _step(learner: "Learner", batch: "Batch", graphs: "CapturedSteps | None" = None) -> object:
+def _train_step(learner: "Learner", batch: "Batch", graphs: "CapturedSteps | None" = None) -> object:
     from train.step import train_step
 
     deferred = learner.can_defer or graphs is not None
     return train_step(learner, batch, deferred=deferred, graphs=graphs)
 
 
-def _wait(at: Setup) -> None:
-    if at.on_gpu:
-        torch.cuda.synchronize(at.device)
+def _synchronize(setup: Setup) -> None:
+    if setup.on_gpu:
+        torch.cuda.synchronize(setup.device)
 
 
 PARTS: dict[str, Callable[[Setup], Figures]] = {
-    "probe": probe,
-    "graph": graph,
-    "training": training,
-    "against_coqui": against_coqui,
-    "saving": saving,
+    "probe": measure_check,
+    "graph": compare_graph,
+    "training": measure_training,
+    "against_coqui": compare_with_coqui,
+    "saving": measure_saving,
 }

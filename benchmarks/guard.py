@@ -13,8 +13,7 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
 
-# How many heads are listed.
-MOST = 6
+MAX_LISTED_HEADS = 6
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:
-    """The share of codes at which the best heads follow the text, the least of three sentences."""
+    """The share of codes at which the best heads follow the text, in the worst of three sentences."""
     torch.set_num_threads(arguments.threads)
     voice = load_voice(VoiceSpec(arguments.bundle), ComputeConfig(precision="fp32"))
     readings = [speak(voice.backend(), voice.own_voice, text) for text in TEXTS]
@@ -34,5 +33,5 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         )
         for layer, head in readings[0][0]
     }
-    best = dict(sorted(scores.items(), key=lambda item: -item[1])[:MOST])
+    best = dict(sorted(scores.items(), key=lambda item: -item[1])[:MAX_LISTED_HEADS])
     return {"named": voice.model.config.alignment_heads, **best}

@@ -1,6 +1,7 @@
 """Tools for measuring: contestants in turns, memory, and child processes.
 
-Importing this module does not import torch, for the processes whose memory is measured.
+Importing this module does not import torch, which would take memory in the processes that are
+measured.
 """
 
 import statistics
@@ -25,20 +26,20 @@ def in_turns(
 ) -> dict[str, list[T]]:
     """The results of each contestant, once per round in the same order; the first `warm_up` rounds
     are not counted."""
-    seen: dict[str, list[T]] = {name: [] for name in contestants}
+    results: dict[str, list[T]] = {name: [] for name in contestants}
     for number in range(rounds + warm_up):
         for name, contestant in contestants.items():
             result = contestant()
             if number >= warm_up:
-                seen[name].append(result)
-    return seen
+                results[name].append(result)
+    return results
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """Seconds of wall time that the work takes."""
-    began = time.perf_counter()
+    """The wall time of some work, in seconds."""
+    started_at = time.perf_counter()
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - started_at
 
 
 def medians(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -66,12 +67,12 @@ def ask(module: str, *words: object, limit_seconds: float = 3600.0) -> Any:
 def training_command(folder: Path, **settings: object) -> list[str]:
     """`python -m train` with everything that it writes below `folder`, without TensorBoard;
     settings by their names, `_` for `-`."""
-    asked: dict[str, object] = {
+    options: dict[str, object] = {
         "output_dir": folder / "output",
         "runs_dir": folder / "runs",
         "cache_dir": folder / "cache",
         "tensorboard": "off",
         **settings,
     }
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in asked.items()]
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
     return [sys.executable, "-m", "train", *words]

@@ -58,17 +58,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:
     """One row for each mode."""
-    how, precision = "counted on a CPU", "bf16"
+    method, precision = "counted on a CPU", "bf16"
     if torch.cuda.is_available():
-        how = f"measured on {torch.cuda.get_device_name()}"
+        method = f"measured on {torch.cuda.get_device_name()}"
     elif not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         precision = "fp32"
     shape = synthetic.FULL_SHAPE if arguments.full else SMALL
     measurements = [measure(shape, mode, precision) for mode in MODES]
-    return {"how": how, "precision": precision, "modes": {mode.settings: told(mode) for mode in measurements}}
+    return {
+        "how": method,
+        "precision": precision,
+        "modes": {mode.settings: mode_figures(mode) for mode in measurements},
+    }
 
 
-def told(mode: Measured) -> dict[str, float]:
+def mode_figures(mode: Measured) -> dict[str, float]:
     """The figures of a mode: weights in millions, sizes in GB."""
     return {
         "learning_millions": round(mode.learning / 1e6, 1),
@@ -110,18 +114,18 @@ class Allocations(TorchDispatchMode):
 
     def _see(self, tensor: Tensor) -> None:
         if type(tensor) not in (Tensor, torch.nn.Parameter):
-            return  # a wrapper: what is inside has been made by an operation of its own
+            return  # a wrapper: another operation has made the tensors inside
         storage = tensor.untyped_storage()
-        place = storage._cdata
-        if place in self._seen:
+        address = storage._cdata
+        if address in self._seen:
             return
         size = storage.nbytes()
 
-        def gone(_: object) -> None:
+        def forget(_: object) -> None:
             self.live_bytes -= size
-            self._seen.pop(place, None)
+            self._seen.pop(address, None)
 
-        self._seen[place] = weakref.ref(storage, gone)
+        self._seen[address] = weakref.ref(storage, forget)
         self.live_bytes += size
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
 

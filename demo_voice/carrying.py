@@ -28,9 +28,9 @@ def pack(work: Path, to: Path) -> None:
             snapshots[name] = {key: _halved(part) for key, part in content.items() if key not in LEFT_OUT}
     file = io.BytesIO()
     torch.save(snapshots, file)
-    whole = file.getbuffer()
-    for number, start in enumerate(range(0, len(whole), PART_BYTES)):
-        (to / f"carried.{number}").write_bytes(whole[start : start + PART_BYTES])
+    content_bytes = file.getbuffer()
+    for number, start in enumerate(range(0, len(content_bytes), PART_BYTES)):
+        (to / f"carried.{number}").write_bytes(content_bytes[start : start + PART_BYTES])
 
 
 def unpack(work: Path) -> None:
@@ -41,24 +41,24 @@ def unpack(work: Path) -> None:
         raise SotaqueError(
             f"{work} lacks carried.0, from which --resume starts. Copy the files of --carry there."
         )
-    whole = io.BytesIO(b"".join(path.read_bytes() for path in parts))
-    for name, content in torch.load(whole, map_location="cpu", weights_only=True).items():
+    file = io.BytesIO(b"".join(path.read_bytes() for path in parts))
+    for name, content in torch.load(file, map_location="cpu", weights_only=True).items():
         if not (work / f"{name}.pt").is_file():
             torch.save(_widened(content), work / f"{name}.pt")
 
 
 def _halved(part: object) -> object:
-    """Nothing is lost that counts: a packaged voice has half precision too."""
-    return _mapped(part, torch.float32, torch.float16)
+    """Loses nothing that counts: a packaged voice has half precision too."""
+    return _converted(part, torch.float32, torch.float16)
 
 
 def _widened(part: object) -> object:
-    return _mapped(part, torch.float16, torch.float32)
+    return _converted(part, torch.float16, torch.float32)
 
 
-def _mapped(part: object, source: torch.dtype, target: torch.dtype) -> object:
+def _converted(part: object, source: torch.dtype, target: torch.dtype) -> object:
     if isinstance(part, Tensor):
         return part.to(target) if part.dtype == source else part
     if isinstance(part, dict):
-        return {key: _mapped(value, source, target) for key, value in part.items()}
+        return {key: _converted(value, source, target) for key, value in part.items()}
     return part

@@ -23,16 +23,16 @@ from xtts.voices.voice_files import VoiceFiles
 if TYPE_CHECKING:
     from TTS.tts.layers.xtts.dvae import DiscreteVAE
 
-VOCODER = "hifigan_decoder.waveform_decoder."
-SPEAKER_ENCODER = "hifigan_decoder.speaker_encoder."
+VOCODER_PREFIX = "hifigan_decoder.waveform_decoder."
+SPEAKER_ENCODER_PREFIX = "hifigan_decoder.speaker_encoder."
 # A fine-tune needs neither the decoder nor the running sums, which train the codebook.
-_LEFT_OUT = ("decoder.", "discrete_loss.", "codebook.embed_avg", "codebook.cluster_size")
+_DVAE_LEFT_OUT = ("decoder.", "discrete_loss.", "codebook.embed_avg", "codebook.cluster_size")
 LICENCE = (
     "MIT; learned from what hibari-tts and Kokoro-82M said (Apache 2.0), from CMU Arctic's bdl, "
     "from LibriSpeech (CC BY 4.0), from WordNet and from the CMU Pronouncing Dictionary"
 )
-# What the voices before it learned from, in a voice that continues from one (CARD.md).
-EARLIER = "; its codec and GPT continue a voice that learned from flite, RHVoice, Pico and Festival"
+# Added for a voice that continues from an earlier one (CARD.md).
+EARLIER_SOURCES = "; its codec and GPT continue a voice that learned from flite, RHVoice, Pico and Festival"
 
 
 def write(
@@ -48,23 +48,26 @@ def write(
     continued: bool = False,
     discriminators: Discriminators | None = None,
 ) -> None:
-    """Writes the files. `weights` is "trained" or "random": the log of a run says which.
+    """Writes the files. Raises ConfigError for discriminators with too many channels.
 
-    continued: whether the training began with an earlier voice. discriminators: None writes none.
-    Raises ConfigError if they have more channels than the file may hold."""
+    Args:
+        weights: "trained" or "random": the log of a run says which.
+        continued: Whether the training began with an earlier voice.
+        discriminators: None writes none.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    content = config(recipe, weights)
-    content["sotaque"]["licence"] = LICENCE + (EARLIER if continued else "")
+    content = config_json(recipe, weights)
+    content["sotaque"]["licence"] = LICENCE + (EARLIER_SOURCES if continued else "")
     _write_json(folder / "config.json", content)
     special = [token for token in CHARACTERS if len(token) > 1]
     _write_json(folder / "vocab.json", tokenizer_json(CHARACTERS, special))
     state = to_coqui(gpt.state_dict())
-    for prefix, module in ((VOCODER, vocoder), (SPEAKER_ENCODER, speaker_encoder)):
+    for prefix, module in ((VOCODER_PREFIX, vocoder), (SPEAKER_ENCODER_PREFIX, speaker_encoder)):
         state |= {prefix + name: tensor for name, tensor in module.state_dict().items()}
     state["mel_stats"] = mel_stats
     torch.save({"model": _halved(state)}, folder / "model.pth")
     dvae_state = {
-        name: tensor for name, tensor in dvae.state_dict().items() if not name.startswith(_LEFT_OUT)
+        name: tensor for name, tensor in dvae.state_dict().items() if not name.startswith(_DVAE_LEFT_OUT)
     }
     torch.save(_halved(dvae_state), folder / "dvae.pth")
     torch.save(mel_stats.cpu(), folder / "mel_stats.pth")
@@ -72,9 +75,9 @@ def write(
         write_discriminators(folder, discriminators)
 
 
-def name_heads(folder: Path) -> None:
-    """Measures which attention heads follow the text while the voice in `folder` speaks, and writes
-    them into config.json, so that they need not be measured again."""
+def write_alignment_heads(folder: Path) -> None:
+    """Measures which attention heads of the voice in `folder` follow the text while it speaks, and
+    writes them into config.json, so that they need not be measured again."""
     files = VoiceFiles(folder, folder / "model.pth", folder / "reference.wav", None)
     heads = load_torch_voice(files, ComputeConfig(precision="fp32")).heads
     content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -82,7 +85,7 @@ def name_heads(folder: Path) -> None:
     _write_json(folder / "config.json", content)
 
 
-def config(recipe: BaseRecipe, weights: str) -> dict[str, Any]:
+def config_json(recipe: BaseRecipe, weights: str) -> dict[str, Any]:
     """config.json: Coqui's keys, and ours under "sotaque"."""
     gpt = recipe.gpt
     return {

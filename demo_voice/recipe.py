@@ -42,9 +42,9 @@ class BaseRecipe:
     """All sizes, counts and rates of `python -m demo_voice`."""
 
     seed: int
-    # Numbers of sentences of hibari, of pseudo-speakers derived from its voice, and of sentences of
-    # Kokoro.
+    # Sentences of hibari.
     sentences: int
+    # Pseudo-speakers derived from hibari's voice.
     persons: int
     kokoro_sentences: int
     codec: StageSchedule
@@ -64,7 +64,7 @@ class BaseRecipe:
     vocoder_shape: SourceFilterShape
     # Channels of the discriminators' first layer.
     critics: int
-    # The most phones in a piece of text for the packaged voice (`sotaque.piece_tokens`).
+    # The maximum number of phones in a piece of text for the packaged voice (`sotaque.piece_tokens`).
     piece_tokens: int
     advice: TrainingAdvice = ADVICE
 

@@ -26,9 +26,14 @@ _WARMUP_STEPS = 100
 
 
 @dataclass(frozen=True)
-class Workplace:
-    """The recipe, the folder of the stages' files, the device, the seconds for this stage, and the
-    voice to continue from."""
+class StageContext:
+    """What a stage works with.
+
+    Attributes:
+        folder: For the files of the stages.
+        seconds: The time for this stage.
+        base: The voice to continue from.
+    """
 
     recipe: BaseRecipe
     folder: Path
@@ -45,15 +50,16 @@ class Stateful(Protocol):
 
 
 class Clock:
-    """Measures the time of a stage over all its runs."""
+    """Measures the time of a stage over all its runs. seconds: the time for the stage; earlier: the
+    time of earlier runs."""
 
-    def __init__(self, seconds: float, before: float = 0.0) -> None:
-        self.seconds, self.before, self.started = seconds, before, time.monotonic()
+    def __init__(self, seconds: float, earlier: float = 0.0) -> None:
+        self.seconds, self.earlier, self.started = seconds, earlier, time.monotonic()
 
     @property
     def passed(self) -> float:
         """Seconds of training, including earlier runs."""
-        return self.before + time.monotonic() - self.started
+        return self.earlier + time.monotonic() - self.started
 
     @property
     def share(self) -> float:
@@ -63,17 +69,17 @@ class Clock:
 
 def low_precision(device: torch.device) -> AbstractContextManager[None]:
     """A context for bfloat16 products, if the hardware is fast at them."""
-    quick = device.type != "cpu" or has_bf16()
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=quick)
+    is_fast = device.type != "cpu" or has_bf16()
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=is_fast)
 
 
-def rate(step: int, share: float, stage: StageSchedule) -> float:
+def learning_rate(step: int, share: float, stage: StageSchedule) -> float:
     """The learning rate: a linear warm-up, constant for 40 % of the time, then a cosine down to
     2 % of the peak."""
-    rise = min(1.0, (step + 1) / _WARMUP_STEPS)
-    late = max(0.0, share - 0.4) / 0.6
-    fall = 0.5 + 0.5 * float(torch.cos(torch.tensor(torch.pi * late)))
-    return stage.learning_rate * rise * max(fall, 0.02)
+    warm_up = min(1.0, (step + 1) / _WARMUP_STEPS)
+    cosine_share = max(0.0, share - 0.4) / 0.6
+    decay = 0.5 + 0.5 * float(torch.cos(torch.tensor(torch.pi * cosine_share)))
+    return stage.learning_rate * warm_up * max(decay, 0.02)
 
 
 def learn(
@@ -81,35 +87,36 @@ def learn(
     stage: StageSchedule,
     clock: Clock,
     parts: dict[str, Stateful],
-    step_of: Callable[[int], Sequence[Tensor]],
+    take_step: Callable[[int], Sequence[Tensor]],
     report: Callable[[Sequence[float]], str],
 ) -> None:
     """Trains from the snapshot at `path` until the clock has run out, for at least one step.
 
     Args:
         parts: The trained modules and their optimizers; a snapshot holds these.
-        step_of: Takes one whole step, with `descend`; returns figures for the log.
+        take_step: Takes the step of this number with `descend`; returns figures for the log.
         report: Turns the means of the figures over the last 50 steps into a log line.
     """
     optimizers = [part for part in parts.values() if isinstance(part, Optimizer)]
-    step, clock.before = resumed(path, parts)
-    clock.started = saved = reported = time.monotonic()
-    logged: deque[Sequence[Tensor]] = deque(maxlen=50)
-    first = step
-    while clock.share < 1.0 or step == first:
+    step, clock.earlier = resume(path, parts)
+    clock.started = saved_at = reported_at = time.monotonic()
+    last_figures: deque[Sequence[Tensor]] = deque(maxlen=50)
+    first_step = step
+    while clock.share < 1.0 or step == first_step:
         for optimizer in optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = rate(step, clock.share, stage)
-        logged.append([figure.detach() for figure in step_of(step)])
+                group["lr"] = learning_rate(step, clock.share, stage)
+        last_figures.append([figure.detach() for figure in take_step(step)])
         step += 1
-        now, last = time.monotonic(), clock.share >= 1.0
-        if now - reported > SECONDS_BETWEEN_LINES or last:
-            means = [float(torch.stack(list(column)).mean()) for column in zip(*logged, strict=True)]
+        now, is_last = time.monotonic(), clock.share >= 1.0
+        if now - reported_at > SECONDS_BETWEEN_LINES or is_last:
+            columns = zip(*last_figures, strict=True)
+            means = [float(torch.stack(list(column)).mean()) for column in columns]
             print(f"{path.stem}: step {step}, {clock.share:.0%}, {report(means)}", flush=True)
-            reported = now
-        if now - saved > SECONDS_BETWEEN_SNAPSHOTS or last:
+            reported_at = now
+        if now - saved_at > SECONDS_BETWEEN_SNAPSHOTS or is_last:
             save(path, parts, step, clock.passed)
-            saved = now
+            saved_at = now
 
 
 def descend(loss: Tensor, optimizers: Sequence[Optimizer], clipped: nn.Module | None = None) -> None:
@@ -123,7 +130,7 @@ def descend(loss: Tensor, optimizers: Sequence[Optimizer], clipped: nn.Module | 
         optimizer.step()
 
 
-def resumed(path: Path, parts: Mapping[str, Stateful]) -> tuple[int, float]:
+def resume(path: Path, parts: Mapping[str, Stateful]) -> tuple[int, float]:
     """Loads a snapshot into `parts`; returns its steps and seconds, zeros without a snapshot. A
     part that the snapshot lacks keeps its state."""
     if not path.is_file():
@@ -135,11 +142,11 @@ def resumed(path: Path, parts: Mapping[str, Stateful]) -> tuple[int, float]:
     return int(content["step"]), float(content["seconds"])
 
 
-def finished(path: Path, parts: Mapping[str, Stateful]) -> None:
+def load_finished(path: Path, parts: Mapping[str, Stateful]) -> None:
     """Loads the snapshot of an earlier stage into `parts`. Raises SotaqueError without it."""
     if not path.is_file():
         raise SotaqueError(f"{path} is missing. Run the stage {path.stem} first.")
-    resumed(path, parts)
+    resume(path, parts)
 
 
 def save(path: Path, parts: dict[str, Stateful], step: int, seconds: float) -> None:

@@ -30,7 +30,7 @@ RECORDINGS = {
     "api/voices/samples.py": "an uploaded voice",
 }
 # The functions that write speech, with the number of arguments before the mark.
-MARKING = {"Encoder": 2, "encoding.whole": 2, "encoding.write": 2, "encoding.write_wav": 3, "wav_header": 2}
+MARKING = {"Encoder": 2, "encoding.encode": 2, "encoding.write": 2, "encoding.write_wav": 3, "wav_header": 2}
 
 
 def calls(package: str) -> Iterator[tuple[str, str, ast.Call]]:

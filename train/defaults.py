@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from train.settings import TrainSettings
 from xtts.model.config import TrainingAdvice
-from xtts.workers.decoder_schedule import STEPS
+from xtts.workers.decoder_schedule import STEPS_PER_MINUTE
 
 # As in Coqui's recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py), but for the warm-up.
 DROPOUT = 0.1
@@ -52,7 +52,7 @@ def learning_rate(setting: float | None, advice: TrainingAdvice) -> Chosen:
 
 def decoder_steps(advice: TrainingAdvice) -> float:
     """The steps of a decoder for one minute of clips."""
-    return advice.decoder_steps or STEPS
+    return advice.decoder_steps or STEPS_PER_MINUTE
 
 
 def with_advice(settings: TrainSettings, advice: TrainingAdvice) -> TrainSettings:

@@ -11,7 +11,7 @@ from machine.devices.selection import DEVICE_PATTERN, SpeakPrecision, device_nam
 from machine.errors import SotaqueError
 
 PRECISIONS: tuple[str, ...] = get_args(SpeakPrecision)
-_SHOWN_CHARACTERS = 60
+_MAX_EXCERPT_CHARACTERS = 60
 
 
 class ArgumentError(SotaqueError):
@@ -22,8 +22,8 @@ class ArgumentError(SotaqueError):
 class Bounds:
     """The smallest and the largest allowed number."""
 
-    least: float
-    most: float
+    min: float
+    max: float
 
 
 SEED = Bounds(0, 2**63 - 1)
@@ -34,15 +34,15 @@ TAKES = Bounds(1, 16)
 
 def number(name: str, value: object, bounds: Bounds) -> float:
     """Checks a number, which may be numpy's. Raises ArgumentError."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not _within(value, bounds):
-        raise _refusal(name, value, f"a number from {bounds.least:g} to {bounds.most:g}")
+    if isinstance(value, bool) or not isinstance(value, Real) or not _is_within(value, bounds):
+        raise _refusal(name, value, f"a number from {bounds.min:g} to {bounds.max:g}")
     return float(value)
 
 
 def whole_number(name: str, value: object, bounds: Bounds) -> int:
     """Checks a whole number, which may be numpy's. Raises ArgumentError."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not _within(value, bounds):
-        raise _refusal(name, value, f"a whole number from {bounds.least:g} to {bounds.most}")
+    if isinstance(value, bool) or not isinstance(value, Integral) or not _is_within(value, bounds):
+        raise _refusal(name, value, f"a whole number from {bounds.min:g} to {bounds.max}")
     return int(value)
 
 
@@ -55,10 +55,10 @@ def text(name: str, value: object) -> str:
 
 def device(name: str, value: object) -> str:
     """Checks a device and returns PyTorch's name for it. Raises ArgumentError."""
-    name_of_torch = str(device_name(text(name, value)))
-    if not re.fullmatch(DEVICE_PATTERN, name_of_torch):
+    torch_name = str(device_name(text(name, value)))
+    if not re.fullmatch(DEVICE_PATTERN, torch_name):
         raise _refusal(name, value, "auto, cpu, gpu, gpu:N, cuda or cuda:N")
-    return name_of_torch
+    return torch_name
 
 
 def switch(name: str, value: object) -> bool:
@@ -79,30 +79,32 @@ def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
 def path(name: str, value: "str | os.PathLike[str]") -> Path:
     """Checks a path, which need not exist, and expands `~`. Raises ArgumentError, also for a path
     that the file system cannot look up."""
-    plain = value if isinstance(value, str) else getattr(value, "__fspath__", lambda: None)()
-    if not isinstance(plain, str) or not plain:
+    path_text = value if isinstance(value, str) else getattr(value, "__fspath__", lambda: None)()
+    if not isinstance(path_text, str) or not path_text:
         raise _refusal(name, value, "a path (str or pathlib.Path)")
     try:
-        resolved = Path(plain).expanduser()
-        resolved.exists()
+        expanded = Path(path_text).expanduser()
+        expanded.exists()
     except (OSError, RuntimeError, ValueError) as error:  # too long, "~nobody", a NUL byte
         raise ArgumentError(f"{name} is {excerpt(value)}, which is not a valid path: {error}") from None
-    return resolved
+    return expanded
 
 
 def excerpt(value: object) -> str:
     """A value as text for a message, shortened to 60 characters."""
     try:
-        written = repr(value)
+        shown = repr(value)
     except ValueError:  # Python does not print an integer of more than 4,300 digits
         return f"a very large {type(value).__name__}"
-    written = written.encode(errors="backslashreplace").decode()
-    return written if len(written) <= _SHOWN_CHARACTERS else written[: _SHOWN_CHARACTERS - 1] + "…"
+    shown = shown.encode(errors="backslashreplace").decode()
+    if len(shown) <= _MAX_EXCERPT_CHARACTERS:
+        return shown
+    return shown[: _MAX_EXCERPT_CHARACTERS - 1] + "…"
 
 
-def _within(value: Any, bounds: Bounds) -> bool:
+def _is_within(value: Any, bounds: Bounds) -> bool:
     # NaN compares as False.
-    return bool(bounds.least <= value <= bounds.most)
+    return bool(bounds.min <= value <= bounds.max)
 
 
 def _refusal(name: str, value: object, allowed: str) -> ArgumentError:

@@ -29,11 +29,12 @@ MEL_BANDS = 80
 MEL_HOP = 256
 _SPEAKER_BANDS = 64
 _PREEMPHASIS = 0.97
-_STREAMED_BYTES = 0x7FFF_0000
+# Programs that write to a pipe declare such a size, or more.
+_MIN_STREAM_SIZE = 0x7FFF_0000
 
 
 class AudioError(SotaqueError):
-    """A file is not a usable recording; the text names it and the reason."""
+    """A file is not a usable recording; the message has the file and the reason."""
 
 
 def read(path: Path, rate: int, *, max_seconds: float | None = None, start_seconds: float = 0.0) -> Tensor:
@@ -50,16 +51,17 @@ def read(path: Path, rate: int, *, max_seconds: float | None = None, start_secon
     """
     with open_sound(path) as sound:
         first = int(start_seconds * sound.rate)
-        most = None if max_seconds is None else first + int(max_seconds * sound.rate)
-        mono = _mono(path, sound, first, most)
+        max_frames = None if max_seconds is None else first + int(max_seconds * sound.rate)
+        mono = _read_mono(path, sound, first, max_frames)
     return resample(torch.from_numpy(mono), sound.rate, rate)
 
 
-def _mono(path: Path, sound: Sound, first: int, most: int | None) -> np.ndarray:
-    blocks, place = list[np.ndarray](), 0
-    for block in sound.blocks(most):
-        blocks.append(block[max(first - place, 0) :].mean(axis=1, dtype=np.float32))
-        place += len(block)
+def _read_mono(path: Path, sound: Sound, first: int, max_frames: int | None) -> np.ndarray:
+    """The frames from `first` on, of the sound's first `max_frames`. Raises AudioError."""
+    blocks, position = list[np.ndarray](), 0
+    for block in sound.blocks(max_frames):
+        blocks.append(block[max(first - position, 0) :].mean(axis=1, dtype=np.float32))
+        position += len(block)
     mono = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
     if not len(mono):
         declared = "" if sound.declared_frames is None else ", although its header declares some"
@@ -76,8 +78,7 @@ def measure(path: Path, max_seconds: float) -> tuple[np.ndarray, int, float]:
     the whole recording, from the header, or counted if that is not plausible. Raises AudioError.
     """
     with open_sound(path) as sound:
-        most = int(max_seconds * sound.rate)
-        mono = _mono(path, sound, 0, most)
+        mono = _read_mono(path, sound, 0, int(max_seconds * sound.rate))
         frames = sound.declared_frames
         if frames is None:
             frames = len(mono) + sum(map(len, sound.blocks()))
@@ -112,11 +113,11 @@ def declared_bytes(path: Path) -> int | None:
     know the size and declares 0, or almost 2 or 4 GiB.
     """
     with path.open("rb") as file:
-        head = file.read(12)
-    if head[:4] != b"RIFF" or head[8:] != b"WAVE":
+        header = file.read(12)
+    if header[:4] != b"RIFF" or header[8:] != b"WAVE":
         return None
-    size = int.from_bytes(head[4:8], "little")
-    return size + 8 if 0 < size < _STREAMED_BYTES else None
+    size = int.from_bytes(header[4:8], "little")
+    return size + 8 if 0 < size < _MIN_STREAM_SIZE else None
 
 
 def blocks(path: Path, seconds: float) -> Iterator[tuple[np.ndarray, int]]:
@@ -136,13 +137,13 @@ def open_sound(path: Path, *, by_av: bool = True) -> Iterator[Sound]:
         raise AudioError(f"{path} does not exist.")
     try:
         with sound_file.open_sound(path, by_av=by_av) as sound:
-            _check(path, sound)
+            _check_header(path, sound)
             yield sound
     except UNDECODABLE as error:
-        raise AudioError(_unreadable(path, sound_file.reason_of(error))) from error
+        raise AudioError(_undecodable_message(path, sound_file.reason_of(error))) from error
 
 
-def _check(path: Path, sound: Sound) -> None:
+def _check_header(path: Path, sound: Sound) -> None:
     if sound.declared_frames is not None and sound.declared_frames <= 0:
         raise AudioError(f"{path} contains no samples.")
     if sound.rate not in RATES:
@@ -217,7 +218,7 @@ def _filterbank(fft_size: int, rate: int, low: float, high: float, bands: int, n
     return filters.t().contiguous()
 
 
-def _unreadable(path: Path, reason: str) -> str:
+def _undecodable_message(path: Path, reason: str) -> str:
     if sound_file.needs_av(path):
         return f"{path} is not a WAV, FLAC, OGG or MP3 file. Convert it: {how_to_convert(path)}"
     return f"{path} cannot be decoded ({reason}). Use a WAV, FLAC, OGG or MP3 file."

@@ -20,7 +20,7 @@ SOURCE = "http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia
 
 @dataclass(frozen=True)
 class Mark:
-    """voice: the name of the voice that speaks; "" if it is not known."""
+    """The mark of speech with a voice. voice: its name; "" if it is not known."""
 
     voice: str = ""
 
@@ -28,7 +28,7 @@ class Mark:
     def text(self) -> str:
         """The line, in ASCII: LAME's tags and HTTP headers are Latin-1, so other characters of a
         name are percent-encoded."""
-        voice = f"voice: {quote(self.voice, safe=_PLAIN)}" if self.voice else ""
+        voice = f"voice: {quote(self.voice, safe=_UNESCAPED)}" if self.voice else ""
         parts = ["AI-generated speech", voice, commands.version(), SOURCE]
         return "; ".join(part for part in parts if part)
 
@@ -45,26 +45,26 @@ class Mark:
         return b"LIST" + len(info).to_bytes(4, "little") + info
 
 
-_PLAIN = " !#$&'()*+,-./:=?@[]_~"
+_UNESCAPED = " !#$&'()*+,-./:=?@[]_~"
 UNNAMED = Mark()
 
 
-# The module of the watermark in use. Like torch's threads, it applies to a whole process.
-_used: list[ModuleType] = []
+# The module of the watermark in use, or nothing. Like torch's threads, it applies to a whole process.
+_watermark_modules: list[ModuleType] = []
 
 
 def use_watermark(kind: str) -> None:
     """Adds the watermark to all later speech of this process; `off` changes nothing. Raises
     SotaqueError if the extra or its weights are missing."""
-    if kind == "off" or _used:
+    if kind == "off" or _watermark_modules:
         return
     module = extras.first("WATERMARK")
     if module is None:
         raise SotaqueError(f"WATERMARK={kind} needs extras/watermark, which this copy of Sotaque lacks.")
     module.load()
-    _used.append(module)
+    _watermark_modules.append(module)
 
 
 def watermarked(chunk: Samples) -> Samples:
     """Sound `[samples]` at 24 kHz, a tensor on the CPU or an array, with the watermark in use."""
-    return _used[0].mark(chunk) if _used else chunk
+    return _watermark_modules[0].mark(chunk) if _watermark_modules else chunk

@@ -9,18 +9,18 @@ gabriel.mp3-tech.org/mp3infotag.html (the Xing header, as LAME writes it).
 
 import struct
 from dataclasses import dataclass
-from typing import Protocol, overload
+from typing import NamedTuple, Protocol, overload
 
-# kbit/s of Layer III, MPEG 1 and 2, and the rates of MPEG 1.
+# kbit/s of Layer III in MPEG 1 and MPEG 2, and the sample rates of MPEG 1 in Hz.
 _BITRATES_1 = (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
 _BITRATES_2 = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
 _RATES_1 = (44_100, 48_000, 32_000)
 _FRAMES_FLAG, _BYTES_FLAG = 1, 2
-# The header's size does not include tags at the end of the file, such as ID3v1 with 128 bytes.
-_MAX_OTHER_SHARE, _MAX_OTHER_BYTES = 0.01, 1024
-_MAX_JUNK = 1 << 16
-# kbit/s of the frame with the length, which needs room for it.
-_ROOMY = 64
+# The declared size does not include tags at the end of the file, such as ID3v1 with 128 bytes.
+_MAX_TAGS_SHARE, _MAX_TAGS_BYTES = 0.01, 1024
+_MAX_JUNK_BYTES = 1 << 16
+# The bit rate of a frame that is long enough for the length.
+_LENGTH_FRAME_KILOBITS = 64
 
 
 class Buffer(Protocol):
@@ -37,31 +37,51 @@ class Buffer(Protocol):
 
 @dataclass(frozen=True)
 class FrameHeader:
-    """The header of a frame. kind: version and rate; bytes: its size; samples: its decoded length;
-    side: the offset of a Xing header in it."""
+    """The header of a frame.
+
+    Attributes:
+        kind: The bits of version and rate.
+        bytes: The size of the frame.
+        samples: The decoded length.
+        xing_offset: Where a Xing header begins, if there is one.
+    """
 
     kind: bytes
     bytes: int
     samples: int
-    side: int
+    xing_offset: int
+
+
+class Frame(NamedTuple):
+    """A frame at a position in a buffer."""
+
+    position: int
+    header: FrameHeader
+
+
+class Repair(NamedTuple):
+    """Replaces the beginning of a file: `head` is followed by the bytes from `start` to `end`."""
+
+    head: bytes
+    start: int
+    end: int
 
 
 def frame_header(data: Buffer, at: int = 0) -> FrameHeader | None:
-    """The header of a Layer III frame at `at` of a buffer, or None."""
+    """The header of the Layer III frame at a position of a buffer; None if there is none."""
     if len(data) < at + 4 or data[at] != 0xFF or data[at + 1] & 0xE6 != 0xE2:
         return None
     second, third, fourth = data[at + 1], data[at + 2], data[at + 3]
-    version, bitrate, rate = (second >> 3) & 3, third >> 4, (third >> 2) & 3
-    if version == 1 or not 0 < bitrate < 15 or rate == 3:
+    version, bitrate_index, rate_index = (second >> 3) & 3, third >> 4, (third >> 2) & 3
+    if version == 1 or not 0 < bitrate_index < 15 or rate_index == 3:
         return None
-    version_1, mono = version == 3, fourth >> 6 == 3
-    bits = (_BITRATES_1 if version_1 else _BITRATES_2)[bitrate - 1] * 1000
-    hertz = _RATES_1[rate] // (1 if version_1 else 2 if version == 2 else 4)
-    samples = 1152 if version_1 else 576
-    side = 4 + ((17 if mono else 32) if version_1 else (9 if mono else 17))
-    return FrameHeader(
-        bytes((second & 0x18, third & 0x0C)), samples // 8 * bits // hertz + ((third >> 1) & 1), samples, side
-    )
+    is_mpeg_1, is_mono, padding = version == 3, fourth >> 6 == 3, (third >> 1) & 1
+    bits = (_BITRATES_1 if is_mpeg_1 else _BITRATES_2)[bitrate_index - 1] * 1000
+    hertz = _RATES_1[rate_index] // (1 if is_mpeg_1 else 2 if version == 2 else 4)
+    samples = 1152 if is_mpeg_1 else 576
+    side_info_bytes = (17 if is_mono else 32) if is_mpeg_1 else (9 if is_mono else 17)
+    num_bytes = samples // 8 * bits // hertz + padding
+    return FrameHeader(bytes((second & 0x18, third & 0x0C)), num_bytes, samples, 4 + side_info_bytes)
 
 
 def end_of_tags(data: Buffer) -> int:
@@ -73,47 +93,40 @@ def end_of_tags(data: Buffer) -> int:
     return at
 
 
-def is_length(frame: bytes, header: FrameHeader) -> bool:
+def is_length_frame(frame: bytes, header: FrameHeader) -> bool:
     """Whether a frame contains the length of the file instead of sound."""
-    return frame[header.side : header.side + 4] in (b"Xing", b"Info") or frame[36:40] == b"VBRI"
+    return frame[header.xing_offset : header.xing_offset + 4] in (b"Xing", b"Info") or frame[36:40] == b"VBRI"
 
 
-def repair(data: Buffer) -> tuple[bytes, int, int] | None:
-    """Repairs an MP3 file without a valid length.
-
-    Args:
-        data: The whole file, as bytes or another buffer.
-
-    Returns:
-        (a first frame with the length, start and end of the rest); None if the length is plausible,
-        and for other formats.
-    """
-    start = end_of_tags(data)
-    first = _next(data, start, None)
+def repair(data: Buffer) -> Repair | None:
+    """Repairs an MP3 file without a valid length: a first frame with the length, then the other
+    frames. None if the length is plausible, and for other formats."""
+    first = _next_frame(data, end_of_tags(data), None)
     if first is None:
         return None
-    at, header = first
-    if is_length(data[at : at + header.bytes], header):
-        if _is_plausible(data[at : at + header.bytes], header, len(data) - at):
+    start, header = first
+    if is_length_frame(data[start : start + header.bytes], header):
+        if _is_plausible(data[start : start + header.bytes], header, len(data) - start):
             return None
-        at += header.bytes
-    count, end, place = 0, at, _next(data, at, header.kind)
-    while place is not None:
-        count, end = count + 1, place[0] + place[1].bytes
-        place = _next(data, end, header.kind)
+        start += header.bytes
+    num_frames, end, frame = 0, start, _next_frame(data, start, header.kind)
+    while frame is not None:
+        num_frames, end = num_frames + 1, frame.position + frame.header.bytes
+        frame = _next_frame(data, end, header.kind)
     end = min(end, len(data))
-    return _length_frame(data[first[0] : first[0] + 4], count, end - at), at, end
+    head = _length_frame(data[first.position : first.position + 4], num_frames, end - start)
+    return Repair(head, start, end)
 
 
-def _next(data: Buffer, at: int, kind: bytes | None) -> tuple[int, FrameHeader] | None:
+def _next_frame(data: Buffer, at: int, kind: bytes | None) -> Frame | None:
     """The next frame of this kind; with kind None, the next that is followed by one of its kind."""
-    last = min(len(data) - 4, at + _MAX_JUNK)
+    last = min(len(data) - 4, at + _MAX_JUNK_BYTES)
     while at <= last:
         header = frame_header(data, at)
         if header and kind in (None, header.kind):
-            after = frame_header(data, at + header.bytes)
-            if kind is not None or (after and after.kind == header.kind):
-                return at, header
+            next_header = frame_header(data, at + header.bytes)
+            if kind is not None or (next_header and next_header.kind == header.kind):
+                return Frame(at, header)
         at = data.find(b"\xff", at + 1)
         if at < 0:
             return None
@@ -122,20 +135,22 @@ def _next(data: Buffer, at: int, kind: bytes | None) -> tuple[int, FrameHeader] 
 
 def _is_plausible(frame: bytes, header: FrameHeader, num_bytes: int) -> bool:
     """Whether a Xing header fits the file. In joined files it describes the first one only."""
-    flags, frames, declared = struct.unpack(">III", frame[header.side + 4 : header.side + 16])
-    if frame[36:40] == b"VBRI" or not flags & _FRAMES_FLAG or not frames:
+    xing_fields = frame[header.xing_offset + 4 : header.xing_offset + 16]
+    flags, num_frames, declared_bytes = struct.unpack(">III", xing_fields)
+    if frame[36:40] == b"VBRI" or not flags & _FRAMES_FLAG or not num_frames:
         return False
     if not flags & _BYTES_FLAG:
         return True
-    return num_bytes - declared <= max(_MAX_OTHER_BYTES, _MAX_OTHER_SHARE * declared)
+    return num_bytes - declared_bytes <= max(_MAX_TAGS_BYTES, _MAX_TAGS_SHARE * declared_bytes)
 
 
-def _length_frame(like: bytes, count: int, num_bytes: int) -> bytes:
-    """A silent frame with the number of frames, of the kind of the 4 header bytes `like`."""
-    version_1 = like[1] & 0x18 == 0x18
-    bitrate = (_BITRATES_1 if version_1 else _BITRATES_2).index(_ROOMY) + 1
-    head = bytes((0xFF, like[1] | 1, bitrate << 4 | like[2] & 0x0C, like[3]))
+def _length_frame(first_header: bytes, num_frames: int, num_bytes: int) -> bytes:
+    """A silent frame with the length of a file. first_header: the 4 bytes of its first header."""
+    is_mpeg_1 = first_header[1] & 0x18 == 0x18
+    bitrate_index = (_BITRATES_1 if is_mpeg_1 else _BITRATES_2).index(_LENGTH_FRAME_KILOBITS) + 1
+    third = bitrate_index << 4 | first_header[2] & 0x0C
+    head = bytes((0xFF, first_header[1] | 1, third, first_header[3]))
     header = frame_header(head)
     assert header is not None
-    words = b"Xing" + struct.pack(">III", _FRAMES_FLAG | _BYTES_FLAG, count, num_bytes)
-    return (head.ljust(header.side, b"\0") + words).ljust(header.bytes, b"\0")
+    xing = b"Xing" + struct.pack(">III", _FRAMES_FLAG | _BYTES_FLAG, num_frames, num_bytes)
+    return (head.ljust(header.xing_offset, b"\0") + xing).ljust(header.bytes, b"\0")

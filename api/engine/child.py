@@ -13,7 +13,7 @@ from machine.devices.selection import Environment, look_at_machine, oom_kills
 from machine.process import StderrFile, kill_group, module_command
 from machine.storage.files import JsonObject
 from xtts.inference.compute_config import ComputeConfig
-from xtts.workers.failures import WorkerFailed, death, worker_failed
+from xtts.workers.failures import WorkerFailed, failure_from_answer, failure_from_exit
 
 _REAP_SECONDS = 5.0
 # An interpreter with a model takes a while to end on a busy machine.
@@ -217,7 +217,7 @@ class SpeakingProcess:
                 if answer["say"] == "ready":
                     self.is_ready = True
                 elif answer["say"] == "fault":
-                    self._fault = worker_failed(answer)
+                    self._fault = failure_from_answer(answer)
                 elif (future := self._pending.get(answer.get("id", ""))) is not None:
                     if not future.done():
                         future.set_result(answer)
@@ -243,7 +243,9 @@ class SpeakingProcess:
         if not has_exited:
             tail = f" Its last output: {last_line}" if last_line else ""
             return WorkerFailed("crashed", f"It closed its output and did not end.{tail}")
-        return death(code if code is not None else 0, last_line, oom_killed=oom_kills() > self._oom_kills)
+        return failure_from_exit(
+            code if code is not None else 0, last_line, oom_killed=oom_kills() > self._oom_kills
+        )
 
     async def kill(self) -> None:
         """Sends SIGKILL to its process group; does not wait if it hangs inside a driver."""

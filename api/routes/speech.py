@@ -85,7 +85,7 @@ class SpeechRequest(BaseModel):
         Field(description="An id or a name of /v1/voices. OpenAI's names mean the served voice."),
     ] = "default"
     response_format: Format = "mp3"
-    speed: Annotated[float, Field(ge=SPEED.least, le=SPEED.most)] = 1.0
+    speed: Annotated[float, Field(ge=SPEED.min, le=SPEED.max)] = 1.0
     stream: Annotated[
         bool | None, Field(description="true: stream the audio; false: send it whole, with its length.")
     ] = None
@@ -102,11 +102,10 @@ class SpeechRequest(BaseModel):
     lang_code: Annotated[LanguageText | None, Field(description="Kokoro's name for `language`.")] = None
     temperature: Annotated[
         float | None,
-        Field(ge=TEMPERATURE.least, le=TEMPERATURE.most, description="0 always takes the most likely code."),
+        Field(ge=TEMPERATURE.min, le=TEMPERATURE.max, description="0 always takes the most likely code."),
     ] = None
     seed: Annotated[
-        int,
-        Field(ge=SEED.least, le=SEED.most, description="The same seed gives the same audio, bit for bit."),
+        int, Field(ge=SEED.min, le=SEED.max, description="The same seed gives the same audio, bit for bit.")
     ] = 0
     timestamp_granularities: Annotated[
         list[Literal["word"]] | None,

@@ -30,7 +30,7 @@ from api.schemas import SERVED, Responses, is_served
 from api.state import AppState
 from api.voices import imported, store
 from machine.text import plain_name
-from xtts.encoding import MEDIA_TYPES, RATE, Encoder, whole
+from xtts.encoding import MEDIA_TYPES, RATE, Encoder, encode
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.marks import UNNAMED, Mark
 from xtts.text import languages
@@ -173,7 +173,7 @@ class SpeechResponse(Response):
     async def _whole_body(self) -> bytes:
         pcm = b"".join([chunk async for chunk in self.stream])
         file = await asyncio.to_thread(
-            whole, self.form.format, pcm, self.mark, rate=self.form.rate, kilobits=self.form.kilobits
+            encode, self.form.format, pcm, self.mark, rate=self.form.rate, kilobits=self.form.kilobits
         )
         if self.form.sending == "object":
             return self._with_captions(file, last=True)

@@ -91,7 +91,7 @@ def _write_archive(
         raise APIError(507, "not_kept", text) from error
     members: dict[str, Path | bytes] = {
         manifests.CARD_FILE: model_card.render(manifest, None).encode(),
-        manifests.PREVIEW_FILE: encoding.whole("wav", pcm, Mark(manifest.name)),
+        manifests.PREVIEW_FILE: encoding.encode("wav", pcm, Mark(manifest.name)),
         manifests.TENSORS_FILE: save(tensors, manifest.metadata),
     }
     if with_reference:

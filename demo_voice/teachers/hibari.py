@@ -25,29 +25,36 @@ if TYPE_CHECKING:
     from torchaudio.transforms import Resample
 
 RATE = 24_000
-# Samples in a frame of hibari's spectra and pitch.
-FRAME = 300
+# Of hibari's spectra and pitch.
+SAMPLES_PER_FRAME = 300
 # hibari's durations count pairs of frames.
 FRAMES_PER_DURATION = 2
 PITCHES_PER_CODE, PHONES_PER_CODE = 4, 2
 UNKNOWN_PHONE = 255
-# Spectral ripples over the mel axis, in nats of magnitude; the slowest, a tilt, first.
-RIPPLES = (0.35, 0.30, 0.25, 0.22, 0.20, 0.18, 0.15, 0.15)
+# Spreads of spectral ripples over the mel axis, in nats of magnitude; the slowest, a tilt, first.
+RIPPLE_SPREADS = (0.35, 0.30, 0.25, 0.22, 0.20, 0.18, 0.15, 0.15)
 # Logarithms of both factors of a man's voice. At such pitches the signal processing is audible, so
 # the vocoder does not learn from these persons.
 DEEP_JOINT, DEEP_PITCH = (-0.25, -0.04), (-0.5, -0.1)
-# The demo's person is the unchanged voice. No person of the base may be this close to it.
-NEAREST = 0.06
-_UNVOICED_HZ = 40.0
-_EDGE = 0.01
-_DURATIONS = "/Clip_output_0"
+# The distance of a person from the unchanged voice, in logarithms of both factors.
+MIN_DISTANCE = 0.06
+_MAX_UNVOICED_HZ = 40.0
+_MIN_SOUND = 0.01
+_DURATIONS_OUTPUT = "/Clip_output_0"
 
 
 @dataclass(frozen=True)
 class Person:
-    """A pseudo-speaker. joint: the factor of pitch and formants together; pitch: an additional
-    factor of the pitch; lively: the factor of the pitch's movement in octaves; breath: the gain of
-    the noise in nats; pace: the factor of the speed."""
+    """A pseudo-speaker.
+
+    Attributes:
+        joint: The factor of pitch and formants together.
+        pitch: A further factor of the pitch.
+        lively: The factor of the pitch's movement in octaves.
+        breath: The gain of the noise in nats.
+        ripples: Gains of spectral ripples, as in `RIPPLE_SPREADS`.
+        pace: The factor of the speed.
+    """
 
     name: str
     joint: float = 1.0
@@ -58,28 +65,31 @@ class Person:
     pace: float = 1.0
 
 
-def person(number: int) -> Person:
+def draw_person(number: int) -> Person:
     """The person of this number; the same on every call. Every third has the pitch of a man."""
-    draw = random.Random(f"hibari/{number}")
+    rng = random.Random(f"hibari/{number}")
     if number % 3 == 2:
-        joint = round(math.exp(draw.uniform(*DEEP_JOINT)), 2)
-        pitch = math.exp(draw.uniform(*DEEP_PITCH))
-        return Person(f"deep{number}", joint, pitch, *_manner(draw))
+        joint = round(math.exp(rng.uniform(*DEEP_JOINT)), 2)
+        pitch = math.exp(rng.uniform(*DEEP_PITCH))
+        return _with_manner(f"deep{number}", joint, pitch, rng)
     while True:
-        joint = round(math.exp(draw.uniform(math.log(0.72), math.log(1.08))), 2)
-        pitch = math.exp(draw.gauss(0.0, 0.06))
-        if abs(math.log(joint)) + abs(math.log(pitch)) > NEAREST:
+        joint = round(math.exp(rng.uniform(math.log(0.72), math.log(1.08))), 2)
+        pitch = math.exp(rng.gauss(0.0, 0.06))
+        if abs(math.log(joint)) + abs(math.log(pitch)) > MIN_DISTANCE:
             break
-    return Person(f"hibari{number}", joint, min(max(pitch, 0.86), 1.12), *_manner(draw))
+    return _with_manner(f"hibari{number}", joint, min(max(pitch, 0.86), 1.12), rng)
 
 
-def _manner(draw: random.Random) -> tuple[float, float, tuple[float, ...], float]:
-    """Liveliness, breath, ripples and pace of a person."""
-    return (
-        draw.uniform(0.75, 1.2),
-        draw.uniform(-0.6, 0.7),
-        tuple(draw.gauss(0.0, spread) for spread in RIPPLES),
-        draw.uniform(0.88, 1.12),
+def _with_manner(name: str, joint: float, pitch: float, rng: random.Random) -> Person:
+    """A person whose liveliness, breath, ripples and pace are drawn, in this order."""
+    return Person(
+        name,
+        joint,
+        pitch,
+        lively=rng.uniform(0.75, 1.2),
+        breath=rng.uniform(-0.6, 0.7),
+        ripples=tuple(rng.gauss(0.0, spread) for spread in RIPPLE_SPREADS),
+        pace=rng.uniform(0.88, 1.12),
     )
 
 
@@ -103,69 +113,68 @@ class Voice:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        loaded = onnx.load(str(model or package_file("hibari.onnx")))
+        network = onnx.load(str(model or package_file("hibari.onnx")))
         # The durations of the phones exist only inside the graph.
-        loaded.graph.output.append(onnx.ValueInfoProto(name=_DURATIONS))
+        network.graph.output.append(onnx.ValueInfoProto(name=_DURATIONS_OUTPUT))
         self.session = onnxruntime.InferenceSession(
-            loaded.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            network.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
 
-    def speak(self, ids: np.ndarray, who: Person, seed: int) -> Spoken:
+    def speak(self, ids: np.ndarray, person: Person, seed: int) -> Spoken:
         """Phone ids `[n]`, with 0 at both ends, as one clip of a person."""
         from hibari import dsp
 
-        outputs = self.session.run(
-            None,
-            {"ids": np.asarray(ids, np.int64)[None], "speed": np.array([who.pace / who.joint], np.float32)},
-        )
+        speed = np.array([person.pace / person.joint], np.float32)
+        outputs = self.session.run(None, {"ids": np.asarray(ids, np.int64)[None], "speed": speed})
         harmonic, turn, noise, free, phase, f0 = (output[0] for output in outputs[:6])
-        lasting = outputs[6].reshape(-1)
-        gain = _ripples(who.ripples, len(harmonic))
-        f0 = _moved(f0, who)
+        durations = outputs[6].reshape(-1)
+        gain = _ripple_gains(person.ripples, len(harmonic))
+        f0 = _change_pitch(f0, person)
         wave = dsp.synth(
             harmonic + gain,
             turn,
-            noise + gain + np.float32(who.breath),
+            noise + gain + np.float32(person.breath),
             free + gain,
             phase,
             f0,
             np.random.default_rng(seed),
         )
-        return placed(played(wave, who.joint), f0, lasting, np.asarray(ids), who.joint, seed)
+        wave = play_faster(wave, person.joint)
+        return cut_clip(wave, f0, durations, np.asarray(ids), person.joint, seed)
 
 
-def placed(
-    wave: np.ndarray, f0: np.ndarray, lasting: np.ndarray, ids: np.ndarray, joint: float, seed: int
+def cut_clip(
+    wave: np.ndarray, f0: np.ndarray, durations: np.ndarray, ids: np.ndarray, joint: float, seed: int
 ) -> Spoken:
     """Cuts a clip at its edges, draws its loudness, and looks up the pitch and phone of each code.
 
     Args:
-        wave: Samples at 24 kHz, after `played`.
-        f0: Hz in frames of `FRAME` samples before `played`; unvoiced below 40.
-        lasting: The duration of each phone in pairs of those frames.
+        wave: Samples at 24 kHz, after `play_faster`.
+        f0: Hz in frames of `SAMPLES_PER_FRAME` before `play_faster`; unvoiced below 40.
+        durations: The duration of each phone in pairs of those frames.
         ids: The phones.
     """
-    first, last = _edges(wave, random.Random(f"edges/{seed}"))
-    of_frame = np.repeat(np.arange(len(lasting)), FRAMES_PER_DURATION * lasting.astype(np.int64))
-    draw = random.Random(f"loudness/{seed}")
-    loud = draw.uniform(0.35, 0.9) / max(1e-3, float(np.abs(wave).max()))
-    part = (wave[first:last] * loud * 32767).astype(np.int16)
-    codes = -(-len(part) * CODE_RATE // (RATE * SAMPLES_PER_CODE))
+    start, end = _speech_bounds(wave, random.Random(f"edges/{seed}"))
+    phone_of_frame = np.repeat(np.arange(len(durations)), FRAMES_PER_DURATION * durations.astype(np.int64))
+    peak = random.Random(f"loudness/{seed}").uniform(0.35, 0.9)
+    gain = peak / max(1e-3, float(np.abs(wave).max()))
+    samples = (wave[start:end] * gain * 32767).astype(np.int16)
+    num_codes = -(-len(samples) * CODE_RATE // (RATE * SAMPLES_PER_CODE))
 
-    def frames(each: int) -> np.ndarray:
-        seconds = (np.arange(codes * each) + 0.5) * SAMPLES_PER_CODE / CODE_RATE / each
-        return ((seconds + first / RATE) * joint * RATE / FRAME).astype(np.int64)
+    def frame_numbers(per_code: int) -> np.ndarray:
+        seconds = (np.arange(num_codes * per_code) + 0.5) * SAMPLES_PER_CODE / CODE_RATE / per_code
+        return ((seconds + start / RATE) * joint * RATE / SAMPLES_PER_FRAME).astype(np.int64)
 
-    voiced = np.where(f0 > _UNVOICED_HZ, np.log2(np.maximum(f0, 1.0) * joint), 0.0)
-    at = frames(PITCHES_PER_CODE)
-    pitch = np.where(at < len(f0), voiced[at.clip(max=len(f0) - 1)], 0.0)
-    where = frames(PHONES_PER_CODE)
-    place = of_frame[where.clip(max=len(of_frame) - 1)]
-    phones = np.where(where < len(of_frame), ids[place], 0)
+    log2_hz = np.where(f0 > _MAX_UNVOICED_HZ, np.log2(np.maximum(f0, 1.0) * joint), 0.0)
+    frames = frame_numbers(PITCHES_PER_CODE)
+    pitch = np.where(frames < len(f0), log2_hz[frames.clip(max=len(f0) - 1)], 0.0)
+    frames = frame_numbers(PHONES_PER_CODE)
+    phone_numbers = phone_of_frame[frames.clip(max=len(phone_of_frame) - 1)]
+    phones = np.where(frames < len(phone_of_frame), ids[phone_numbers], 0)
     return Spoken(
-        part,
-        pitch.reshape(codes, PITCHES_PER_CODE).astype(np.float16),
-        phones.reshape(codes, PHONES_PER_CODE).astype(np.uint8),
+        samples,
+        pitch.reshape(num_codes, PITCHES_PER_CODE).astype(np.float16),
+        phones.reshape(num_codes, PHONES_PER_CODE).astype(np.uint8),
     )
 
 
@@ -182,50 +191,50 @@ def package() -> ModuleType:
 
 
 def package_file(name: str) -> Path:
-    """A file of that package."""
+    """A file of the package hibari-tts."""
     return Path(package().__path__[0]) / "assets" / name
 
 
-def _moved(f0: np.ndarray, who: Person) -> np.ndarray:
-    """The pitch curve of a person, in Hz; 0 and below 40 Hz mean unvoiced."""
-    voiced = f0 > _UNVOICED_HZ
-    if not voiced.any():
+def _change_pitch(f0: np.ndarray, person: Person) -> np.ndarray:
+    """The pitch curve of a person, in Hz; unvoiced up to 40 Hz."""
+    is_voiced = f0 > _MAX_UNVOICED_HZ
+    if not is_voiced.any():
         return f0
-    middle = float(np.exp(np.log(f0[voiced]).mean()))
-    moved = middle * who.pitch * (np.maximum(f0, 1.0) / middle) ** who.lively
-    return np.where(voiced, moved, f0).astype(np.float32)
+    mean_hz = float(np.exp(np.log(f0[is_voiced]).mean()))
+    changed = mean_hz * person.pitch * (np.maximum(f0, 1.0) / mean_hz) ** person.lively
+    return np.where(is_voiced, changed, f0).astype(np.float32)
 
 
-def _ripples(ripples: tuple[float, ...], bins: int) -> np.ndarray:
-    """Gains `[bins, 1]` in nats of magnitude."""
-    place = np.log1p(np.linspace(0, RATE / 2, bins) / 700) / math.log1p(RATE / 2 / 700)
-    waves = [size * np.cos(math.pi * (k + 1) * place) for k, size in enumerate(ripples)]
-    gains: np.ndarray = np.sum([np.zeros(bins), *waves], axis=0).astype(np.float32)[:, None]
+def _ripple_gains(ripples: tuple[float, ...], num_bins: int) -> np.ndarray:
+    """Gains `[num_bins, 1]` in nats of magnitude."""
+    mels = np.log1p(np.linspace(0, RATE / 2, num_bins) / 700) / math.log1p(RATE / 2 / 700)
+    waves = [size * np.cos(math.pi * (k + 1) * mels) for k, size in enumerate(ripples)]
+    gains: np.ndarray = np.sum([np.zeros(num_bins), *waves], axis=0).astype(np.float32)[:, None]
     return gains
 
 
-def played(wave: np.ndarray, joint: float) -> np.ndarray:
-    """The wave played `joint` times as fast, at 24 kHz."""
+def play_faster(wave: np.ndarray, factor: float) -> np.ndarray:
+    """The wave played `factor` times as fast, at 24 kHz."""
     import torch
 
-    if joint == 1.0:
+    if factor == 1.0:
         return wave
-    played: np.ndarray = _player(joint)(torch.from_numpy(wave)).numpy()
-    return played
+    resampled: np.ndarray = _resampler(factor)(torch.from_numpy(wave)).numpy()
+    return resampled
 
 
 @cache
-def _player(joint: float) -> "Resample":
+def _resampler(factor: float) -> "Resample":
     """Cached, because building its kernel takes longer than using it."""
     from torchaudio.transforms import Resample
 
-    return Resample(round(RATE * joint / 240) * 240, RATE)
+    return Resample(round(RATE * factor / 240) * 240, RATE)
 
 
-def _edges(wave: np.ndarray, draw: random.Random) -> tuple[int, int]:
+def _speech_bounds(wave: np.ndarray, rng: random.Random) -> tuple[int, int]:
     """The start and end of the speech, with up to a tenth of a second of silence around it."""
-    loud = np.flatnonzero(np.abs(wave) > _EDGE)
+    loud = np.flatnonzero(np.abs(wave) > _MIN_SOUND)
     if not len(loud):
         return 0, len(wave)
-    before, after = (int(draw.uniform(0.03, 0.1) * RATE) for _ in range(2))
+    before, after = (int(rng.uniform(0.03, 0.1) * RATE) for _ in range(2))
     return max(0, int(loud[0]) - before), min(len(wave), int(loud[-1]) + after)

@@ -13,9 +13,9 @@ from machine.errors import SotaqueError
 from xtts.text.pronunciations import is_known
 
 WORDNET = Path("/usr/share/wordnet")
-FILES = ("noun", "verb", "adj", "adv")
-KINDS = {"1": "noun", "2": "verb", "3": "adjective", "5": "adjective", "4": "adverb"}
-KEPT = {"noun": 2200, "verb": 700, "adjective": 700, "adverb": 250}
+WORDNET_FILES = ("noun", "verb", "adj", "adv")
+KIND_OF_SENSE = {"1": "noun", "2": "verb", "3": "adjective", "5": "adjective", "4": "adverb"}
+MAX_WORDS = {"noun": 2200, "verb": 700, "adjective": 700, "adverb": 250}
 
 PEOPLE = """man woman boy girl child baby friend neighbor teacher doctor nurse driver farmer baker
 cook waiter student lawyer judge soldier sailor writer painter singer king queen uncle aunt cousin
@@ -65,7 +65,7 @@ QUESTIONS = "who what where when why how which whose".split()
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Words by kind; `past`, `participle` hold irregular forms; `glosses` are WordNet's phrases."""
+    """Words by kind; the irregular forms of verbs; and WordNet's definitions with their examples."""
 
     nouns: tuple[str, ...]
     verbs: tuple[str, ...]
@@ -82,38 +82,39 @@ def read(folder: Path = WORDNET) -> Lexicon:
             f"{folder} has no WordNet. It is the Debian package wordnet-base; install it with: "
             "apt-get install wordnet-base flite"
         )
-    counts = _counts(_lines(folder / "cntlist.rev"))
+    counts = _count_words(_read_lines(folder / "cntlist.rev"))
     common = {
-        kind: tuple(word for word, _ in counts[kind].most_common(number)) for kind, number in KEPT.items()
+        kind: tuple(word for word, _ in counts[kind].most_common(max_words))
+        for kind, max_words in MAX_WORDS.items()
     }
-    glossed = (line for name in FILES for line in _lines(folder / f"data.{name}") if " | " in line)
+    lines = (line for name in WORDNET_FILES for line in _read_lines(folder / f"data.{name}") if " | " in line)
     return Lexicon(
         nouns=tuple(dict.fromkeys((*THINGS, *PEOPLE, *PLACES, *common["noun"]))),
         verbs=common["verb"],
         adjectives=common["adjective"],
         adverbs=tuple(dict.fromkeys((*WAYS, *common["adverb"]))),
-        irregular=_irregular(_lines(folder / "verb.exc")),
-        glosses=tuple(line.split(" | ", 1)[1] for line in glossed),
+        irregular=_irregular_forms(_read_lines(folder / "verb.exc")),
+        glosses=tuple(line.split(" | ", 1)[1] for line in lines),
     )
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
-def _counts(lines: Iterable[str]) -> dict[str, Counter[str]]:
+def _count_words(lines: Iterable[str]) -> dict[str, Counter[str]]:
     """How often each word is tagged in WordNet's corpus, by kind; only words with known phones."""
-    counts: dict[str, Counter[str]] = {kind: Counter() for kind in KEPT}
+    counts: dict[str, Counter[str]] = {kind: Counter() for kind in MAX_WORDS}
     for line in lines:
         key, _, tagged = line.split()
         word, sense = key.split("%")
         if word.isalpha() and word.islower() and is_known(word):
-            counts[KINDS[sense[0]]][word] += int(tagged)
+            counts[KIND_OF_SENSE[sense[0]]][word] += int(tagged)
     return counts
 
 
-def _irregular(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """verb -> its irregular forms (past and participle), in the file's alphabetical order."""
+def _irregular_forms(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The irregular forms of each verb (past and participle), in the file's alphabetical order."""
     forms: dict[str, tuple[str, ...]] = {}
     for line in lines:
         form, verb = line.split()[:2]

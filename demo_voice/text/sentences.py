@@ -6,6 +6,7 @@ are left out.
 
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
@@ -16,9 +17,9 @@ from demo_voice.text import lexicon as words
 from demo_voice.text.lexicon import Lexicon
 from xtts.text.pronunciations import is_known
 
-# Rarer words in WordNet's phrases teach little, because they occur once or twice.
-MIN_COUNT = 12
-_JOINTS = (
+# Phrases of WordNet with rarer words are left out: these words occur once or twice and teach little.
+MIN_WORD_COUNT = 12
+_CONJUNCTIONS = (
     ", and ",
     ", but ",
     ", so ",
@@ -34,60 +35,64 @@ _JOINTS = (
 )
 _MONTHS = """January February March April May June July August September October November
 December""".split()
-FOLDER = Path(__file__).parents[2] / "benchmarks"
-FILES = ("sentences.txt", "choosing.txt", "reporting.txt")
+EVALUATION_FOLDER = Path(__file__).parents[2] / "benchmarks"
+EVALUATION_FILES = ("sentences.txt", "choosing.txt", "reporting.txt")
 
 
 class Grammar:
     """Draws everyday sentences, which combine the words of the lexicon at random.
 
     Attributes:
-        lengths: The smallest and the largest number of words of a sentence.
-        cut: The share of the sentences that are taken from WordNet.
+        min_words, max_words: The length of a sentence.
+        wordnet_share: The share of the sentences that are taken from WordNet.
     """
 
-    lengths, cut = (2, 12), 0.45
+    min_words, max_words, wordnet_share = 2, 12, 0.45
 
     def __init__(self, lexicon: Lexicon, seed: str) -> None:
         self.lexicon = lexicon
-        self.draw = random.Random(seed)
+        self.rng = random.Random(seed)
 
     def sentence(self) -> str:
         """One sentence with its full stop."""
-        kinds: tuple[tuple[Callable[[], str], int], ...] = (
-            (self._past, 6),
-            (self._present, 4),
-            (self._to_be, 4),
-            (self._modal, 4),
-            (self._question, 4),
-            (self._command, 3),
-            (self._there, 2),
-            (self._two, 3),
-            (self._report, 2),
-            (self._short, 2),
+        return _capitalised(
+            self._draw_form(
+                (self._past, 6),
+                (self._present, 4),
+                (self._to_be, 4),
+                (self._modal, 4),
+                (self._question, 4),
+                (self._command, 3),
+                (self._there, 2),
+                (self._two_clauses, 3),
+                (self._report, 2),
+                (self._short, 2),
+            )()
         )
-        made = self.draw.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
-        made = re.sub(r"\ba ([aeiou])", r"an \1", made)
-        return made[0].upper() + made[1:]
+
+    def _draw_form(self, *weighted_forms: tuple[Callable[[], str], int]) -> Callable[[], str]:
+        """One of the forms, drawn by its weight."""
+        forms, weights = zip(*weighted_forms, strict=True)
+        return self.rng.choices(forms, weights)[0]
 
     def _pick(self, options: tuple[str, ...] | list[str]) -> str:
-        return self.draw.choice(options)
+        return self.rng.choice(options)
 
-    def _maybe(self, chance: float, made: Callable[[], str], before: str = " ") -> str:
-        return before + made() if self.draw.random() < chance else ""
+    def _maybe(self, chance: float, form: Callable[[], str], before: str = " ") -> str:
+        return before + form() if self.rng.random() < chance else ""
 
     def _common(self, options: tuple[str, ...]) -> str:
         """Draws common words more often: the lists are sorted by frequency."""
-        return options[int(len(options) * self.draw.random() ** 1.4)]
+        return options[int(len(options) * self.rng.random() ** 1.4)]
 
     def _noun(self) -> str:
         lists = (words.THINGS, words.PEOPLE, words.PLACES)
-        if self.draw.random() < 0.5:
-            return self._pick(self.draw.choice(lists))
+        if self.rng.random() < 0.5:
+            return self._pick(self.rng.choice(lists))
         return self._common(self.lexicon.nouns)
 
     def _subject(self) -> str:
-        chance = self.draw.random()
+        chance = self.rng.random()
         if chance < 0.35:
             return self._pick(words.PRONOUNS)
         if chance < 0.5:
@@ -97,7 +102,7 @@ class Grammar:
         return self._thing()
 
     def _thing(self) -> str:
-        chance = self.draw.random()
+        chance = self.rng.random()
         if chance < 0.15:
             return f"{self._pick(words.NUMBERS)}{self._adjective(0.3)} {plural(self._noun())}"
         if chance < 0.25:
@@ -108,16 +113,16 @@ class Grammar:
         return self._maybe(chance, lambda: self._common(self.lexicon.adjectives))
 
     def _object(self) -> str:
-        return self._pick(words.OBJECTS) if self.draw.random() < 0.2 else self._thing()
+        return self._pick(words.OBJECTS) if self.rng.random() < 0.2 else self._thing()
 
     def _where(self) -> str:
-        place = self._pick(words.PLACES) if self.draw.random() < 0.6 else self._noun()
+        place = self._pick(words.PLACES) if self.rng.random() < 0.6 else self._noun()
         return f"{self._pick(words.PREPOSITIONS)} {self._pick(words.DETERMINERS)} {place}"
 
     def _time(self) -> str:
         return self._pick(words.TIMES.split("|"))
 
-    def _rest(self) -> str:
+    def _predicate_end(self) -> str:
         """A phrase that can follow a verb."""
         return (
             self._maybe(0.75, self._object)
@@ -130,29 +135,29 @@ class Grammar:
         return self._common(self.lexicon.verbs)
 
     def _past(self) -> str:
-        return f"{self._subject()} {past(self._verb(), self.lexicon)}{self._rest()}."
+        return f"{self._subject()} {past(self._verb(), self.lexicon)}{self._predicate_end()}."
 
     def _present(self) -> str:
         subject = self._subject()
-        many = subject in ("I", "you", "we", "they")
-        verb = self._verb() if many else plural(self._verb())
+        is_plural = subject in ("I", "you", "we", "they")
+        verb = self._verb() if is_plural else plural(self._verb())
         way = self._maybe(0.15, lambda: self._pick(words.WAYS))
-        return f"{subject}{way} {verb}{self._rest()}."
+        return f"{subject}{way} {verb}{self._predicate_end()}."
 
     def _to_be(self) -> str:
         verb = self._pick(["is", "was", "is not", "was never", "has been", "will be", "looks"])
-        what = self._pick(["adjective", "where", "thing", "doing"])
-        rest = {
+        kind = self._pick(["adjective", "where", "thing", "doing"])
+        complement = {
             "adjective": lambda: (
                 self._maybe(0.3, lambda: self._pick(["very", "so", "too", "quite"]), "")
                 + self._adjective(1.0)
             ),
             "where": self._where,
             "thing": self._thing,
-            "doing": lambda: f"{doing(self._verb())}{self._maybe(0.6, self._object)}",
-        }[what]()
-        subject = self._pick(words.NAMES) if self.draw.random() < 0.3 else self._thing()
-        return f"{subject} {verb} {rest.strip()}{self._maybe(0.3, self._time)}."
+            "doing": lambda: f"{present_participle(self._verb())}{self._maybe(0.6, self._object)}",
+        }[kind]()
+        subject = self._pick(words.NAMES) if self.rng.random() < 0.3 else self._thing()
+        return f"{subject} {verb} {complement.strip()}{self._maybe(0.3, self._time)}."
 
     def _modal(self) -> str:
         modal = self._pick(
@@ -180,32 +185,32 @@ class Grammar:
                 "could not",
             ]
         )
-        return f"{self._subject()} {modal} {self._verb()}{self._rest()}."
+        return f"{self._subject()} {modal} {self._verb()}{self._predicate_end()}."
 
     def _question(self) -> str:
-        asked = self._maybe(0.5, lambda: self._pick(words.QUESTIONS), "")
-        helper = self._pick(["did", "do", "can", "will", "would", "could", "should", "must"])
-        return f"{asked} {helper} {self._subject()} {self._verb()}{self._rest()}?".strip()
+        question = self._maybe(0.5, lambda: self._pick(words.QUESTIONS), "")
+        auxiliary = self._pick(["did", "do", "can", "will", "would", "could", "should", "must"])
+        return f"{question} {auxiliary} {self._subject()} {self._verb()}{self._predicate_end()}?".strip()
 
     def _command(self) -> str:
-        please = self._maybe(0.4, lambda: self._pick(["please", "do not", "let us", "never"]), "")
-        return f"{please} {self._verb()} {self._object()}{self._maybe(0.4, self._where)}.".strip()
+        opening = self._maybe(0.4, lambda: self._pick(["please", "do not", "let us", "never"]), "")
+        return f"{opening} {self._verb()} {self._object()}{self._maybe(0.4, self._where)}.".strip()
 
     def _there(self) -> str:
         verb = self._pick(["is", "was", "are", "were", "will be"])
         return f"there {verb} {self._thing()} {self._where()}."
 
-    def _two(self) -> str:
+    def _two_clauses(self) -> str:
         first, second = self._past().rstrip("."), self._past()
-        join = self._pick([", and ", ", but ", ", so ", " because ", " when ", " while ", " before "])
-        return first + join + second
+        conjunction = self._pick([", and ", ", but ", ", so ", " because ", " when ", " while ", " before "])
+        return first + conjunction + second
 
     def _report(self) -> str:
         verb = self._pick(["said", "thinks", "knew", "told us", "hopes", "was sure", "is afraid"])
         return f"{self._subject()} {verb} that {self._past()}"
 
     def _short(self) -> str:
-        made = self._pick(["thing", "time", "number", "answer"])
+        kind = self._pick(["thing", "time", "number", "answer"])
         return {
             "thing": lambda: f"{self._thing()}.",
             "time": lambda: f"{self._time()}, {self._past()}",
@@ -213,71 +218,69 @@ class Grammar:
                 f"{self._pick(words.NUMBERS)} {self._pick(words.NUMBERS)} {self._pick(words.NUMBERS)}."
             ),
             "answer": lambda: f"{self._pick(['yes', 'no', 'well', 'good', 'oh'])}, {self._past()}",
-        }[made]()
+        }[kind]()
 
 
 class LongGrammar(Grammar):
     """Draws sentences of several clauses."""
 
-    lengths, cut = (13, 40), 0.35
+    min_words, max_words, wordnet_share = 13, 40, 0.35
 
     def sentence(self) -> str:
         """One sentence of 13 to 40 words with its full stop."""
-        kinds: tuple[tuple[Callable[[], str], int], ...] = (
+        form = self._draw_form(
             (self._chain, 8),
             (self._list, 4),
             (self._count, 3),
-            (self._asked, 4),
+            (self._indirect_question, 4),
             (self._relative, 3),
             (self._condition, 3),
         )
-        draw = self.draw.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
-        made = draw()
-        while not self.lengths[0] <= len(split(made)) <= self.lengths[1]:
-            made = draw()
-        made = re.sub(r"\ba ([aeiou])", r"an \1", made)
-        return made[0].upper() + made[1:]
+        sentence = form()
+        while not self.min_words <= len(split(sentence)) <= self.max_words:
+            sentence = form()
+        return _capitalised(sentence)
 
-    def _clauses(self, number: int) -> str:
-        made = self._clause()
-        for _ in range(number - 1):
-            made += self._pick(_JOINTS) + self._clause()
-        return made
+    def _clauses(self, count: int) -> str:
+        clauses = self._clause()
+        for _ in range(count - 1):
+            clauses += self._pick(_CONJUNCTIONS) + self._clause()
+        return clauses
 
     def _clause(self) -> str:
-        return self.draw.choice((self._past, self._past, self._modal, self._to_be))().rstrip(".")
+        return self.rng.choice((self._past, self._past, self._modal, self._to_be))().rstrip(".")
 
     def _chain(self) -> str:
-        return self._clauses(self.draw.randint(2, 5)) + "."
+        return self._clauses(self.rng.randint(2, 5)) + "."
 
     def _list(self) -> str:
-        things = [self._thing() for _ in range(self.draw.randint(3, 7))]
+        things = [self._thing() for _ in range(self.rng.randint(3, 7))]
         listed = ", ".join(things[:-1]) + ", and " + things[-1]
-        if self.draw.random() < 0.5:
+        if self.rng.random() < 0.5:
             verb = past(self._verb(), self.lexicon)
             return f"{self._subject()} {verb} {listed} {self._where()}."
         verb = self._pick(["was", "is", "were", "will be"])
         return f"{self._where()} {verb} {listed}, and {self._clause()}."
 
     def _count(self) -> str:
-        made = self.draw.choice((self._digits, self._amount, self._year))()
-        return f"{made}{self._pick(_JOINTS)}{self._clauses(self.draw.randint(1, 2))}."
+        clause = self.rng.choice((self._digits, self._amount, self._year))()
+        return f"{clause}{self._pick(_CONJUNCTIONS)}{self._clauses(self.rng.randint(1, 2))}."
 
     def _digits(self) -> str:
-        spoken = [_spoken(self.draw.randint(0, 9)) for _ in range(self.draw.randint(3, 9))]
-        what = self._pick(["number", "code", "room", "ticket", "telephone number", "address"])
-        return f"{self._pick(words.NAMES)}'s {what} is {', '.join(spoken)}"
+        digits = [_in_words(self.rng.randint(0, 9)) for _ in range(self.rng.randint(3, 9))]
+        noun = self._pick(["number", "code", "room", "ticket", "telephone number", "address"])
+        return f"{self._pick(words.NAMES)}'s {noun} is {', '.join(digits)}"
 
     def _amount(self) -> str:
-        number = _spoken(int(10 ** self.draw.uniform(1, 5)))
+        number = _in_words(int(10 ** self.rng.uniform(1, 5)))
         return f"there were {number} {plural(self._noun())} {self._where()}"
 
     def _year(self) -> str:
-        year = num2words(self.draw.randint(1500, 2030), to="year").replace("-", " ")
-        day = num2words(self.draw.randint(1, 31), to="ordinal").replace("-", " ")
+        year = num2words(self.rng.randint(1500, 2030), to="year").replace("-", " ")
+        day = num2words(self.rng.randint(1, 31), to="ordinal").replace("-", " ")
         return f"on the {day} of {self._pick(_MONTHS)}, {year}, {self._clause()}"
 
-    def _asked(self) -> str:
+    def _indirect_question(self) -> str:
         opening = self._pick(
             [
                 "can you tell me",
@@ -290,19 +293,25 @@ class LongGrammar(Grammar):
                 "why did she ask",
             ]
         )
-        about = self._pick(["if", "whether", "why", "when", "where", "how"])
-        return f"{opening} {about} {self._clauses(self.draw.randint(1, 3))}?"
+        question = self._pick(["if", "whether", "why", "when", "where", "how"])
+        return f"{opening} {question} {self._clauses(self.rng.randint(1, 3))}?"
 
     def _relative(self) -> str:
-        rest = self._clauses(self.draw.randint(1, 2)).split(" ", 1)[-1]
-        who = f"the{self._adjective(0.3)} {self._pick(words.PEOPLE)}"
-        did = past(self._verb(), self.lexicon)
-        return f"{who} who {did} {self._thing()} {self._where()} {rest}."
+        main_clause_end = self._clauses(self.rng.randint(1, 2)).split(" ", 1)[-1]
+        subject = f"the{self._adjective(0.3)} {self._pick(words.PEOPLE)}"
+        verb = past(self._verb(), self.lexicon)
+        return f"{subject} who {verb} {self._thing()} {self._where()} {main_clause_end}."
 
     def _condition(self) -> str:
         first, second = self._present().rstrip("."), self._modal().rstrip(".")
-        more = self._pick(_JOINTS) + self._clause() if self.draw.random() < 0.5 else ""
-        return f"{self._pick(['if', 'when', 'whenever', 'unless'])} {first}, {second}{more}."
+        third = self._pick(_CONJUNCTIONS) + self._clause() if self.rng.random() < 0.5 else ""
+        return f"{self._pick(['if', 'when', 'whenever', 'unless'])} {first}, {second}{third}."
+
+
+def _capitalised(sentence: str) -> str:
+    """With a capital, and "an" in place of "a" before a vowel."""
+    sentence = re.sub(r"\ba ([aeiou])", r"an \1", sentence)
+    return sentence[0].upper() + sentence[1:]
 
 
 def past(verb: str, lexicon: Lexicon) -> str:
@@ -319,8 +328,8 @@ def past(verb: str, lexicon: Lexicon) -> str:
     return verb + "ed"
 
 
-def doing(verb: str) -> str:
-    """The -ing form."""
+def present_participle(verb: str) -> str:
+    """The -ing form of a verb."""
     return (verb[:-1] if verb.endswith("e") and not verb.endswith("ee") else verb) + "ing"
 
 
@@ -333,31 +342,29 @@ def plural(word: str) -> str:
     return word + "s"
 
 
-def phrases(lexicon: Lexicon, fewest: int, most: int) -> list[str]:
+def phrases(lexicon: Lexicon, min_words: int, max_words: int) -> list[str]:
     """WordNet's definitions and examples, split at punctuation, if all their words are common."""
-    cut = [piece.strip(" \"'") for gloss in lexicon.glosses for piece in re.split(r"[;:()\"]|--", gloss)]
-    cut = [piece for piece in cut if re.fullmatch(r"[A-Za-z][a-z]*(?:,? [a-z']+)+", piece)]
-    counts: dict[str, int] = {}
-    for piece in cut:
-        for word in split(piece):
-            counts[word] = counts.get(word, 0) + 1
+    parts = (part.strip(" \"'") for gloss in lexicon.glosses for part in re.split(r"[;:()\"]|--", gloss))
+    all_phrases = [part for part in parts if re.fullmatch(r"[A-Za-z][a-z]*(?:,? [a-z']+)+", part)]
+    counts = Counter(word for phrase in all_phrases for word in split(phrase))
     common = [
-        piece
-        for piece in dict.fromkeys(cut)
-        if fewest <= len(split(piece)) <= most
-        and all(counts[word] >= MIN_COUNT and is_known(word) for word in split(piece))
+        phrase
+        for phrase in dict.fromkeys(all_phrases)
+        if min_words <= len(split(phrase)) <= max_words
+        and all(counts[word] >= MIN_WORD_COUNT and is_known(word) for word in split(phrase))
     ]
-    return [piece[0].upper() + piece[1:] + "." for piece in common]
+    return [phrase[0].upper() + phrase[1:] + "." for phrase in common]
 
 
 def sentences(grammar: Grammar, unseen: Collection[str]) -> Iterator[str]:
     """An endless stream of distinct sentences, without those in `unseen` (compared by `plain`)."""
-    cut = phrases(grammar.lexicon, *grammar.lengths)
-    grammar.draw.shuffle(cut)
+    unused_phrases = phrases(grammar.lexicon, grammar.min_words, grammar.max_words)
+    grammar.rng.shuffle(unused_phrases)
     used = set(unseen)
     while True:
-        sentence = cut.pop() if cut and grammar.draw.random() < grammar.cut else grammar.sentence()
-        if plain(sentence) not in used and len(split(sentence)) <= grammar.lengths[1]:
+        is_phrase = bool(unused_phrases) and grammar.rng.random() < grammar.wordnet_share
+        sentence = unused_phrases.pop() if is_phrase else grammar.sentence()
+        if plain(sentence) not in used and len(split(sentence)) <= grammar.max_words:
             used.add(plain(sentence))
             yield sentence
 
@@ -372,18 +379,18 @@ def split(sentence: str) -> list[str]:
     return re.findall(r"[a-z']+", sentence.lower())
 
 
-def _spoken(number: int) -> str:
+def _in_words(number: int) -> str:
     return str(num2words(number)).replace("-", " ").replace(",", "")
 
 
 @cache
-def judged_texts(folder: Path = FOLDER) -> frozenset[str]:
+def judged_texts(folder: Path = EVALUATION_FOLDER) -> frozenset[str]:
     """All sentences of the evaluation, in the form of `plain`."""
-    read = [(folder / name).read_text(encoding="utf-8") for name in FILES]
-    return frozenset(plain(line) for text in read for line in text.splitlines())
+    texts = [(folder / name).read_text(encoding="utf-8") for name in EVALUATION_FILES]
+    return frozenset(plain(line) for text in texts for line in text.splitlines())
 
 
 def is_judged(text: str) -> bool:
-    """Whether the words of this text occur in one of these sentences, in order and adjacent."""
+    """Whether the words of a text occur in a sentence of the evaluation, in order and adjacent."""
     words = f" {plain(text)} "
     return any(words in f" {judged} " for judged in judged_texts())

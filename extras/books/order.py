@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help=f"{TAKES.least} to {TAKES.most}: speak N takes of each sentence "
+        help=f"{TAKES.min} to {TAKES.max}: speak N takes of each sentence "
         "together and keep the best, by its voice, words and endings "
         "(default: 1)",
     )
@@ -125,7 +125,7 @@ def order_of(arguments: argparse.Namespace) -> Order:
     for name, value, minimum, maximum in (
         ("--retakes", arguments.retakes, 0, MAX_RETAKES),
         ("--at-once", arguments.at_once, 1, 64),
-        ("--takes", arguments.takes, TAKES.least, TAKES.most),
+        ("--takes", arguments.takes, TAKES.min, TAKES.max),
     ):
         if not minimum <= value <= maximum:
             raise BookError(f"{name} is {value}; allowed: {minimum} to {maximum}.")

@@ -44,8 +44,8 @@ class GenerateForm(BaseModel):
     character_voice_gen: Annotated[str, Field(max_length=128)] = SERVED
     language: LanguageText = "auto"
     streaming: bool | Literal[0, 1] = False
-    speed: float = Field(1.0, ge=SPEED.least, le=SPEED.most)
-    temperature: float | None = Field(None, ge=TEMPERATURE.least, le=TEMPERATURE.most)
+    speed: float = Field(1.0, ge=SPEED.min, le=SPEED.max)
+    temperature: float | None = Field(None, ge=TEMPERATURE.min, le=TEMPERATURE.max)
     narrator_enabled: str = Field("false", description="Without effect.")
     rvccharacter_voice_gen: str = Field("Disabled", description="Without effect.")
     autoplay: str = Field("false", description="Without effect.")

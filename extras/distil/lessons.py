@@ -122,7 +122,7 @@ class Teacher:
     def voice_of(self, recording: Path) -> "tuple[Model, Voice]":
         """The model and the voice of a recording."""
         tuned_voice = TunedVoice(recording, self.checkpoint, 0.0 if self.is_base else 1.0)
-        return self.tuned_model.speaking(self.tuned_model.reading(tuned_voice), tuned_voice)
+        return self.tuned_model.load_voice(*self.tuned_model.read_reference(tuned_voice), tuned_voice)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class VoiceSettings(BaseModel):
 
     model_config = ConfigDict(allow_inf_nan=False, strict=True)
 
-    speed: float | None = Field(None, ge=SPEED.least, le=SPEED.most)
+    speed: float | None = Field(None, ge=SPEED.min, le=SPEED.max)
 
 
 class TextToSpeech(BaseModel):
@@ -45,7 +45,7 @@ class TextToSpeech(BaseModel):
     text: Text
     language_code: LanguageText | None = None
     voice_settings: VoiceSettings | None = None
-    seed: int | None = Field(None, ge=SEED.least, le=SEED.most)
+    seed: int | None = Field(None, ge=SEED.min, le=SEED.max)
 
 
 @router.post("/v1/text-to-speech/{voice_id}", tags=["speech"], response_class=Response, responses=_SOUND)

@@ -68,7 +68,7 @@ class AddressQuery(BaseModel):
     language_code: LanguageText | None = None
     sync_alignment: bool = False
     auto_mode: bool = False
-    seed: int = Field(0, ge=SEED.least, le=SEED.most)
+    seed: int = Field(0, ge=SEED.min, le=SEED.max)
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,8 @@ class SessionConfig(BaseModel):
     language: LanguageText | None = None
     response_format: Literal["wav", "pcm", "flac", "mp3", "aac", "opus"] = "wav"
     stream_audio: bool = False
-    speed: float = Field(1.0, ge=SPEED.least, le=SPEED.most)
-    seed: int = Field(0, ge=SEED.least, le=SEED.most)
+    speed: float = Field(1.0, ge=SPEED.min, le=SPEED.max)
+    seed: int = Field(0, ge=SEED.min, le=SEED.max)
 
 
 class InputText(BaseModel):
@@ -191,7 +191,7 @@ class Utterances:
                 elif audio := await encoded(encoder, chunk):
                     yield audio
         if not streamed:
-            yield await asyncio.to_thread(encoding.whole, utterance.config.response_format, pcm, mark)
+            yield await asyncio.to_thread(encoding.encode, utterance.config.response_format, pcm, mark)
         elif audio := await encoded(encoder):
             yield audio
 

@@ -136,7 +136,7 @@ def test_numbers_have_the_bounds_of_python():
     fields = SpeechRequest.model_json_schema()["properties"]
     for name, bounds in (("seed", SEED), ("speed", SPEED), ("temperature", TEMPERATURE)):
         (schema,) = [kind for kind in fields[name]["anyOf"] if kind["type"] != "null"]
-        assert (schema["minimum"], schema["maximum"]) == (bounds.least, bounds.most)
+        assert (schema["minimum"], schema["maximum"]) == (bounds.min, bounds.max)
 
 
 VALUES = st.none() | st.booleans() | st.floats() | st.integers() | st.text()

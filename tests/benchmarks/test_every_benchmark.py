@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import outside_judges, synthetic
 from benchmarks.__main__ import main, names
-from benchmarks.loading import GROWING
+from benchmarks.loading import GROWTH_ROWS
 from tests.installed import ROOT, has, missing
 
 # The arguments of each benchmark's smallest modes. {base}: a small base model, {tmp}: the test's
@@ -67,7 +67,7 @@ def skip_without_what_it_needs(name: str, arguments: str) -> None:
     told = {*re.findall("[a-z]+", source.read_text("utf-8") + arguments)}
     if deleted := told & set(missing()):
         pytest.skip(f"not installed: {', '.join(sorted(deleted))} of extras/")
-    if name == "nearness" and (reasons := outside_judges.missing()):
+    if name == "nearness" and (reasons := outside_judges.missing_reasons()):
         pytest.skip("; ".join(reasons))
 
 
@@ -89,7 +89,7 @@ def test_it_ends_and_every_row_has_figures(name, arguments, base, tmp_path):
         found = json.loads("\n".join(lines[first:]))  # Coqui prints before it
     check_rows(found, name)
     if name == "loading":
-        assert list(found) == (GROWING if "--sentences" in arguments else ROWS_HERE)
+        assert list(found) == (GROWTH_ROWS if "--sentences" in arguments else ROWS_HERE)
     if name == "loading" and "--codes" in arguments:
         least, other = (found[f"{kind} LOW_MEMORY"]["peak_gb"] for kind in ("onnx", "ours"))
         assert least < 0.5 * other  # without torch

@@ -70,13 +70,13 @@ def test_without_a_gpu_it_says_so(monkeypatch, capsys):
 
 def test_a_graph_says_what_the_plain_step_says():
     """The part that compares the two, on the CPU."""
-    found = gpu_parts.graph(gpu_parts.setup("cpu", "", rehearse=True))
+    found = gpu_parts.compare_graph(gpu_parts.choose_setup("cpu", "", rehearse=True))
     assert all(row["same"] and not row["reason"] for row in found.values())
 
 
 @pytest.mark.slow
 def test_distances_on_the_cpu_fit_and_differ_with_the_numbers():
-    rows = gpu_parts.distances("cpu", 2)
+    rows = gpu_parts.measure_distances("cpu", 2)
     found = {(row["operation"], row["part"]): row for row in rows}
     assert len(found) == len(rows) > 20
     for row in rows:
@@ -100,4 +100,4 @@ def test_distances_on_the_cpu_fit_and_differ_with_the_numbers():
 )
 def test_what_is_said_of_a_tolerance(largest, between, limit, words):
     row = {"largest": largest, "between_runs": between, "tolerance": limit}
-    assert gpu_parts.advice(row) == words
+    assert gpu_parts.judge_tolerance(row) == words

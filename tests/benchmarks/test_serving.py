@@ -8,7 +8,7 @@ from benchmarks import serving
 
 
 def test_the_middle_of_many_times():
-    assert serving.middle([*range(1, 102)]) == {"p50": 51, "p95": 96.9}
+    assert serving.percentiles([*range(1, 102)]) == {"p50": 51, "p95": 96.9}
 
 
 def test_memory_is_counted_by_what_a_process_does():

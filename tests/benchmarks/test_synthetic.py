@@ -33,7 +33,7 @@ def guards(monkeypatch: pytest.MonkeyPatch) -> list[Guard | None]:
 
 def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder):
     made = synthetic.torch_voice(base_folder, "fp32")
-    guard = synthetic.judged_once(made.backend.model)
+    guard = synthetic.new_guard(made.backend.model)
     speech.synthesize(made.backend, made.voice, REQUEST, guard)
     for piece in guard.pieces:
         assert (piece.ending, piece.attempts, piece.codes) == (Ending.CUT, 1, CODES)
@@ -44,7 +44,7 @@ def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder):
     "speaks",
     [
         lambda base: synthetic.torch_voice(base, "fp32").say(REQUEST),
-        lambda base: synthetic.torch_voice(base, "int8", low=True).begin(REQUEST),
+        lambda base: synthetic.torch_voice(base, "int8", low_memory=True).begin(REQUEST),
         pytest.param(
             lambda base: synthetic.onnx_voice(base, "fp32", 1).begin(REQUEST), marks=pytest.mark.slow
         ),

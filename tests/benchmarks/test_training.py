@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from benchmarks import coqui_training, synthetic, training
-from benchmarks.training import grouped
+from benchmarks.training import mixed_groups
 
 
 def test_groups_mix_short_and_long_clips():
-    assert grouped(tuple(range(8)), 4) == [(0, 2, 4, 6), (1, 3, 5, 7)]
-    assert grouped(tuple(range(8)), 8) == [tuple(range(8))]
-    assert sorted(clip for group in grouped(tuple(range(7)), 4) for clip in group) == list(range(7))
+    assert mixed_groups(tuple(range(8)), 4) == [(0, 2, 4, 6), (1, 3, 5, 7)]
+    assert mixed_groups(tuple(range(8)), 8) == [tuple(range(8))]
+    assert sorted(clip for group in mixed_groups(tuple(range(7)), 4) for clip in group) == list(range(7))
 
 
 def test_a_summary_is_the_median_and_tells_its_spread():
@@ -26,7 +26,7 @@ def test_a_summary_is_the_median_and_tells_its_spread():
         }
         for s, loss in ((4.0, 7.0), (2.0, 6.0), (40.0, 5.0))
     ]
-    found = training.summary(passes)
+    found = training.summarize(passes)
     assert found["audio_seconds_per_second"] == 12.0 and found["clips_per_second"] == 2.0
     assert (found["least_seconds"], found["most_seconds"]) == (2.0, 40.0)
     assert found["data_wait_share"] == 0.25

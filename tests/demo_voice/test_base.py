@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from demo_voice import codec, pretraining
-from demo_voice.base import Base, paired, translate
+from demo_voice.base import Base, count_pairs, translate_codes
 from demo_voice.recipe import FULL
 from demo_voice.speech import Mels, Speech, write_shard
-from demo_voice.stages import Workplace
-from demo_voice.teachers.recordings import Phrase, spoken
+from demo_voice.stages import StageContext
+from demo_voice.teachers.recordings import Phrase, to_clip
 from machine.errors import SotaqueError
 from xtts.model.gpt import from_coqui
 from xtts.model.loading import load_model, read_tensors
@@ -36,13 +36,13 @@ def test_with_the_same_codes_it_computes_what_the_base_does():
 
 
 def test_a_new_code_takes_the_mean_of_the_old_ones_and_its_share_of_their_probability():
-    pairs = paired(torch.tensor([0, 0, 1, 1, 1, 1]), torch.tensor([1, 1, 0, 0, 0, 2]), 3)
+    pairs = count_pairs(torch.tensor([0, 0, 1, 1, 1, 1]), torch.tensor([1, 1, 0, 0, 0, 2]), 3)
     assert pairs.tolist() == [[0, 2, 0], [3, 0, 1], [0, 0, 0]]
     names = ("mel_embedding.weight", "mel_head.weight")
     old = {name: torch.tensor([[0.0], [1.0], [8.0], [7.0]]) for name in names}
     old["mel_head.bias"] = torch.log(torch.tensor([3 / 6, 2 / 6, 1 / 6, 1.0]))
     state = dict(old)
-    translate(state, pairs)
+    translate_codes(state, pairs)
     for name in names:
         # The last row is START's or STOP's; the third code was never heard.
         assert state[name].flatten().tolist() == pytest.approx([1.0, 2.0, 3.0, 7.0], abs=1e-4)
@@ -63,20 +63,20 @@ def test_a_voice_of_another_size_is_refused():
 
 def test_training_starts_from_the_base_s_mels_and_rows_of_the_codes_heard(tmp_path):
     noise = np.random.default_rng(0).integers(-9000, 9000, (6, 24_000)).astype(np.int16)
-    clips = [spoken(Phrase("", "", torch.from_numpy(one / np.float32(32768)))) for one in noise]
+    clips = [to_clip(Phrase("", "", torch.from_numpy(one / np.float32(32768)))) for one in noise]
     write_shard(tmp_path / "shard_00000.npz", clips, [("He ran.", "hibari1")] * len(clips))
     device = torch.device("cpu")
-    at = Workplace(FULL, tmp_path, device, 0.0, Base(DEMO, FULL))
+    context = StageContext(FULL, tmp_path, device, 0.0, Base(DEMO, FULL))
     speech = Speech(tmp_path, device, 320)
-    mels = Mels(speech, at.base.mel_stats)
-    codes = codec.encode(at.base.codec(), mels)
+    mels = Mels(speech, context.base.mel_stats)
+    codes = codec.encode(context.base.codec(), mels)
     lessons = pretraining.Lessons(speech, mels, codes, speech.names)
-    ours = pretraining.first_gpt(at, lessons).mel_embedding.weight
+    ours = pretraining.first_gpt(context, lessons).mel_embedding.weight
     theirs = from_coqui(read_tensors(DEMO / "model.pth"))["mel_embedding.weight"].float()
     heard = codes.unique()
     assert len(heard) > 5
     torch.testing.assert_close(ours[heard], theirs[heard], atol=5e-3, rtol=0)
-    random = pretraining.first_gpt(replace(at, base=None), lessons).mel_embedding.weight
+    random = pretraining.first_gpt(replace(context, base=None), lessons).mel_embedding.weight
     assert not torch.allclose(random[heard], theirs[heard], atol=5e-3)
-    codec.learn(at, speech)
-    assert torch.equal(codec.load(at)[1], at.base.mel_stats)
+    codec.learn(context, speech)
+    assert torch.equal(codec.load(context)[1], context.base.mel_stats)

@@ -10,11 +10,11 @@ from xtts.model.loading import new_dvae
 def test_half_of_the_segments_are_stretched_and_every_second_is_filtered():
     rising = torch.arange(80.0)[None, :, None].expand(8, 80, 128).contiguous()
     generator = torch.Generator().manual_seed(3)
-    moved = codec.filtered(codec.stretched(rising, generator), generator) - rising
+    moved = codec.apply_filters(codec.stretch_bands(rising, generator), generator) - rising
     altered = [True] * 5 + [False, True, False]
     assert torch.equal(moved.abs().amax((1, 2)) > 0.05, torch.tensor(altered))
     only_stretched = moved[[1, 3]].abs()
-    assert 1 < only_stretched.max() < 80 * codec.STRETCH + 1
+    assert 1 < only_stretched.max() < 80 * codec.MAX_STRETCH + 1
     # The stretch begins at the lowest band.
     assert only_stretched[:, 40:].mean() > only_stretched[:, :20].mean()
 

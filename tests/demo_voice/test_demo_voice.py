@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from demo_voice import carrying, codec, listener, packaging, pretraining, speaking, speech, vocoder
-from demo_voice.__main__ import FILES, LEARNING, Making
+from demo_voice.__main__ import FILES, LEARNING_STAGES, Making
 from demo_voice.recipe import CHARACTERS, SHORT
 from demo_voice.speech import Mels, Speech
-from demo_voice.stages import Workplace
-from demo_voice.teachers.hibari import PHONES_PER_CODE, PITCHES_PER_CODE, RATE, Spoken, person
+from demo_voice.stages import StageContext
+from demo_voice.teachers.hibari import PHONES_PER_CODE, PITCHES_PER_CODE, RATE, Spoken, draw_person
 from demo_voice.text import lexicon
 from demo_voice.text import sentences as text
 from demo_voice.text.sentences import Grammar
@@ -53,8 +53,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Making:
         making.work / "speech" / "shard_00000.npz", clips, list(zip(lines, names, strict=True))
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(speaking, "reference", lambda: clips[0].wave)
-        making.run((*LEARNING, "package"))
+        patch.setattr(speaking, "speak_reference", lambda: clips[0].wave)
+        making.run((*LEARNING_STAGES, "package"))
     return making
 
 
@@ -89,7 +89,7 @@ def test_the_embedded_voice_names_the_heads_that_packing_would(tmp_path):
     content = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     named = content["sotaque"].pop("alignment_heads")
     (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
-    packaging.name_heads(tmp_path)
+    packaging.write_alignment_heads(tmp_path)
     found = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     assert sorted(found["sotaque"].pop("alignment_heads")) == sorted(named)
     assert found == content
@@ -121,13 +121,13 @@ def test_ids_are_the_tokenizer_s(made):
 def test_codes_are_those_of_the_packed_codec_for_each_clip_alone(made):
     """In a batch, a clip's last codes must not depend on the next clip."""
     clips = read(made)
-    dvae, stats = codec.load(made._at("codec"))
+    dvae, stats = codec.load(made._context("codec"))
     packed = load_dvae(made.to, load_model(made.to).config)
     mels = Mels(clips, stats)
     together = codec.encode(dvae, mels)
     agree = []
     for index in (0, 17, 39):
-        first, count = int(clips.code_starts[index]), int(clips.codes[index])
+        first, count = int(clips.code_starts[index]), int(clips.num_codes[index])
         own = mels.codec[4 * first : 4 * (first + count)].float().T[None]
         alone = packed.get_codebook_indices(own)[0]
         agree.append((together[first : first + count] == alone[:count]).float().mean())
@@ -163,11 +163,11 @@ def test_a_finished_stage_takes_one_more_step_and_keeps_its_weights(made):
 
 
 def test_a_stage_names_the_earlier_one_that_is_missing(tmp_path):
-    at = Workplace(SHORT, tmp_path, torch.device("cpu"), 0.0)
+    context = StageContext(SHORT, tmp_path, torch.device("cpu"), 0.0)
     for part in (codec, listener, pretraining, vocoder):
         stage = part.__name__.rpartition(".")[2]
         with pytest.raises(SotaqueError, match=f"{stage}.pt is missing. Run the stage {stage} first"):
-            part.load(at)
+            part.load(context)
 
 
 def test_sentences_differ_and_leave_out_the_judged():
@@ -190,24 +190,24 @@ def test_words_are_inflected_and_without_wordnet_its_package_is_named(tmp_path):
 
 def test_no_person_is_hibari_unchanged_and_every_third_is_as_low_as_a_man():
     for number in range(SHORT.persons * 50):
-        who = person(number)
+        who = draw_person(number)
         assert abs(np.log(who.joint)) + abs(np.log(who.pitch)) > 0.04
-        assert person(number) == who
+        assert draw_person(number) == who
         assert (who.joint * who.pitch < 0.85) >= (number % 3 == 2)
 
 
 @pytest.mark.slow
 def test_a_batch_shares_references_among_clips_of_one_person(made):
     clips = read(made)
-    lessons = pretraining.new_lessons(made._at("pretraining"), clips)
-    rows = lessons.at(3, 16)
+    lessons = pretraining.new_lessons(made._context("pretraining"), clips)
+    rows = lessons.batch(3, 16)
     assert len(rows.references) == 2 and 8 <= len(rows.text) <= 16
     assert int(rows.reference_of.bincount().max()) <= 8
     assert torch.equal(rows.reference_of, rows.reference_of.sort().values)
-    again = lessons.at(3, 16)
+    again = lessons.batch(3, 16)
     assert all(torch.equal(a, b) for a, b in zip(rows[:7], again[:7], strict=True))
     # The clips of each person have similar lengths: little padding.
     assert rows.code_lengths.float().mean() > 0.8 * rows.codes.shape[1]
-    kept = {clips.clips[index].text for index in lessons.kept_back.tolist()}
+    kept = {clips.clips[index].text for index in lessons.validation_clips.tolist()}
     taught = {clips.clips[index].text for some in lessons.clips_of for index in some.tolist()}
     assert kept and not kept & taught

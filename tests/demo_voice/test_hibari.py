@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from demo_voice.teachers import hibari
-from demo_voice.teachers.hibari import FRAME, RATE, Person
+from demo_voice.teachers.hibari import RATE, SAMPLES_PER_FRAME, Person
 
 
 @pytest.mark.parametrize("joint", [1.0, 0.8])
@@ -19,8 +19,8 @@ def test_each_phone_lasts_as_long_as_its_sound(monkeypatch, joint):
     f0 = np.where(loud > 0, 200.0, 0.0).astype(np.float32)
 
     def synth(*_spectra: object) -> np.ndarray:
-        time = np.arange(frames * FRAME) / RATE
-        return (np.repeat(loud, FRAME) * np.sin(2 * np.pi * 200 * time)).astype(np.float32)
+        time = np.arange(frames * SAMPLES_PER_FRAME) / RATE
+        return (np.repeat(loud, SAMPLES_PER_FRAME) * np.sin(2 * np.pi * 200 * time)).astype(np.float32)
 
     package = SimpleNamespace(dsp=SimpleNamespace(synth=synth))
     monkeypatch.setitem(sys.modules, "hibari", package)

@@ -8,14 +8,14 @@ from demo_voice.teachers import kokoro
 
 
 def test_no_kept_style_teaches_and_a_mix_has_one_accent():
-    persons = [kokoro.mix(number) for number in range(kokoro.PERSONS)]
+    persons = [kokoro.draw_mix(number) for number in range(kokoro.PERSONS)]
     styles = {style for person in persons for style in person.shares}
     assert styles == {*kokoro.AMERICAN, *kokoro.BRITISH}
     assert not styles & set(kokoro.KEPT_FROM_TRAINING)
     for number, person in enumerate(persons):
         assert len({style[0] for style in person.shares}) == 1
         assert sum(person.shares.values()) == pytest.approx(1.0)
-        assert person == kokoro.mix(number)
+        assert person == kokoro.draw_mix(number)
 
 
 @pytest.mark.system

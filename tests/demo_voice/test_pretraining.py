@@ -14,7 +14,7 @@ from demo_voice.pretraining import (
     Pupil,
     Rows,
     diagonal,
-    grid,
+    lay_out,
     mean_spectra,
     pitch_loss,
 )
@@ -54,12 +54,12 @@ def test_rows_are_those_of_a_fine_tune(batch):
     rows, (texts, codes, heard) = batch
     pupil = Pupil(new_gpt(SHORT.gpt, 1)).eval()
     packed = pack(texts, codes, heard, SHORT.gpt, stop_input=True)
-    wanted, laid = training.losses(pupil.gpt, packed), grid(rows, SHORT)
-    found = pupil.losses(rows, laid)
+    wanted, grid = training.losses(pupil.gpt, packed), lay_out(rows, SHORT)
+    found = pupil.losses(rows, grid)
     torch.testing.assert_close(found["audio"], wanted.audio)
     torch.testing.assert_close(found["text"], wanted.text)
-    hidden, _ = pupil.hidden(rows, laid)
-    latents = pupil.latents(hidden, laid, 31)
+    hidden, _ = pupil.hidden(rows, grid)
+    latents = pupil.latents(hidden, grid, 31)
     slots, first = packed.audio_slots, 0
     for row, own in enumerate(codes):
         theirs = training.hidden_states(pupil.gpt, packed)[slots[first : first + len(own)]]
@@ -75,7 +75,7 @@ def test_a_mean_spectrum_leaves_padding_out(batch):
 
 def test_the_guide_wants_the_text_in_its_order(batch):
     rows, _ = batch
-    ideal = diagonal(grid(rows, SHORT))
+    ideal = diagonal(lay_out(rows, SHORT))
     texts, codes = LENGTHS[0][:2]
     audio = texts + 2
     assert int(ideal[0, audio].argmax()) == 0
@@ -85,11 +85,11 @@ def test_the_guide_wants_the_text_in_its_order(batch):
 
 def test_watching_changes_nothing(batch):
     rows, _ = batch
-    pupil, laid = Pupil(new_gpt(SHORT.gpt, 1)).eval(), grid(batch[0], SHORT)
-    plain, guide = pupil.losses(rows, laid)["audio"], Guide(pupil.gpt)
+    pupil, grid = Pupil(new_gpt(SHORT.gpt, 1)).eval(), lay_out(batch[0], SHORT)
+    plain, guide = pupil.losses(rows, grid)["audio"], Guide(pupil.gpt)
     guide.watch(True)
-    torch.testing.assert_close(pupil.losses(rows, laid)["audio"], plain)
-    loss = guide.loss(laid)
+    torch.testing.assert_close(pupil.losses(rows, grid)["audio"], plain)
+    loss = guide.loss(grid)
     loss.backward()
     assert loss > 0 and pupil.gpt.gpt.h[1].attn.c_attn.weight.grad.abs().sum() > 0
 

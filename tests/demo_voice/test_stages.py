@@ -11,7 +11,7 @@ STAGE = StageSchedule(1.0, 1, 1.0)
 
 
 def test_the_rate_rises_stays_and_falls():
-    rates = [stages.rate(*at, STAGE) for at in ((0, 0.0), (99, 0.1), (5000, 0.7), (9000, 1.0))]
+    rates = [stages.learning_rate(*at, STAGE) for at in ((0, 0.0), (99, 0.1), (5000, 0.7), (9000, 1.0))]
     assert rates[0] < 0.02 and rates[1] == 1.0 and rates[1] > rates[2] > rates[3] == 0.02
 
 
@@ -32,12 +32,12 @@ def test_a_stage_goes_on_where_it_was_stopped(tmp_path):
     assert seen == [0, 1, 2]
     weight = net.weight.detach().clone()
     net.reset_parameters()
-    step, seconds = stages.resumed(path, {"net": net, "unknown": net})
+    step, seconds = stages.resume(path, {"net": net, "unknown": net})
     assert step == 3 and seconds > 0
     torch.testing.assert_close(net.weight, weight)
 
 
 def test_time_of_earlier_runs_counts():
-    clock = Clock(10.0, before=9.0)
+    clock = Clock(10.0, earlier=9.0)
     assert 0.9 <= clock.share < 1.0
     assert Clock(0.0).share == 1.0 or Clock(0.0).passed >= 0

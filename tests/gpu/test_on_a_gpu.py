@@ -231,9 +231,9 @@ def test_the_check_passes_on_a_good_gpu(tmp_path):
 
 
 def test_every_distance_is_four_times_under_its_limit(device):
-    for row in gpu_parts.distances(device, 10):
+    for row in gpu_parts.measure_distances(device, 10):
         worst = max(row["largest"], row["between_runs"])
-        assert worst * gpu_parts.HEADROOM <= row["tolerance"] or worst == 0.0, row
+        assert worst * gpu_parts.MIN_HEADROOM <= row["tolerance"] or worst == 0.0, row
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_a_promotion_on_a_full_card_is_refused_and_the_service_goes_on(device):
     from xtts.inference.compute_config import ComputeConfig
     from xtts.workers.server import SpeechServer
 
-    server = SpeechServer(ComputeConfig(device, guard=False), 4, texts=Written())
+    server = SpeechServer(ComputeConfig(device, guard=False), 4, text_worker=Written())
     assert answer(server)["say"] == "opened"
     used = torch.cuda.memory_reserved() / 1e9
     with card_of(0.5 + used):
@@ -279,9 +279,9 @@ def test_a_promotion_on_a_full_card_is_refused_and_the_service_goes_on(device):
             told += messages(server.step())
             time.sleep(0.01)
     assert [one["say"] for one in told] == ["failed"]
-    assert told[0]["reason_code"] == "out_of_memory" and list(server._standing) == ["v1"]
+    assert told[0]["reason_code"] == "out_of_memory" and list(server._open_voices) == ["v1"]
 
 
 def test_saving_stalls_no_longer_than_half_a_second(device):
-    at = gpu_parts.setup(device, "", rehearse=False)
-    assert gpu_parts.saving(at)["stall_seconds"] <= 0.5
+    at = gpu_parts.choose_setup(device, "", rehearse=False)
+    assert gpu_parts.measure_saving(at)["stall_seconds"] <= 0.5

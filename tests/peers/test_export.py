@@ -23,7 +23,7 @@ from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.loading import load_voice
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
-from xtts.workers.decoder_learning import published_names
+from xtts.workers.decoder_learning import to_published
 
 # A small XTTS-v2 learning part; Coqui's vocoder and speaker encoder have only one size.
 SMALL = {
@@ -117,7 +117,7 @@ def learned_decoder_of(checkpoint: Path, base: Path) -> dict[str, torch.Tensor]:
     with torch.no_grad():
         for weight in vocoder.parameters():
             weight.mul_(1.1)
-    tensors = published_names(vocoder, published)
+    tensors = to_published(vocoder, published)
     assert tensors.keys() == {name for name in published if name.startswith(WAVEFORM_DECODER)}
     file = learned_decoder.write_tensors(run.decoder_path(1), tensors)
     sha256 = run.verified(1).sha256

@@ -16,7 +16,7 @@ from machine.storage.files import DiskFull, WriteError
 from tests.api.decoding import decoded
 from tests.machine.storage.test_files import full_after
 from xtts import encoding
-from xtts.encoding import MEDIA_TYPES, RATE, Encoder, wav_header, whole, without_length
+from xtts.encoding import MEDIA_TYPES, RATE, Encoder, encode, wav_header, without_length
 from xtts.marks import UNNAMED
 from xtts.mp3_frames import end_of_tags
 
@@ -38,14 +38,14 @@ def heard(data: bytes) -> np.ndarray:
     return sound
 
 
-@pytest.mark.parametrize("encoded", [whole("wav", PCM), whole("flac", PCM)])
+@pytest.mark.parametrize("encoded", [encode("wav", PCM), encode("flac", PCM)])
 def test_what_loses_nothing_holds_every_sample(encoded):
     assert np.array_equal(heard(encoded), SAMPLES)
-    assert streamed("pcm") == whole("pcm", PCM) == PCM
+    assert streamed("pcm") == encode("pcm", PCM) == PCM
 
 
 @pytest.mark.parametrize(
-    "encoded", [whole("mp3", PCM), whole("opus", PCM), streamed("opus")], ids=["mp3", "opus", "stream"]
+    "encoded", [encode("mp3", PCM), encode("opus", PCM), streamed("opus")], ids=["mp3", "opus", "stream"]
 )
 def test_what_loses_something_holds_the_sound(encoded):
     sound = heard(encoded).astype(float)
@@ -55,7 +55,7 @@ def test_what_loses_something_holds_the_sound(encoded):
 
 
 def test_a_header_says_how_long_a_wav_is_where_that_is_known():
-    file, stream = whole("wav", PCM), streamed("wav")
+    file, stream = encode("wav", PCM), streamed("wav")
     begin = len(file) - len(PCM)
     assert file[begin:] == stream[begin:] == PCM
     assert int.from_bytes(file[begin - 4 : begin], "little") == len(PCM)
@@ -85,7 +85,7 @@ def test_sound_is_sent_before_the_end(form):
 
 
 def test_an_mp3_stream_does_not_tell_a_length():
-    encoded = whole("mp3", PCM)
+    encoded = encode("mp3", PCM)
     tag = end_of_tags(encoded)
     assert b"Info" in encoded[tag:][:200] or b"Xing" in encoded[tag:][:200]
     cut = without_length(encoded)
@@ -108,7 +108,7 @@ def players_length(data: bytes) -> float:
 @pytest.mark.parametrize("seconds", [0.7, 8.28])
 def test_a_whole_file_shows_its_length(form, seconds):
     pcm = quiet_then_loud(seconds)
-    assert players_length(whole(form, pcm)) == pytest.approx(seconds, abs=0.06)
+    assert players_length(encode(form, pcm)) == pytest.approx(seconds, abs=0.06)
 
 
 @pytest.mark.parametrize("seconds", [2.0, 8.28])
@@ -144,14 +144,14 @@ def test_aac_is_offered_only_where_it_can_be_made(monkeypatch, installed):
 @pytest.mark.parametrize("form", encoding.AAC_FORMATS)
 @pytest.mark.parametrize("step", [9602, 960_000, None])
 def test_aac_is_whole_and_the_same_sound(form, step):
-    encoded = decoded(whole(form, PCM) if step is None else streamed(form, step))
+    encoded = decoded(encode(form, PCM) if step is None else streamed(form, step))
     assert 0 <= len(encoded) - RATE <= MAX_PADDING
     shifts = [encoded[shift:][:RATE] for shift in (0, PRIMING) if shift + RATE <= len(encoded)]
     assert max(float(np.corrcoef(shifted, SAMPLES)[0, 1]) for shifted in shifts) > 0.99
 
 
 def test_a_whole_m4a_says_how_long_it_is():
-    with av.open(io.BytesIO(whole("m4a", bytes(2 * RATE)))) as file:
+    with av.open(io.BytesIO(encode("m4a", bytes(2 * RATE)))) as file:
         assert file.duration == pytest.approx(1_000_000, abs=1_000)
 
 
@@ -161,7 +161,7 @@ def test_sound_may_have_another_rate(form):
     tone = np.rint(8_000 * np.sin(np.arange(RATE) / 10)).astype("<i2").tobytes()
     stream = Encoder(form, rate=16_000, kilobits=48)
     sent = b"".join([*(stream.add(tone[at : at + 4_800]) for at in range(0, len(tone), 4_800)), stream.end()])
-    file = whole(form, tone, rate=16_000, kilobits=48)
+    file = encode(form, tone, rate=16_000, kilobits=48)
     if form == "mp3":
         assert (
             soundfile.info(io.BytesIO(file)).samplerate

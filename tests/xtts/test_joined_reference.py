@@ -12,7 +12,7 @@ from tests.datasets import a_sound
 from xtts.arguments import ArgumentError
 from xtts.inference import voice
 from xtts.inference.defaults import ConditioningParams
-from xtts.joined_reference import for_conditioning, join, reference_of, turn_seconds, without_silent_ends
+from xtts.joined_reference import for_conditioning, join, reference_of, trim_silence, turn_seconds
 from xtts.model.config import ModelConfig
 from xtts.voices.base_models import DEMO
 
@@ -75,10 +75,10 @@ def test_every_recording_is_heard_by_latents_and_embedding(count):
 def test_long_silence_at_the_ends_takes_no_turn():
     spoken = a_sound(2.0, 22_050)
     silence = np.zeros(22_050, np.float32)
-    cut = without_silent_ends(np.concatenate([silence, spoken, silence]), 22_050)
+    cut = trim_silence(np.concatenate([silence, spoken, silence]), 22_050)
     assert len(cut) / 22_050 == pytest.approx(2.2, abs=0.05)
     short = np.concatenate([silence[:4_410], spoken, silence[:4_410]])
-    assert np.array_equal(without_silent_ends(short, 22_050), short)
+    assert np.array_equal(trim_silence(short, 22_050), short)
 
 
 @pytest.fixture

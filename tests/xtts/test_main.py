@@ -28,7 +28,7 @@ from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import SpokenPiece
 from xtts.marks import Mark
 from xtts.text.tokenizer import Tokenizer
-from xtts.verbs.speak import _endings
+from xtts.verbs.speak import _endings_note
 from xtts.voices import loading, voice_files
 from xtts.voices.base_models import BundleError
 
@@ -353,7 +353,7 @@ def test_the_note_counts_faulty_pieces_and_without_any_the_ones_spoken_again(pie
         "faulty": (*repeated, False),
     }
     spoken = [SpokenPiece([1], *kinds[kind], True, 24, 1.0) for kind in pieces.split()]
-    assert _endings(spoken) == told
+    assert _endings_note(spoken) == told
 
 
 @pytest.mark.parametrize("how", [(), ("--show-text",)])

@@ -14,7 +14,7 @@ import soundfile
 
 from tests.marked import comment
 from xtts import encoding
-from xtts.encoding import MEDIA_TYPES, Encoder, whole
+from xtts.encoding import MEDIA_TYPES, Encoder, encode
 from xtts.marks import SOURCE, UNNAMED, Mark
 from xtts.voices.voice_files import VoiceFiles
 
@@ -30,7 +30,7 @@ def streamed(form: str, mark: Mark) -> bytes:
 
 
 def whole_file(form: str, mark: Mark) -> bytes:
-    return whole(form, PCM, mark)
+    return encode(form, PCM, mark)
 
 
 def test_the_text_names_source_voice_and_version_in_ascii():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xtts.mp3_frames import end_of_tags, frame_header, is_length
+from xtts.mp3_frames import end_of_tags, frame_header, is_length_frame
 
 FRAME = b"\xff\xfb\x90\xc0"  # MPEG 1, 128 kbit/s, 44,100 Hz, one channel
 
@@ -30,4 +30,4 @@ def test_a_first_frame_with_the_length_is_told_by_its_name(place, name, length):
     header = frame_header(FRAME)
     frame = bytearray(FRAME + bytes(413))
     frame[place : place + 4] = name
-    assert header and header.side == 21 and is_length(bytes(frame), header) is length
+    assert header and header.xing_offset == 21 and is_length_frame(bytes(frame), header) is length

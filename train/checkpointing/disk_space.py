@@ -27,7 +27,7 @@ from xtts.model.gpt import from_coqui
 from xtts.model.loading import read_tensors
 from xtts.model.vocoder import WAVEFORM_DECODER
 from xtts.voices.run_folder import RunFolder
-from xtts.workers.decoder_schedule import CHANNELS
+from xtts.workers.decoder_schedule import DISCRIMINATOR_CHANNELS
 
 log = logging.getLogger("train")
 
@@ -100,7 +100,7 @@ def decoder_bytes(context: RunContext) -> tuple[int, int]:
     tensors = read_tensors(context.base / "model.pth")
     weights = sum(tensor.numel() for name, tensor in tensors.items() if name.startswith(WAVEFORM_DECODER))
     with torch.device("meta"):
-        discriminators = sum(tensor.numel() for tensor in Discriminators(CHANNELS).parameters())
+        discriminators = sum(tensor.numel() for tensor in Discriminators(DISCRIMINATOR_CHANNELS).parameters())
     return 4 * weights, 4 * (4 * weights + 3 * discriminators)
 
 

@@ -32,7 +32,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
 from xtts.text.languages import short_code
 from xtts.voices.evaluation_file import MeanInterval
-from xtts.workers.decoder_schedule import STEPS
+from xtts.workers.decoder_schedule import STEPS_PER_MINUTE
 from xtts.workers.requests import SLOTS, HeardRecordings, ListenRequest, RecordingFacts, SpeakingRate
 
 # Without a recogniser, only every third sentence becomes audio: at full size, the vocoder costs
@@ -105,7 +105,7 @@ class EvaluationPlan:
     why_no_naturalness: str | None = NATURALNESS_OFF
     why_no_speaker_judge: str | None = "not asked for"
     learns_decoder: bool = False
-    decoder_steps: float = STEPS
+    decoder_steps: float = STEPS_PER_MINUTE
 
     @property
     def sentence_set(self) -> str:
@@ -173,7 +173,7 @@ def plan_of(
         old_language_recogniser=old_recogniser,
         learns_added_language=learns_added,
         why_no_naturalness=why_no_naturalness(settings.evaluate_naturalness),
-        why_no_speaker_judge=speaker_judge.missing(),
+        why_no_speaker_judge=speaker_judge.missing_reason(),
         learns_decoder=defaults.with_advice(settings, config.training).learn_decoder != "off",
         decoder_steps=defaults.decoder_steps(config.training),
     )
@@ -196,7 +196,7 @@ def old_language_sentences(config: ModelConfig, seed: int) -> list[EvaluationSen
 
 def why_no_naturalness(setting: str) -> str | None:
     """`EvaluationPlan.why_no_naturalness`, by the setting."""
-    return NATURALNESS_OFF if setting == "off" else naturalness.missing()
+    return NATURALNESS_OFF if setting == "off" else naturalness.missing_reason()
 
 
 # Sentences

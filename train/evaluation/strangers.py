@@ -31,11 +31,11 @@ def stranger_embeddings(person: np.ndarray) -> list[np.ndarray]:
 def main() -> int:
     """Embeds the clips of each reader, and writes the file."""
     from xtts import audio
-    from xtts.evaluation.speaker_judge import RATE, SpeakerJudge, missing, weights_file
+    from xtts.evaluation.speaker_judge import RATE, SpeakerJudge, missing_reason, weights_file
 
     path = weights_file()
     if path is None or len(sys.argv) != 2:
-        sys.stderr.write(f"{missing() or 'Name the folder of the readers'}.\n")
+        sys.stderr.write(f"{missing_reason() or 'Name the folder of the readers'}.\n")
         return 2
     judge, people = SpeakerJudge(path), dict[str, list[float]]()
     for folder in sorted(path for path in Path(sys.argv[1]).iterdir() if path.is_dir()):

@@ -23,7 +23,7 @@ from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import BASE_WEIGHTS, weights_of_epoch
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder
-from xtts.workers.decoder_schedule import STEPS, steps_for, steps_until
+from xtts.workers.decoder_schedule import STEPS_PER_MINUTE, steps_for, steps_until
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip, TunedVoice
 
 log = logging.getLogger("train")
@@ -156,7 +156,11 @@ def newest_state(run: RunFolder, before: int | None = None) -> tuple[int, Path |
 
 
 def learn_for_base(
-    run: RunFolder, ask: Ask, clips: Sequence[Clip], voice: TunedVoice, steps_per_minute: float = STEPS
+    run: RunFolder,
+    ask: Ask,
+    clips: Sequence[Clip],
+    voice: TunedVoice,
+    steps_per_minute: float = STEPS_PER_MINUTE,
 ) -> LearnedDecoder:
     """The decoder for the base's weights, trained unless it already continues the newest epoch's.
 
@@ -243,7 +247,7 @@ def learn_for_epoch(
     epoch: int,
     checkpoint: Path,
     sha256: str,
-    steps_per_minute: float = STEPS,
+    steps_per_minute: float = STEPS_PER_MINUTE,
 ) -> float:
     """Trains and writes the decoder of an epoch, unless it exists. Returns the seconds of a step; 0
     if unknown. A failure is only logged, except GpuLost.

@@ -26,7 +26,7 @@ from train.settings import TrainSettings
 from xtts import audio, encoding
 from xtts.audio import SPEAKER_RATE, VOCODER_RATE, AudioError
 from xtts.inference.defaults import ConditioningParams
-from xtts.joined_reference import for_conditioning, without_silent_ends
+from xtts.joined_reference import for_conditioning, trim_silence
 from xtts.model.loading import read_tensors
 from xtts.model.vocoder import load_speaker_encoder
 from xtts.text.markup import STYLE_MARK
@@ -165,7 +165,7 @@ def best_recording(
 def best_indices(recordings: Sequence[np.ndarray], embed: Embed, seconds: float) -> list[int]:
     """The indices of the recordings `[samples]` that are most like all others of the person, until
     they fill `seconds`. Clipped and very short ones count only if there are no others."""
-    speech = [without_silent_ends(recording, VOCODER_RATE) for recording in recordings]
+    speech = [trim_silence(recording, VOCODER_RATE) for recording in recordings]
     long = [n for n, sound in enumerate(speech) if len(sound) >= _MIN_SPEECH_SECONDS * VOCODER_RATE]
     if not long:
         return [max(range(len(recordings)), key=lambda n: len(recordings[n]))]

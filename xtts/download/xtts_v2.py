@@ -22,7 +22,7 @@ DOWNLOAD = (
     "VOICE=xtts_v2 for the service."
 )
 
-# Two public projects pin these values for that revision, and eight more repeat them:
+# Two public projects pin these values for this revision, and eight more repeat them:
 # throndir2/Martlet, workers/xtts/host/martlet_xtts_host.py (the model, its JSON files and its
 # speakers), and VoiceHub, voicehub/models/xtts/native/dvae_checkpoint.py (the DVAE and mel_stats).
 XTTS_V2: Mapping[str, Written] = {
@@ -40,13 +40,15 @@ OPTIONAL = frozenset({"speakers_xtts.pth"})
 
 
 class FilesError(SotaqueError):
-    """A folder does not hold the published files; the text says which, and what to do."""
+    """A folder lacks published files; the message says which, and what to do."""
 
 
 def require_files(folder: Path) -> None:
     """Raises FilesError unless the folder has every needed file, as published."""
     if set(missing := missing_files(folder)) - OPTIONAL:
-        raise FilesError(f"{folder} does not hold XTTS-v2. {DOWNLOAD} Or by hand: {by_hand(folder, missing)}")
+        raise FilesError(
+            f"{folder} does not hold XTTS-v2. {DOWNLOAD} Or by hand: {manual_instructions(folder, missing)}"
+        )
 
 
 def missing_files(folder: Path) -> list[str]:
@@ -55,18 +57,18 @@ def missing_files(folder: Path) -> list[str]:
     The folder keeps the hashes, so that later starts read only changed files. Raises FilesError
     for a file that is not the published one.
     """
-    missing, wrong = [], []
+    missing, faults = [], []
     for name, expected in XTTS_V2.items():
         path = folder / name
         try:
             if fault := _fault_of(path, expected):
-                wrong.append(fault)
+                faults.append(fault)
         except (FileNotFoundError, NotADirectoryError):
             missing.append(name)
         except OSError as error:
-            wrong.append(f"{path} cannot be read ({error.strerror}).")
-    if wrong:
-        lines = "\n  ".join(wrong)
+            faults.append(f"{path} cannot be read ({error.strerror}).")
+    if faults:
+        lines = "\n  ".join(faults)
         raise FilesError(
             f"{folder} does not hold the published XTTS-v2:\n  {lines}\nCopy these files again, or "
             "delete them to download them. To use your own model, set BASE_MODEL to its folder."
@@ -74,7 +76,7 @@ def missing_files(folder: Path) -> list[str]:
     return missing
 
 
-def by_hand(folder: Path, names: Sequence[str]) -> str:
+def manual_instructions(folder: Path, names: Sequence[str]) -> str:
     """The instructions for a machine without a network."""
     lines = "\n".join(f"  {name}: {XTTS_V2[name].bytes:,} bytes" for name in names)
     return (

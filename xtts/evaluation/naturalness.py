@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 PACKAGES = ("distillmos", "xls_r_sqa")
 RATE = 16_000
 # The model's window, 7.68 s. Longer speech is judged by its beginning.
-WINDOW = 122_880
-# The samples per row of features, and the number of rows that a sound affects after its end: half
-# an STFT window, and one frame for each convolution.
-_ROW, _REACH = 320, 8
+WINDOW_SAMPLES = 122_880
+_SAMPLES_PER_ROW = 320
+# The number of rows of features that a sound affects after its end: half an STFT window, and one
+# frame for each convolution.
+_REACH_ROWS = 8
 
 
-def missing() -> str | None:
+def missing_reason() -> str | None:
     """Why naturalness cannot be judged on this machine; None if it can."""
     if all(importlib.util.find_spec(package) is not None for package in PACKAGES):
         return None
@@ -36,7 +37,7 @@ def missing() -> str | None:
 class NaturalnessJudge:
     """DistillMOS on one device.
 
-    Sentences are padded with silence to `WINDOW`. The convolutions over that silence, which would
+    Sentences are padded with silence to `WINDOW_SAMPLES`. The convolutions over that silence, which would
     take two thirds of the time, are computed once.
     """
 
@@ -52,31 +53,33 @@ class NaturalnessJudge:
         self._model = model.eval().to(device)
         self._device = device
         with torch.inference_mode():
-            self._silence = self._model.cnn(torch.zeros(1, 4 * _REACH * _ROW, device=device))
+            self._silence_features = self._model.cnn(
+                torch.zeros(1, 4 * _REACH_ROWS * _SAMPLES_PER_ROW, device=device)
+            )
 
     def mos(self, samples: "Tensor") -> float:
         """The predicted mean opinion score, 1 to 5, of `[samples]` at 16 kHz."""
         import torch
 
         with torch.inference_mode():
-            heard = samples.detach().float().to(self._device)[:WINDOW]
-            heard = heard / (heard.abs().amax() + 1e-8)
-            features = self._features(heard)
+            sound = samples.detach().float().to(self._device)[:WINDOW_SAMPLES]
+            sound = sound / (sound.abs().amax() + 1e-8)
+            features = self._features(sound)
             quality = self._model.transformer_pool_attn(features.transpose(1, 2))
         return float(1 + 4 * quality)
 
-    def _features(self, heard: "Tensor") -> "Tensor":
-        """The features `[1, channels, rows]` of the window that begins with `heard`."""
+    def _features(self, sound: "Tensor") -> "Tensor":
+        """The features `[1, channels, rows]` of the window that begins with a sound `[samples]`."""
         import torch
         import torch.nn.functional as F
 
-        num_rows, rows = WINDOW // _ROW, -(-len(heard) // _ROW)
-        if rows + 3 * _REACH > num_rows:
-            return self._model.cnn(F.pad(heard, (0, WINDOW - len(heard)))[None])
-        padded = F.pad(heard, (0, (rows + 2 * _REACH) * _ROW - len(heard)))
-        features = self._model.cnn(padded[None])[..., : rows + _REACH]
+        window_rows, sound_rows = WINDOW_SAMPLES // _SAMPLES_PER_ROW, -(-len(sound) // _SAMPLES_PER_ROW)
+        if sound_rows + 3 * _REACH_ROWS > window_rows:
+            return self._model.cnn(F.pad(sound, (0, WINDOW_SAMPLES - len(sound)))[None])
+        padded = F.pad(sound, (0, (sound_rows + 2 * _REACH_ROWS) * _SAMPLES_PER_ROW - len(sound)))
+        features = self._model.cnn(padded[None])[..., : sound_rows + _REACH_ROWS]
         # The rows of silence are equal, except for those near the ends of a window.
-        usual = self._silence[..., 2 * _REACH : 2 * _REACH + 1]
-        last = self._silence[..., -_REACH:]
-        between = usual.expand(-1, -1, num_rows - rows - 2 * _REACH)
-        return torch.cat((features, between, last), dim=-1)
+        inner_row = self._silence_features[..., 2 * _REACH_ROWS : 2 * _REACH_ROWS + 1]
+        last_rows = self._silence_features[..., -_REACH_ROWS:]
+        inner_rows = inner_row.expand(-1, -1, window_rows - sound_rows - 2 * _REACH_ROWS)
+        return torch.cat((features, inner_rows, last_rows), dim=-1)

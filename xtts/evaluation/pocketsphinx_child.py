@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 RATE = 16_000
 # One pass over the words and a narrower beam: on sixteen built-in sentences spoken by the embedded
 # voice, 23 word errors instead of 22, in 36 % of the time.
-QUICKLY = {"fwdflat": False, "maxhmmpf": 2000, "maxwpf": 20, "topn": 2}
+FAST_SEARCH = {"fwdflat": False, "maxhmmpf": 2000, "maxwpf": 20, "topn": 2}
 
 
 def decoder_of_english() -> "Decoder":
     """pocketsphinx's decoder with its English model. Raises ImportError."""
     import pocketsphinx
 
-    return pocketsphinx.Decoder(samprate=RATE, loglevel="FATAL", **QUICKLY)
+    return pocketsphinx.Decoder(samprate=RATE, loglevel="FATAL", **FAST_SEARCH)
 
 
 def transcript(decoder: "Decoder", sound: bytes) -> str:

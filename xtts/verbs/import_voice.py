@@ -45,8 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
         tos_agreed=settings.coqui_tos_agreed,
     )
     if arguments.json:
-        about = {"schema": 1, "exit_code": 0, "name": imported.name, "kind": imported.kind}
-        print(json.dumps(about, indent=2, ensure_ascii=False))
+        content = {"schema": 1, "exit_code": 0, "name": imported.name, "kind": imported.kind}
+        print(json.dumps(content, indent=2, ensure_ascii=False))
         return 0
     print(f"Imported {arguments.file} as {imported.folder}: {imported.kind}, licence {imported.licence}.")
     if (consent := imported.consent) is not None:
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"Consent, as its maker states it (nobody has verified it): {consent.who}, "
             f"{consent.when}: {consent.what}"
         )
-    words = f'xtts speak --voice {shlex.quote(str(imported.folder))} --text "Good morning."'
-    print(f"It speaks with:\n  {commands.program(words)}")
+    command = f'xtts speak --voice {shlex.quote(str(imported.folder))} --text "Good morning."'
+    print(f"It speaks with:\n  {commands.program(command)}")
     print("A service with this VOICES_DIR lists it as a voice.")
     return 0

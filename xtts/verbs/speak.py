@@ -31,20 +31,24 @@ SUMMARY = "speak a text, or each line of a file, into files"
 USAGE = "TEXT "
 # A file without a name: WAV on stdout, text on stdin.
 STREAM = "-"
-_MAX_REFUSALS = 10
-_ASK = 'write it after the command, such as "Good morning.", or name a file of lines with --lines FILE'
+_MAX_SHOWN_REFUSALS = 10
+_HOW_TO_GIVE_TEXT = (
+    'write it after the command, such as "Good morning.", or name a file of lines with --lines FILE'
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     voice_arguments.add_arguments(parser)
     parser.add_argument("--language", default="en", type=tag_of, help="language of the text (default: en)")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
         "spoken", nargs="?", metavar="TEXT", help="the text to speak; - or nothing reads it from stdin"
     )
-    what.add_argument("--text", help="the same")
-    what.add_argument("--lines", type=Path, help="a file with one sentence per line; --out is then a folder")
+    source.add_argument("--text", help="the same")
+    source.add_argument(
+        "--lines", type=Path, help="a file with one sentence per line; --out is then a folder"
+    )
     parser.add_argument(
         "--out",
         "--to",
@@ -59,13 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=1.0,
         metavar="X",
-        help=f"{SPEED.least:g} to {SPEED.most:g}; 2 is twice as fast, at the same pitch",
+        help=f"{SPEED.min:g} to {SPEED.max:g}; 2 is twice as fast, at the same pitch",
     )
     parser.add_argument(
         "--temperature",
         type=float,
         metavar="T",
-        help=f"{TEMPERATURE.least:g} to {TEMPERATURE.most:g}: the variation between "
+        help=f"{TEMPERATURE.min:g} to {TEMPERATURE.max:g}: the variation between "
         "takes; 0 always takes the likeliest code (default: the "
         "model's)",
     )
@@ -74,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help=f"{TAKES.least} to {TAKES.most}: speak N takes together and keep the "
+        help=f"{TAKES.min} to {TAKES.max}: speak N takes together and keep the "
         "best, by its voice, words and endings (default: 1)",
     )
     parser.add_argument(
@@ -101,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Speaks each text into its file. Raises SotaqueError."""
     if arguments.out is None or str(arguments.out) != STREAM:
-        return _run(arguments)
+        return _speak_lines(arguments)
     if arguments.lines is not None:
         raise SotaqueError("--lines writes a file for each line, so --out names a folder, not -.")
     if sys.stdout.isatty():
@@ -109,47 +113,35 @@ def run(arguments: argparse.Namespace) -> int:
             "--out - writes WAV to stdout, which is a terminal. Redirect it to a file or a pipe."
         )
     # Only sound goes to stdout.
-    sound = sys.stdout.buffer
+    stream = sys.stdout.buffer
     with contextlib.redirect_stdout(sys.stderr):
-        return _run(arguments, sound)
+        return _speak_lines(arguments, stream)
 
 
-def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int:
-    """Runs the command. sound: a stream for one WAV, which replaces the files."""
-    arguments.text = _text(arguments)
+def _speak_lines(arguments: argparse.Namespace, stream: "IO[bytes] | None" = None) -> int:
+    """Runs the command. stream: gets one WAV in place of the files."""
+    arguments.text = _find_text(arguments)
     if arguments.out is None and not arguments.show_text:
         arguments.out = _new_file(arguments)
     whole_number("--takes", arguments.takes, TAKES)
     voice_arguments.take_settings(arguments)
     _check_words(arguments)
-    lines = _lines(arguments)
-    if arguments.out is not None and sound is None:
+    lines = _find_lines(arguments)
+    if arguments.out is not None and stream is None:
         for line in lines:
             encoding.form_of(line.out)
-    # Imported here, so that `--help` and a mistyped option do not wait seconds for torch.
-    from xtts.inference.synthesis_request import SynthesisRequest
-
-    given = arguments
-    asked = [
-        (
-            line,
-            SynthesisRequest(
-                line.text, given.language, given.seed, given.temperature, given.speed, plain=given.plain
-            ),
-        )
-        for line in lines
-    ]
+    requests = [_new_request(arguments, line.text) for line in lines]
     files = voice_arguments.voice_files_of(arguments)
-    read = None
+    read_requests = None
     if arguments.show_text:
         tokenizer = files.tokenizer.open()
-        read = _read(asked, tokenizer, files)
-        _show_texts(tokenizer, read)
+        read_requests = _add_pieces(requests, lines, tokenizer, files)
+        _show_texts(tokenizer, read_requests)
         if arguments.out is None:
             return 0
     voice = voice_arguments.load_voice(arguments, files)
     # Errors in a text or recording are reported before anything is computed.
-    read = read or _read(asked, voice.model.tokenizer, files)
+    read_requests = read_requests or _add_pieces(requests, lines, voice.model.tokenizer, files)
     if voice.own_voice is None:
         raise SotaqueError(
             f"--voice {arguments.voice} does not include a speaker. Add --reference FILE.wav, 3 to "
@@ -157,32 +149,32 @@ def _run(arguments: argparse.Namespace, sound: "IO[bytes] | None" = None) -> int
         )
     if voice.message:
         print(voice.message)
-    for ask, line in zip(read, lines, strict=True):
-        waveform, spoken, choice = _speak(voice, ask, arguments.takes)
-        place = _write_sound(line.out, waveform, files.mark, sound)
-        print(f"{place}: {len(waveform) / voice.sample_rate:.2f} s{choice}{_endings(spoken)}")
+    for request, line in zip(read_requests, lines, strict=True):
+        waveform, pieces, take_note = _speak(voice, request, arguments.takes)
+        place = _write_sound(line.out, waveform, files.mark, stream)
+        print(f"{place}: {len(waveform) / voice.sample_rate:.2f} s{take_note}{_endings_note(pieces)}")
         if arguments.words is not None:
-            text = voice.model.tokenizer.without_markup(ask.text, ask.language, plain=ask.plain)
-            _write_words(ask, spoken, _words_file(arguments, line.out), text)
+            text = voice.model.tokenizer.without_markup(request.text, request.language, plain=request.plain)
+            _write_words(request, pieces, _words_file(arguments, line.out), text)
     return 0
 
 
 def _speak(
-    voice: "LoadedVoice", ask: "SynthesisRequest", count: int
+    voice: "LoadedVoice", request: "SynthesisRequest", num_takes: int
 ) -> "tuple[NDArray[np.float32], Sequence[SpokenPiece], str]":
-    """The sound of a text, its pieces, and a note on which of `count` takes it is, or ""."""
-    if count == 1:
-        guard = voice.guard(ask)
-        waveform = voice.synthesize_guarded(ask, guard)
+    """The sound of a text, its pieces, and a note on which of several takes it is, or ""."""
+    if num_takes == 1:
+        guard = voice.guard(request)
+        waveform = voice.synthesize_guarded(request, guard)
         return waveform, guard.pieces if guard else [], ""
     from xtts.evaluation.recogniser_settings import evaluate_recogniser
     from xtts.inference.takes import speak_best
 
-    take, choice = speak_best(voice, ask, count, evaluate_recogniser())
+    take, choice = speak_best(voice, request, num_takes, evaluate_recogniser())
     return take.waveform, take.pieces, f"; {choice}"
 
 
-def _text(arguments: argparse.Namespace) -> str | None:
+def _find_text(arguments: argparse.Namespace) -> str | None:
     """The text from the options or stdin; None for --lines."""
     text: str | None = arguments.spoken if arguments.text is None else arguments.text
     if arguments.lines is not None or text not in (None, STREAM):
@@ -194,7 +186,7 @@ def _text(arguments: argparse.Namespace) -> str | None:
     except UnicodeDecodeError as error:
         raise SotaqueError(f"The text on stdin is not {error.encoding.upper()}: {error}.") from error
     if not content.strip():
-        raise SotaqueError(f"The text on stdin is empty. Pipe a text into speak, or {_ASK}.")
+        raise SotaqueError(f"The text on stdin is empty. Pipe a text into speak, or {_HOW_TO_GIVE_TEXT}.")
     return content
 
 
@@ -206,7 +198,7 @@ def _check_stdin(references: Sequence[Path] | None) -> None:
             "--reference, which reads every word after it as a recording."
         )
     if sys.stdin is None or sys.stdin.isatty():
-        raise SotaqueError(f"speak needs a text: {_ASK}.")
+        raise SotaqueError(f"speak needs a text: {_HOW_TO_GIVE_TEXT}.")
 
 
 def _new_file(arguments: argparse.Namespace) -> Path:
@@ -230,16 +222,16 @@ def _write_sound(path: Path, waveform: "NDArray[np.float32]", mark: Mark, stream
     if stream is None:
         encoding.write(path, waveform, mark)
         return str(path)
-    stream.write(encoding.whole("wav", encoding.pcm16(waveform), mark))
+    stream.write(encoding.encode("wav", encoding.pcm16(waveform), mark))
     stream.flush()
     return "stdout"
 
 
-def _write_words(ask: "SynthesisRequest", spoken: "Sequence[SpokenPiece]", path: Path, text: str) -> None:
+def _write_words(request: "SynthesisRequest", pieces: "Sequence[SpokenPiece]", path: Path, text: str) -> None:
     from xtts.inference.alignment.guarded_piece import words_of_speech
     from xtts.subtitles import render
 
-    words = words_of_speech(ask.pieces or (), spoken, ask.speed)
+    words = words_of_speech(request.pieces or (), pieces, request.speed)
     if words is None:
         raise SotaqueError(
             "This voice does not support word times: none of its attention heads follows the text. "
@@ -248,7 +240,7 @@ def _write_words(ask: "SynthesisRequest", spoken: "Sequence[SpokenPiece]", path:
     path.write_text(render(words, path.suffix[1:], text), encoding="utf-8")
 
 
-def _endings(pieces: "Sequence[SpokenPiece]") -> str:
+def _endings_note(pieces: "Sequence[SpokenPiece]") -> str:
     """A note on pieces that ended badly or took several attempts, or ""."""
     faults = [
         f"{piece.ending.value} ({piece.reason}; {piece.attempts} attempts)"
@@ -257,12 +249,13 @@ def _endings(pieces: "Sequence[SpokenPiece]") -> str:
     ]
     if faults:
         return f"; {len(faults)} of {len(pieces)} pieces ended badly: {', '.join(faults)}"
-    if again := sum(piece.attempts > 1 for piece in pieces):
-        return f"; {again} of {len(pieces)} pieces were spoken again"
+    if num_repeated := sum(piece.attempts > 1 for piece in pieces):
+        return f"; {num_repeated} of {len(pieces)} pieces were spoken again"
     return ""
 
 
 def _check_words(arguments: argparse.Namespace) -> None:
+    """Raises SotaqueError if --words cannot be written."""
     path = arguments.words
     if path is None:
         return
@@ -272,16 +265,33 @@ def _check_words(arguments: argparse.Namespace) -> None:
         raise SotaqueError(f"--words {path} must end in .json, .srt or .vtt.")
 
 
-def _show_texts(tokenizer: "Tokenizer", asks: "Sequence[SynthesisRequest]") -> None:
+def _show_texts(tokenizer: "Tokenizer", requests: "Sequence[SynthesisRequest]") -> None:
     """Prints how each text is read, one piece per line."""
     print(f"Read by {tokenizer.spec.normalizer}:")
-    for ask in asks:
-        for line in tokenizer.show(ask.text, ask.language, plain=ask.plain):
+    for request in requests:
+        for line in tokenizer.show(request.text, request.language, plain=request.plain):
             print(f"  {line}")
 
 
-def _read(
-    asked: "Sequence[tuple[_Line, SynthesisRequest]]", tokenizer: "Tokenizer", files: "VoiceFiles"
+def _new_request(arguments: argparse.Namespace, text: str) -> "SynthesisRequest":
+    # Imported here, so that `--help` and a mistyped option do not wait seconds for torch.
+    from xtts.inference.synthesis_request import SynthesisRequest
+
+    return SynthesisRequest(
+        text,
+        arguments.language,
+        arguments.seed,
+        arguments.temperature,
+        arguments.speed,
+        plain=arguments.plain,
+    )
+
+
+def _add_pieces(
+    requests: "Sequence[SynthesisRequest]",
+    lines: "Sequence[_Line]",
+    tokenizer: "Tokenizer",
+    files: "VoiceFiles",
 ) -> "list[SynthesisRequest]":
     """The requests with their pieces. Raises one TextError that names all refused lines, including
     those with unknown voices."""
@@ -289,21 +299,21 @@ def _read(
     from xtts.text.errors import TextError
     from xtts.voices import speakers
 
-    requests, refusals = list["SynthesisRequest"](), list[str]()
-    for line, ask in asked:
+    read_requests, refusals = list["SynthesisRequest"](), list[str]()
+    for request, line in zip(requests, lines, strict=True):
         try:
-            pieces = ask.read(tokenizer)
+            pieces = request.read(tokenizer)
             for name in {piece.voice for piece in pieces} - {""}:
                 if speakers.find_speaker(name, files.own_name, files.speakers) is None:
                     raise unknown_voice(name, files.speakers)
-            requests.append(replace(ask, pieces=pieces))
+            read_requests.append(replace(request, pieces=pieces))
         except TextError as error:
             refusals.append(f"{line.where}{error}")
     if refusals:
-        more = len(refusals) - _MAX_REFUSALS
-        rest = [f"{more} more lines are refused."] if more > 0 else []
-        raise TextError("\n".join([*refusals[:_MAX_REFUSALS], *rest]))
-    return requests
+        num_hidden = len(refusals) - _MAX_SHOWN_REFUSALS
+        last = [f"{num_hidden} more lines are refused."] if num_hidden > 0 else []
+        raise TextError("\n".join([*refusals[:_MAX_SHOWN_REFUSALS], *last]))
+    return read_requests
 
 
 @dataclass(frozen=True)
@@ -315,22 +325,22 @@ class _Line:
     where: str = ""
 
 
-def _lines(arguments: argparse.Namespace) -> list[_Line]:
+def _find_lines(arguments: argparse.Namespace) -> list[_Line]:
     """The texts with their output files: 01.wav, 02.wav, … for --lines."""
     out = arguments.out or Path()
     if arguments.text is not None:
         return [_Line(arguments.text, out)]
     try:
-        content = decoded_text(arguments.lines.read_bytes()).splitlines()
+        all_lines = decoded_text(arguments.lines.read_bytes()).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise SotaqueError(f"--lines {arguments.lines} cannot be read: {error}.") from error
-    texts = [(number, line.strip()) for number, line in enumerate(content, 1) if line.strip()]
+    texts = [(number, line.strip()) for number, line in enumerate(all_lines, 1) if line.strip()]
     if not texts:
         raise SotaqueError(f"--lines {arguments.lines} is empty; write one sentence per line.")
     if arguments.out is not None:
         out.mkdir(parents=True, exist_ok=True)
     digits = max(2, len(str(len(texts))))
     return [
-        _Line(text, out / f"{i:0{digits}}.wav", f"--lines {arguments.lines}, line {number}: ")
-        for i, (number, text) in enumerate(texts, start=1)
+        _Line(text, out / f"{position:0{digits}}.wav", f"--lines {arguments.lines}, line {number}: ")
+        for position, (number, text) in enumerate(texts, start=1)
     ]

@@ -43,27 +43,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def take_settings(arguments: argparse.Namespace) -> None:
-    """Adds the shared settings of the environment and .env to the options, so that Ray workers on
-    other machines use the same settings. Prints which voice speaks if none is named."""
+    """Adds the shared settings of the environment and .env to the options, for Ray workers on other
+    machines. Downloads XTTS-v2 if it is the voice. Prints which voice speaks if none is named."""
     from machine.settings.loading import load
     from xtts.voices.served_voice import ServedVoiceSettings, served_voice
 
     settings, _ = load(ServedVoiceSettings)
     if arguments.voice is None:
-        arguments.voice, why = served_voice(settings)
+        arguments.voice, reason = served_voice(settings)
         if getattr(arguments, "out", True) is not None:  # --show-text alone does not speak
-            print(f"Voice: {arguments.voice} ({why}). --voice names another one.")
+            print(f"Voice: {arguments.voice} ({reason}). --voice names another one.")
     guard = getattr(arguments, "guard", None) or ("on" if settings.guard else "off")
     arguments.guard, arguments.threads = guard, settings.num_threads
     arguments.watermark = settings.watermark
     arguments.precision = arguments.precision or settings.speak_precision
     arguments.xtts_v2, arguments.tos_agreed = settings.xtts_v2_dir, settings.coqui_tos_agreed
-    _provide(arguments, settings)
+    _download_voice(arguments, settings)
 
 
-def _provide(arguments: argparse.Namespace, settings: "SharedSettings") -> None:
-    """Downloads XTTS-v2 if it is the voice, and shows the progress. Raises SotaqueError, also
-    before a download of 2.1 GB that lacks a recording to speak with."""
+def _download_voice(arguments: argparse.Namespace, settings: "SharedSettings") -> None:
+    """Downloads XTTS-v2 if it is the voice, and shows the progress. Raises SotaqueError, and does so
+    before the download (2.1 GB) if there is no recording to speak with."""
     from xtts.voices import published_voice
 
     if arguments.voice != published_voice.NAME:
@@ -95,10 +95,10 @@ def voice_files_of(arguments: argparse.Namespace) -> "VoiceFiles":
 
 
 def load_voice(arguments: argparse.Namespace, files: "VoiceFiles") -> "LoadedVoice":
-    """Loads a voice on the selected device, and prints why if it is another one."""
+    """Loads a voice on the selected device, or prints why on another one."""
     from xtts.voices import loading
 
-    where, reason = loading.compute_config(
+    compute, reason = loading.compute_config(
         files,
         arguments.device,
         arguments.precision,
@@ -108,5 +108,5 @@ def load_voice(arguments: argparse.Namespace, files: "VoiceFiles") -> "LoadedVoi
         watermark=arguments.watermark,
     )
     if reason:
-        print(f"Device: {where.device} ({reason})")
-    return loading.load_voice(files, where)
+        print(f"Device: {compute.device} ({reason})")
+    return loading.load_voice(files, compute)

@@ -21,7 +21,7 @@ from machine.memory import limit_onednn_cache
 from machine.process import reserve_stdout, write_json_line
 from machine.threads import limit_omp_spinning
 from xtts.inference.compute_config import ComputeConfig
-from xtts.workers.failures import answer_of, place_of
+from xtts.workers.failures import answer_to_error, type_and_place
 
 # Writes an answer and its sound.
 Say = Callable[..., None]
@@ -51,7 +51,7 @@ def run(
     except BrokenPipeError:  # the parent has gone
         return 0
     except Exception as error:
-        answer = answer_of(error, arguments.compute.device)
+        answer = answer_to_error(error, arguments.compute.device)
         if answer is not None:
             say({"say": "fault", **answer})
             if isinstance(error, SotaqueError) and "fault" not in answer:
@@ -61,6 +61,6 @@ def run(
             raise
         for frame in traceback.extract_tb(error.__traceback__):
             sys.stderr.write(f"  {frame.filename}:{frame.lineno} in {frame.name}\n")
-        sys.stderr.write(place_of(error) + "\n")
+        sys.stderr.write(type_and_place(error) + "\n")
         return 1
     return 0

@@ -28,19 +28,19 @@ from xtts.model.source_filter import SourceFilter, pitch_at_steps
 from xtts.model.vocoder import Vocoder
 from xtts.workers.decoder_clips import CONTEXT_CODES, Row, SpokenClip
 from xtts.workers.decoder_schedule import (
-    BATCH,
     BETAS,
-    CHANNELS,
-    CHECK_EVERY,
+    DISCRIMINATOR_CHANNELS,
     DISCRIMINATOR_RATE,
     LEARNING_RATE,
     MATCHING_WEIGHT,
-    MAX_NORM,
+    MAX_FRUITLESS_CHECKS,
+    MAX_GRADIENT_NORM,
     MEL_WEIGHT,
-    MIN_GAIN,
-    PATIENCE,
+    MIN_IMPROVEMENT,
     PITCH_WEIGHT,
-    WARM_UP,
+    ROWS_PER_STEP,
+    STEPS_PER_CHECK,
+    WARM_UP_STEPS,
     average_decay,
 )
 
@@ -51,7 +51,7 @@ class DecoderLearner:
     Args:
         vocoder: The initial one, on the device to train on, weight norm folded.
         discriminators: Those of the base; None begins with random weights, which learn alone for
-            `WARM_UP` steps.
+            `WARM_UP_STEPS` steps.
         speaker: The speaker embedding `[1, 512, 1]`.
         fft_device: Computes the spectrograms; the CPU if the GPU's FFT is faulty.
         rate: The vocoder's learning rate.
@@ -79,8 +79,10 @@ class DecoderLearner:
         self.fft_device = torch.device(fft_device)
         self.vocoder = vocoder.train().requires_grad_(True)
         self.average = copy.deepcopy(vocoder).eval().requires_grad_(False)
-        self.warm_up_steps = WARM_UP if discriminators is None else 0
-        self.discriminators = (discriminators or _new_discriminators(seed, CHANNELS)).to(self.device).train()
+        self.warm_up_steps = WARM_UP_STEPS if discriminators is None else 0
+        self.discriminators = (
+            (discriminators or _new_discriminators(seed, DISCRIMINATOR_CHANNELS)).to(self.device).train()
+        )
         self.speaker = speaker.detach().float().to(self.device)
         self.seed, self.step, self.warm_up_done = seed, 0, 0
         self.best_ratio, self.checks_since_best = 1.0, 0
@@ -88,10 +90,10 @@ class DecoderLearner:
         self._discriminator_optimizer = _new_optimizer(self.discriminators, DISCRIMINATOR_RATE)
 
     def learn(self, clips: Sequence[SpokenClip]) -> None:
-        """One step, from rows that depend on the seed and the number of the step only. While the
-        discriminators learn alone, the vocoder stays."""
+        """Takes one step, from rows that depend only on the seed and the step's number. During the
+        warm-up only the discriminators change."""
         rng = random.Random(f"{self.seed} {self.warm_up_done + self.step}")
-        rows = [rng.choice(clips).draw_row(rng) for _ in range(BATCH)]
+        rows = [rng.choice(clips).draw_row(rng) for _ in range(ROWS_PER_STEP)]
         is_warm_up = self.warm_up_done < self.warm_up_steps
         with torch.set_grad_enabled(not is_warm_up):
             sound, recording, pitch_error = self._sound_of(self.vocoder, rows)
@@ -117,28 +119,28 @@ class DecoderLearner:
         """The mean distance of whole clips, with the predicted pitch's error in octaves."""
         distances = []
         for clip in clips:
-            sound, recording, pitch_error = self._sound_of(vocoder, [clip.whole])
+            sound, recording, pitch_error = self._sound_of(vocoder, [clip.full_row])
             distances.append(float(spectral_distance(sound, recording)) + float(pitch_error))
         return fmean(distances)
 
     def check_progress(self, held_out: Sequence[SpokenClip], base_distance: float) -> None:
-        """Compares the distance of held-out clips with the smallest so far, every `CHECK_EVERY` steps.
+        """Compares the distance of held-out clips with the smallest so far, every `STEPS_PER_CHECK` steps.
 
         Args:
             base_distance: Their distance with the base's vocoder and the same latents, so that the
                 distances with different GPT weights can be compared.
         """
-        if self.step % CHECK_EVERY:
+        if self.step % STEPS_PER_CHECK:
             return
         ratio = self.distance(self.average, held_out) / max(base_distance, 1e-9)
-        has_improved = ratio < self.best_ratio - MIN_GAIN
+        has_improved = ratio < self.best_ratio - MIN_IMPROVEMENT
         self.checks_since_best = 0 if has_improved else self.checks_since_best + 1
         self.best_ratio = min(self.best_ratio, ratio)
 
     @property
     def finished(self) -> bool:
         """Whether held-out clips have stopped improving."""
-        return self.checks_since_best >= PATIENCE
+        return self.checks_since_best >= MAX_FRUITLESS_CHECKS
 
     def _sound_of(self, vocoder: Vocoder, rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
         """The sound and the recordings `[rows, samples]` without their context, on `fft_device`;
@@ -239,7 +241,7 @@ def _new_optimizer(module: nn.Module, rate: float) -> torch.optim.Optimizer:
 def _descend(optimizer: torch.optim.Optimizer, module: nn.Module, loss: Tensor) -> None:
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    nn.utils.clip_grad_norm_(module.parameters(), MAX_NORM)
+    nn.utils.clip_grad_norm_(module.parameters(), MAX_GRADIENT_NORM)
     optimizer.step()
 
 

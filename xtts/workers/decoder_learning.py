@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from xtts.model.vocoder import Vocoder
     from xtts.workers.decoder_learner import DecoderLearner
 
-# Every n-th clip is held out to judge the decoder, and no more than some.
-HELD_OUT_EVERY, MAX_HELD_OUT = 8, 8
+# One of this number of clips is held out to judge the decoder.
+CLIPS_PER_HELD_OUT = 8
+MAX_HELD_OUT_CLIPS = 8
 MIN_CLIPS = 4
 
 # The names of a weight's length and direction in torch since 2.1, and before.
@@ -61,22 +62,22 @@ def learn(
     from xtts.workers.free_pitch import move_pitch
 
     started = time.perf_counter()
-    model, whose = tuned.speaking(tuned.reading(request.voice), request.voice)
+    model, voice = tuned.load_voice(*tuned.read_reference(request.voice), request.voice)
     with torch.random.fork_rng(devices=[]):  # modules draw initial weights
-        new_dvae = partial(loading.load_dvae, tuned.base, model.config)
-        spoken = tuned.clips.spoken_clips(model, whose, new_dvae, request.clips, progress)
+        load_dvae = partial(loading.load_dvae, tuned.base, model.config)
+        spoken = tuned.clips.spoken_clips(model, voice, load_dvae, request.clips, progress)
         discriminators = read_discriminators(tuned.base)
-    held_out, learned_from = divide(spoken)
-    if len(learned_from) < MIN_CLIPS:
+    held_out, training_clips = split_held_out(spoken)
+    if len(training_clips) < MIN_CLIPS:
         raise DecoderLearningError(
             f"Training a decoder needs at least {MIN_CLIPS} clips of a suitable length; "
-            f"{len(learned_from)} of {len(request.clips)} clips are suitable."
+            f"{len(training_clips)} of {len(request.clips)} clips are suitable."
         )
-    published = loading.read_tensors(tuned.base / "model.pth")
+    base_tensors = loading.read_tensors(tuned.base / "model.pth")
     learner = DecoderLearner(
-        _laid_out(published, model),
+        _load_vocoder(base_tensors, model),
         discriminators,
-        whose.speaker,
+        voice.speaker,
         tuned.compute.mel_device,
         seed=request.seed,
         rate=model.config.training.decoder_rate or LEARNING_RATE,
@@ -84,29 +85,29 @@ def learn(
     base_distance = learner.distance(learner.average, held_out)
     if request.state is not None:
         learner.restore(torch.load(request.state, map_location="cpu", weights_only=True))
-    before = learner.step
+    first_step = learner.step
     check_progress = partial(learner.check_progress, held_out, base_distance)
-    step_seconds = _train(learner, learned_from, check_progress, request, started, progress)
+    step_seconds = _train(learner, training_clips, check_progress, request, started, progress)
     if request.state_out is not None:
         replace_file(request.state_out, partial(torch.save, learner.state()))
     distance = learner.distance(learner.average, held_out)
-    octaves = move_pitch(learner.average, model, whose, spoken, request.seed)
-    learned_decoder.write_tensors(request.out, published_names(learner.average, published))
+    octaves = move_pitch(learner.average, model, voice, spoken, request.seed)
+    learned_decoder.write_tensors(request.out, to_published(learner.average, base_tensors))
     return DecoderLearned(
         distance_before=round(base_distance, 4),
         distance_after=round(distance, 4),
-        clips=len(learned_from),
+        clips=len(training_clips),
         steps=learner.step,
-        new_steps=learner.step - before,
+        new_steps=learner.step - first_step,
         seconds=time.perf_counter() - started,
         step_seconds=step_seconds,
         pitch_octaves=round(octaves, 4),
     )
 
 
-def divide(clips: Sequence[SpokenClip]) -> tuple[list[SpokenClip], list[SpokenClip]]:
-    """The held-out clips, and those to learn from."""
-    every = max(HELD_OUT_EVERY, math.ceil(len(clips) / MAX_HELD_OUT))
+def split_held_out(clips: Sequence[SpokenClip]) -> tuple[list[SpokenClip], list[SpokenClip]]:
+    """The held-out clips, and the training clips."""
+    every = max(CLIPS_PER_HELD_OUT, math.ceil(len(clips) / MAX_HELD_OUT_CLIPS))
     return list(clips[::every]), [clip for number, clip in enumerate(clips) if number % every]
 
 
@@ -120,30 +121,30 @@ def _train(
 ) -> float:
     """Trains until the requested step, the end of the time limit, or until held-out clips stop
     improving. Returns the seconds of a step as in `DecoderLearned.step_seconds`."""
-    first, limit = learner.step, request.budget_seconds
-    last = math.inf if request.steps is None else max(request.steps, first + request.min_steps)
-    if limit is not None:
+    first_step, max_seconds = learner.step, request.budget_seconds
+    last_step = math.inf if request.steps is None else max(request.steps, first_step + request.min_steps)
+    if max_seconds is not None:
         learner.checks_since_best = 0  # a time limit is a request to continue
-    total_steps = last - first + learner.warm_up_steps - learner.warm_up_done
-    steps_taken, began, step_seconds = 0, time.perf_counter(), 0.0
-    while learner.step < last and not learner.finished:
-        passed = time.perf_counter() - started
-        if limit is not None and passed + step_seconds >= limit:
+    total_steps = last_step - first_step + learner.warm_up_steps - learner.warm_up_done
+    steps_taken, timed_since, step_seconds = 0, time.perf_counter(), 0.0
+    while learner.step < last_step and not learner.finished:
+        seconds = time.perf_counter() - started
+        if max_seconds is not None and seconds + step_seconds >= max_seconds:
             break
         if steps_taken == 1:  # the first step prepares kernels; the others take equally long
-            began = time.perf_counter()
+            timed_since = time.perf_counter()
         elif steps_taken > 1:
-            step_seconds = (time.perf_counter() - began) / (steps_taken - 1)
-        before = learner.step
+            step_seconds = (time.perf_counter() - timed_since) / (steps_taken - 1)
+        step_before = learner.step
         learner.learn(clips)
         steps_taken += 1
-        if learner.step > before:
+        if learner.step > step_before:
             check_progress()
-        progress(min(1.0, max(steps_taken / total_steps, passed / limit if limit else 0.0)))
+        progress(min(1.0, max(steps_taken / total_steps, seconds / max_seconds if max_seconds else 0.0)))
     return step_seconds
 
 
-def _laid_out(state: "Mapping[str, Tensor]", model: "Model") -> "Vocoder":
+def _load_vocoder(state: "Mapping[str, Tensor]", model: "Model") -> "Vocoder":
     """The vocoder with the tensors of a `model.pth`, on the device of `model`. On a CPU, a step in
     channels-last order takes 0.8 of the published layout's time, and half with bfloat16."""
     import torch
@@ -156,9 +157,9 @@ def _laid_out(state: "Mapping[str, Tensor]", model: "Model") -> "Vocoder":
     return vocoder
 
 
-def published_names(vocoder: "Vocoder", like: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
-    """The vocoder's tensors on the CPU, by their names in a `model.pth` and in its layout. If
-    `like`, the base's tensors, has weight norm, a weight becomes a direction and a length."""
+def to_published(vocoder: "Vocoder", base_tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
+    """The vocoder's tensors on the CPU, with the names and layout of the base's `model.pth`. If the
+    base has weight norm, a weight becomes a direction and a length."""
     import torch
 
     from xtts.model.vocoder import WAVEFORM_DECODER
@@ -167,13 +168,13 @@ def published_names(vocoder: "Vocoder", like: "Mapping[str, Tensor]") -> "dict[s
         name: (tensor[:, :, 0] if tensor.ndim == 4 else tensor).detach().cpu()
         for name, tensor in vocoder.state_dict().items()
     }
-    renamed = {}
-    for name in like:
+    published = {}
+    for name in base_tensors:
         if name.startswith(WAVEFORM_DECODER):
-            inner = name.removeprefix("hifigan_decoder.")
-            normed = _WEIGHT_NORM.search(inner)
-            weight = tensors[f"{inner[: normed.start()]}.weight" if normed else inner]
+            our_name = name.removeprefix("hifigan_decoder.")
+            normed = _WEIGHT_NORM.search(our_name)
+            weight = tensors[f"{our_name[: normed.start()]}.weight" if normed else our_name]
             if normed and normed[0] in (".parametrizations.weight.original0", ".weight_g"):
                 weight = torch.linalg.vector_norm(weight, dim=(1, 2), keepdim=True)
-            renamed[name] = weight.contiguous()
-    return renamed
+            published[name] = weight.contiguous()
+    return published

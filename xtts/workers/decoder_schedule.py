@@ -11,39 +11,43 @@ steps.
 
 import math
 
-# All steps for some minutes of a person's clips: STEPS * minutes ** GROWTH. Eight clips (0.4
-# minutes) take 41 steps, 3.5 minutes 149, 12 minutes 311.
-STEPS, GROWTH = 70.0, 0.6
+# A person's clips take STEPS_PER_MINUTE * minutes ** STEPS_EXPONENT steps: eight clips (0.4 minutes)
+# 41 steps, 3.5 minutes 149, 12 minutes 311.
+STEPS_PER_MINUTE, STEPS_EXPONENT = 70.0, 0.6
 MIN_STEPS, MAX_STEPS = 24, 400
-# The first epochs of a run share the steps equally; later epochs take no more.
-EPOCHS = 4
-# Steps in which only the discriminators learn, if the base brings none, and their channels.
-WARM_UP, CHANNELS = 60, 16
-# Rows of a step; a row is 0.93 s (`xtts.workers.decoder_clips`).
-BATCH = 4
+# The first epochs of a run share the steps equally; later epochs take none.
+TRAINING_EPOCHS = 4
+# Steps in which only the discriminators learn, if the base brings none.
+WARM_UP_STEPS = 60
+# Channels of discriminators that the base does not bring.
+DISCRIMINATOR_CHANNELS = 16
+# A row is 0.93 s (`xtts.workers.decoder_clips`).
+ROWS_PER_STEP = 4
 LEARNING_RATE, DISCRIMINATOR_RATE, BETAS = 1e-4, 2e-4, (0.8, 0.99)
 MEL_WEIGHT, MATCHING_WEIGHT, PITCH_WEIGHT = 15.0, 2.0, 15.0
-MAX_NORM = 50.0
+MAX_GRADIENT_NORM = 50.0
 # The decoder that speaks is an average over the last steps: about a ninth of all so far.
-AVERAGE_SHARE = 9.0
-# Held-out clips are compared every CHECK_EVERY steps: at XTTS-v2's size, eight of them take as long
-# as three steps. Training ends when PATIENCE comparisons in a row were not closer than the closest
-# so far, by this share of the base's distance.
-CHECK_EVERY, PATIENCE, MIN_GAIN = 20, 2, 1e-3
+STEPS_PER_AVERAGED_STEP = 9.0
+# At XTTS-v2's size, a check of eight held-out clips takes as long as three steps.
+STEPS_PER_CHECK = 20
+# Training ends after this number of checks in a row without an improvement.
+MAX_FRUITLESS_CHECKS = 2
+# The smallest decrease of the distance that counts as an improvement, as a share of the base's distance.
+MIN_IMPROVEMENT = 1e-3
 
 
-def steps_for(minutes: float, minute_steps: float = STEPS) -> int:
-    """All steps for some minutes of a person's clips. minute_steps: the steps for one minute."""
-    steps = math.ceil(minute_steps * max(minutes, 0.0) ** GROWTH)
+def steps_for(minutes: float, steps_per_minute: float = STEPS_PER_MINUTE) -> int:
+    """The number of steps for some minutes of a person's clips. steps_per_minute: for one minute."""
+    steps = math.ceil(steps_per_minute * max(minutes, 0.0) ** STEPS_EXPONENT)
     return min(MAX_STEPS, max(MIN_STEPS, steps))
 
 
-def steps_until(epoch: int, minutes: float, minute_steps: float = STEPS) -> int:
-    """The steps that are done at the end of an epoch (from 1)."""
-    every = steps_for(minutes, minute_steps)
-    return min(every, epoch * -(-every // EPOCHS))
+def steps_until(epoch: int, minutes: float, steps_per_minute: float = STEPS_PER_MINUTE) -> int:
+    """The number of steps until the end of an epoch (from 1)."""
+    all_steps = steps_for(minutes, steps_per_minute)
+    return min(all_steps, epoch * -(-all_steps // TRAINING_EPOCHS))
 
 
 def average_decay(step: int) -> float:
-    """The share of the average that stays at a step (from 1)."""
-    return max(0.0, 1 - AVERAGE_SHARE / (step + AVERAGE_SHARE))
+    """The share of the previous average in the new one, at a step (from 1)."""
+    return max(0.0, 1 - STEPS_PER_AVERAGED_STEP / (step + STEPS_PER_AVERAGED_STEP))

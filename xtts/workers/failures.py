@@ -12,7 +12,7 @@ from machine.errors import SotaqueError
 from machine.process import signal_name
 from machine.storage.files import JsonObject
 
-_NO_MEMORY = ("memoryerror", "out of memory", "can't allocate memory", "cannot allocate memory")
+_OUT_OF_MEMORY_WORDS = ("memoryerror", "out of memory", "can't allocate memory", "cannot allocate memory")
 
 
 class WorkerFailed(SotaqueError):
@@ -53,15 +53,15 @@ class WorkerFailed(SotaqueError):
         return (str(self).splitlines() or [self.reason_code])[0].rstrip(".")
 
 
-def answer_of(error: Exception, device: str) -> JsonObject | None:
+def answer_to_error(error: Exception, device: str) -> JsonObject | None:
     """A child's answer to an error: a message or a device fault; None for other errors.
 
     If the device is unusable, the answer reports that instead of the error.
     """
     fault = cuda_errors.classify(error, cuda_errors.free_bytes(device))
-    if poison := recovery.remaining_fault(device):
-        number = fault.code if fault and fault.sticky else None
-        fault = DeviceFault(Outcome.STICKY, "context", number, poison)
+    if context_error := recovery.remaining_fault(device):
+        cuda_code = fault.code if fault and fault.sticky else None
+        fault = DeviceFault(Outcome.STICKY, "context", cuda_code, context_error)
     elif isinstance(error, SotaqueError):
         code = "not_finite" if isinstance(error, cuda_errors.NotFinite) else "refused"
         code = error.reason_code if isinstance(error, WorkerFailed) else code
@@ -76,36 +76,42 @@ def answer_of(error: Exception, device: str) -> JsonObject | None:
     return {"ok": False, **answer, "fault": asdict(fault)}
 
 
-def worker_failed(answer: JsonObject) -> WorkerFailed:
-    """The WorkerFailed for an answer by `answer_of`, in the parent."""
-    details = answer.get("fault")
-    fault = DeviceFault(**{**details, "outcome": Outcome(details["outcome"])}) if details else None
+def failure_from_answer(answer: JsonObject) -> WorkerFailed:
+    """The failure that an answer by `answer_to_error` reports, in the parent."""
+    fields = answer.get("fault")
+    fault = DeviceFault(**{**fields, "outcome": Outcome(fields["outcome"])}) if fields else None
     return WorkerFailed(answer["reason_code"], answer["reason"], fault)
 
 
-def death(code: int, last_line: str, *, oom_killed: bool = False) -> WorkerFailed:
-    """The failure for an exit status, the last line of stderr, and the kernel's OOM kills."""
+def failure_from_exit(code: int, last_line: str, *, oom_killed: bool = False) -> WorkerFailed:
+    """The failure that an exit status means.
+
+    Args:
+        code: The exit status, negative for a signal.
+        last_line: The last line of stderr.
+        oom_killed: Whether the kernel has killed processes for lack of memory meanwhile.
+    """
     tail = f" Its last line: {last_line}" if last_line else ""
     oom_killed = oom_killed and code == -signal.SIGKILL
-    if oom_killed or any(words in last_line.lower() for words in _NO_MEMORY):
-        by = ": the system killed it" if oom_killed else ""
-        reason = f"The worker ran out of memory{by}.{tail}"
+    if oom_killed or any(words in last_line.lower() for words in _OUT_OF_MEMORY_WORDS):
+        killed = ": the system killed it" if oom_killed else ""
+        reason = f"The worker ran out of memory{killed}.{tail}"
         fault = DeviceFault(Outcome.TRANSIENT, "memory of the machine", None, reason)
         return WorkerFailed("out_of_memory", reason, fault)
     if code == -signal.SIGKILL:
-        what = "was killed (SIGKILL); usually the system does that when memory runs out"
-        return WorkerFailed("killed", f"The worker {what}.{tail}")
-    return WorkerFailed("crashed", f"The worker {ending(code)}.{tail}", of_device=code < 0)
+        reason = "The worker was killed (SIGKILL); usually the system does that when memory runs out"
+        return WorkerFailed("killed", f"{reason}.{tail}")
+    return WorkerFailed("crashed", f"The worker {exit_words(code)}.{tail}", of_device=code < 0)
 
 
-def ending(code: int) -> str:
+def exit_words(code: int) -> str:
     """An exit status, negative for a signal, as the end of a sentence: `ended by SIGSEGV`."""
     return f"ended by {signal_name(-code)}" if code < 0 else f"ended with exit status {code}"
 
 
-def place_of(error: BaseException) -> str:
-    """Type and place of an unexpected error: `IndexError in decoding.py:71`. It omits the message,
-    which may quote a user's text, because answers, the status and the log show it."""
+def type_and_place(error: BaseException) -> str:
+    """Type and place of an unexpected error: `IndexError in decoding.py:71`. Answers, the status and
+    the log show them; they omit the message, which may quote a user's text."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return type(error).__name__ + place

@@ -25,12 +25,12 @@ from machine.storage.files import JsonObject
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers import child
 from xtts.workers.child import Say
-from xtts.workers.failures import WorkerFailed, answer_of, death, worker_failed
+from xtts.workers.failures import WorkerFailed, answer_to_error, failure_from_answer, failure_from_exit
 from xtts.workers.requests import Answer, ReportProgress, Request, no_progress, request_types
 from xtts.workers.tasks import FileSpeaker
 
 START_SECONDS = 180.0
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 # The time to wait for the exit status after the child closed its output.
 _EXIT_SECONDS = 5.0
 
@@ -39,8 +39,9 @@ class Worker:
     """A child process with the frozen parts of a base model, started before it is needed.
 
     The child dies with the thread that started it, so call `start` and `ask` from a thread that
-    lives as long as the worker. keep_weights: as in `xtts.workers.tuned_model.TunedModel`. module:
-    the child's module, which tests replace.
+    lives as long as the worker.
+
+    keep_weights: as in `xtts.workers.tuned_model.TunedModel`; module: the child's, for tests.
     """
 
     def __init__(
@@ -65,8 +66,8 @@ class Worker:
             *compute.command_line(),
         )
         self._child: JsonLineProcess | None = None
-        self._ready = False
-        self._oom_kills = 0
+        self._is_ready = False
+        self._oom_kills_at_start = 0
 
     @property
     def pid(self) -> int | None:
@@ -78,31 +79,31 @@ class Worker:
         if self.pid is not None:
             return
         self.close()
-        self._oom_kills = oom_kills()
+        self._oom_kills_at_start = oom_kills()
         self._child = JsonLineProcess(self._command)
-        self._ready = False
+        self._is_ready = False
 
     def ask(
         self,
         request: Request[Answer],
         timeout_seconds: float,
-        interrupted: Callable[[], bool] = lambda: False,
+        is_interrupted: Callable[[], bool] = lambda: False,
         progress: ReportProgress = no_progress,
     ) -> Answer:
         """Sends a request to the child and returns its answer. Restarts a dead child first.
 
         timeout_seconds: the longest time without an answer or progress.
 
-        Raises WorkerFailed. A child that took too long, died or was `interrupted` is closed, and
-        the next call starts another.
+        Raises WorkerFailed. A child that took too long, died or was interrupted is closed, and the
+        next call starts another.
         """
         self.start()
-        if not self._ready:
-            self._answer("getting ready", self.start_seconds, interrupted, progress)
-            self._ready = True
-        plain = TypeAdapter(type(request)).dump_python(request, mode="json")
-        message = {"asked": type(request).__name__, "request": plain}
-        answer = self._answer(request.doing, timeout_seconds, interrupted, progress, message)
+        if not self._is_ready:
+            self._next_answer("getting ready", self.start_seconds, is_interrupted, progress)
+            self._is_ready = True
+        request_json = TypeAdapter(type(request)).dump_python(request, mode="json")
+        message = {"asked": type(request).__name__, "request": request_json}
+        answer = self._next_answer(request.doing, timeout_seconds, is_interrupted, progress, message)
         return TypeAdapter(request.answer_type()).validate_python(answer["answer"])
 
     def close(self) -> None:
@@ -111,50 +112,53 @@ class Worker:
             self._child.end()
             self._child = None
 
-    def _answer(
+    def _next_answer(
         self,
         doing: str,
         timeout_seconds: float,
-        interrupted: Callable[[], bool],
+        is_interrupted: Callable[[], bool],
         progress: ReportProgress,
         message: JsonObject | None = None,
     ) -> JsonObject:
-        """The child's answer to a message; without a message, its next answer."""
+        """The child's next answer, after sending a message if there is one. Raises WorkerFailed."""
         assert self._child is not None
         try:
             if message is not None:
                 self._child.send(message)
-            answer = self._receive(doing, timeout_seconds, interrupted, progress)
+            answer = self._receive(doing, timeout_seconds, is_interrupted, progress)
         except EOFError as error:
-            code, last = self._child.wait(_EXIT_SECONDS), self._child.errors.last_line()
+            code, last_line = self._child.wait(_EXIT_SECONDS), self._child.errors.last_line()
             self.close()
-            raise death(code or 0, last, oom_killed=oom_kills() > self._oom_kills) from error
+            raise failure_from_exit(
+                code or 0, last_line, oom_killed=oom_kills() > self._oom_kills_at_start
+            ) from error
         if answer["say"] in ("failed", "fault"):
             if answer["say"] == "fault":  # its CUDA context is unusable
                 self.close()
-            raise worker_failed(answer)
+            raise failure_from_answer(answer)
         return answer
 
     def _receive(
-        self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool], progress: ReportProgress
+        self, doing: str, timeout_seconds: float, is_interrupted: Callable[[], bool], progress: ReportProgress
     ) -> JsonObject:
-        """The child's next answer. Raises EOFError if the child ended."""
+        """The child's next message that is not about progress. Raises WorkerFailed, and EOFError if
+        the child ended."""
         assert self._child is not None
-        end = time.monotonic() + timeout_seconds
-        while (left := end - time.monotonic()) > 0:
+        deadline = time.monotonic() + timeout_seconds
+        while (remaining_seconds := deadline - time.monotonic()) > 0:
             with contextlib.suppress(TimeoutError):
-                message = self._child.receive(min(_LOOK_SECONDS, left))
+                message = self._child.receive(min(_POLL_SECONDS, remaining_seconds))
                 if message["say"] != "progress":
                     return message
                 progress(message["share"])
-                end = time.monotonic() + timeout_seconds
-            if interrupted():
+                deadline = time.monotonic() + timeout_seconds
+            if is_interrupted():
                 self.close()
                 raise WorkerFailed("interrupted", f"Stopped while {doing}.")
-        last = self._child.errors.last_line()
+        last_line = self._child.errors.last_line()
         self.close()
         reason = f"The worker was still {doing} after {timeout_seconds:g} s and was stopped."
-        raise WorkerFailed("hang", reason + (f" Its last line: {last}" if last else ""))
+        raise WorkerFailed("hang", reason + (f" Its last line: {last_line}" if last_line else ""))
 
 
 # --- the child's side
@@ -170,30 +174,30 @@ def main(new_speaker: Callable[[argparse.Namespace], FileSpeaker] | None = None)
 
     def serve(arguments: argparse.Namespace, say: Say) -> None:
         os.nice(arguments.nice)
-        speaker = (new_speaker or _speaker)(arguments)
+        speaker = (new_speaker or _new_speaker)(arguments)
         say({"say": "ready"})
         for line in sys.stdin:
-            _answer(speaker, json.loads(line), say, arguments.compute.device)
+            _answer_message(speaker, json.loads(line), say, arguments.compute.device)
 
     return child.run(parser, serve)
 
 
-def _answer(speaker: FileSpeaker, message: JsonObject, say: Say, device: str) -> None:
+def _answer_message(speaker: FileSpeaker, message: JsonObject, say: Say, device: str) -> None:
     """Answers one request. Raises device faults, because only a new process has a new context."""
     try:
         kind = request_types()[message["asked"]]
         request = TypeAdapter(kind).validate_python(message["request"])
-        done = speaker.ask(request, lambda share: say({"say": "progress", "share": share}))
+        answer = speaker.ask(request, lambda share: say({"say": "progress", "share": share}))
     except Exception as error:
-        failed = answer_of(error, device)
-        if failed is None or "fault" in failed:
+        refusal = answer_to_error(error, device)
+        if refusal is None or "fault" in refusal:
             raise
-        say({"say": "failed", **failed})
+        say({"say": "failed", **refusal})
     else:
-        say({"say": "done", "answer": asdict(done)})
+        say({"say": "done", "answer": asdict(answer)})
 
 
-def _speaker(arguments: argparse.Namespace) -> FileSpeaker:
+def _new_speaker(arguments: argparse.Namespace) -> FileSpeaker:
     arguments.compute.apply()
     return FileSpeaker(arguments.base, arguments.compute, keep_weights=arguments.keep_weights)
 

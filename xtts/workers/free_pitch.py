@@ -19,45 +19,47 @@ from xtts.model.source_filter import SourceFilter
 from xtts.model.vocoder import Vocoder
 from xtts.workers.decoder_clips import SpokenClip
 
-# Texts that are spoken, and the fewest that must end with a voiced sound.
-TEXTS, FEWEST = 8, 3
+MAX_SPOKEN_TEXTS = 8
+# Fewer texts that end and contain a voiced sound move nothing.
+MIN_VOICED_TEXTS = 3
 
 
 @torch.no_grad()
-def move_pitch(vocoder: Vocoder, model: Model, whose: Voice, clips: Sequence[SpokenClip], seed: int) -> float:
-    """Moves the pitch that `vocoder` predicts by the returned number of octaves; by 0 without an
+def move_pitch(vocoder: Vocoder, model: Model, voice: Voice, clips: Sequence[SpokenClip], seed: int) -> float:
+    """Moves the pitch that `vocoder` predicts, and returns by how many octaves: 0 without an
     oscillator, or if too few texts end."""
     decoder = vocoder.waveform_decoder
     if not isinstance(decoder, SourceFilter):
         return 0.0
-    chosen = clips[:: math.ceil(len(clips) / TEXTS)]
-    heights = []
-    for clip, latents in zip(chosen, speak(model, whose, [clip.ids for clip in chosen], seed), strict=True):
+    spoken_clips = clips[:: math.ceil(len(clips) / MAX_SPOKEN_TEXTS)]
+    all_latents = speak(model, voice, [clip.ids for clip in spoken_clips], seed)
+    differences = []
+    for clip, latents in zip(spoken_clips, all_latents, strict=True):
         recorded = clip.sound.pitches[clip.sound.pitches > 0]
         if latents is None or not len(recorded):
             continue
-        height, voicing = decoder.predicted_pitch(vocoder.latent_steps(latents[None]), whose.speaker)
+        predicted, voicing = decoder.predicted_pitch(vocoder.latent_steps(latents[None]), voice.speaker)
         if (voicing > 0).any():
-            heights.append((recorded.median().item(), height[voicing > 0].median().item()))
-    if len(heights) < FEWEST:
+            differences.append(recorded.median().item() - predicted[voicing > 0].median().item())
+    if len(differences) < MIN_VOICED_TEXTS:
         return 0.0
-    octaves = sum(person - free for person, free in heights) / len(heights)
+    octaves = sum(differences) / len(differences)
     decoder.pitch.last.bias[0] += octaves
     return octaves
 
 
-def speak(model: Model, whose: Voice, texts: Sequence[Sequence[int]], seed: int) -> list[Tensor | None]:
+def speak(model: Model, voice: Voice, texts: Sequence[Sequence[int]], seed: int) -> list[Tensor | None]:
     """The latents `[codes, width]` of each text's ids, sampled together; None for a text that does
     not end. Raises DecodingError."""
-    pairs = []
+    batch = []
     for number, ids in enumerate(texts):
-        random = torch.Generator(model.device).manual_seed(seed + number)
-        utterance = TorchUtterance(model.gpt, model.config.decoding, random)
-        pairs.append((torch.tensor(ids, device=model.device), utterance))
-    spoken = decode(model.gpt, whose.latents, pairs, len(pairs))
+        generator = torch.Generator(model.device).manual_seed(seed + number)
+        utterance = TorchUtterance(model.gpt, model.config.decoding, generator)
+        batch.append((torch.tensor(ids, device=model.device), utterance))
+    utterances = decode(model.gpt, voice.latents, batch, len(batch))
     return [
         torch.stack(list(utterance.latents[: len(utterance.codes)])).float()
         if utterance.stopped and utterance.codes
         else None
-        for utterance in spoken
+        for utterance in utterances
     ]

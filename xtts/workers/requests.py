@@ -25,7 +25,7 @@ def no_progress(_: float) -> None:
 
 
 class Request(Generic[Answer]):
-    """A request and the type of its answer. doing: its name in messages."""
+    """A request and the type of its answer. doing: the work as messages call it."""
 
     doing: ClassVar[str]
 
@@ -65,9 +65,10 @@ class SpokenFile:
     Attributes:
         seconds: Time taken, including loading.
         similarity: Cosine to the reference.
-        ending: The guard's verdict on the first bad piece, `good` if there is none, None without
-            a guard. ending_reason: its reason.
-        attempts: The most attempts at one piece.
+        ending: The guard's verdict on the first bad piece; `good` if there is none, None without
+            a guard.
+        ending_reason: The reason of the verdict.
+        attempts: The number of attempts at the piece that needed most.
         words: (word, start, end) in seconds; None if unknown.
     """
 
@@ -111,7 +112,7 @@ class SentenceTask:
         sounded: Whether to run the vocoder, which takes more time than everything else together.
         natural: Whether to judge the naturalness of the sound.
         out: The file for the sound; None keeps none.
-        measured: Whether to measure its sound and its words, which takes most of the time.
+        measured: Whether to measure the sound and the words, which takes most of the time.
     """
 
     request: SynthesisRequest
@@ -193,8 +194,8 @@ class RecordingFacts:
 
 @dataclass(frozen=True)
 class HeardRecordings:
-    """recordings: in the order of the request; base_voices: the speaker embeddings of the base's
-    voices, if any."""
+    """The measurements of recordings, in the order of the request. base_voices: the speaker
+    embeddings of the base's voices, if any."""
 
     recordings: list[RecordingFacts]
     base_voices: list[list[float]]
@@ -262,10 +263,9 @@ class LearnDecoderRequest(Request[DecoderLearned]):
         voice: The speaker, and the weights whose latents the decoder learns to decode.
         out: The file for its tensors (`xtts.voices.learned_decoder`).
         steps: Training ends at this step, counted from the base's decoder; None for no limit.
-        min_steps: At least this number of steps is taken, unless held-out clips stop
-            coming closer.
-        budget_seconds: A time limit for requests that no run repeats; None for no limit, so that
-            the result is the same on every machine.
+        min_steps: The minimum number of steps, unless held-out clips stop coming closer.
+        budget_seconds: The time limit of a request that no run repeats. None for no limit, so
+            that the result is the same on every machine.
         state: The file of the state to continue from; None for the base's decoder.
         state_out: The file for the new state; None writes none.
     """

@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 # A `speak` message.
 Message = JsonObject
-_KEPT_CALLERS = 1024
+_MAX_REMEMBERED_CALLERS = 1024
 # None marks the end of the messages.
 Inbox = queue.SimpleQueue["Message | None"]
 
 ALIVE_SECONDS = 1.0
 # How often to check for an opened voice or a read recording while no request is active.
-_LOOK_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 
 
 def main(new_server: "Callable[[argparse.Namespace], SpeechServer] | None" = None) -> int:
@@ -55,8 +55,8 @@ def main(new_server: "Callable[[argparse.Namespace], SpeechServer] | None" = Non
 
     def serve(arguments: argparse.Namespace, say: Say) -> None:
         inbox: Inbox = queue.SimpleQueue()
-        threading.Thread(target=_pump, args=(inbox,), name="requests", daemon=True).start()
-        server = (new_server or _server)(arguments)
+        threading.Thread(target=_read_messages, args=(inbox,), name="requests", daemon=True).start()
+        server = (new_server or _new_server)(arguments)
         say({"say": "ready"})
         _serve(server, inbox, say, arguments.slots)
 
@@ -64,8 +64,8 @@ def main(new_server: "Callable[[argparse.Namespace], SpeechServer] | None" = Non
 
 
 class Turns:
-    """The requests that the service has admitted, and which of them speaks next. Pure: nothing
-    waits, and nothing is computed. slots: how many requests speak at once.
+    """The requests that the service has admitted, and which of them speaks next. No method waits or
+    computes speech.
 
     A turn is one piece of a text. After it, the request waits for its next turn at the end of the
     queue, so no request waits for whole texts of others.
@@ -74,20 +74,23 @@ class Turns:
     last turn is the oldest, and within a caller to the request that has waited longest.
 
     Attributes:
+        slots: The number of requests that speak at once.
         served: The key of the voice of requests without their own; "" while none is served.
         queue: The waiting requests.
-        speaking: Those that have a slot, by id.
+        speaking: The requests that have a slot, by id.
     """
 
     def __init__(self, slots: int) -> None:
         self.slots, self.served = slots, ""
         self.queue: deque[Message] = deque()
         self.speaking: dict[str, Message] = {}
-        # Ids of requests that have begun, and of those whose callers do not read.
-        self._begun, self._held = set[str](), set[str]()
+        # Ids of the requests that have begun.
+        self._begun = set[str]()
+        # Ids of the requests whose callers do not read.
+        self._held = set[str]()
         # Inputs during which an earlier process ended.
         self._suspects = set[str]()
-        # A growing number for each caller. It is kept for callers that have left: one that sends
+        # The number of each caller's last turn. It is kept for callers that have left: one that sends
         # one text after another would otherwise be new each time, and starve a caller that stays.
         self._last_turns = OrderedDict[str, int]()
 
@@ -121,80 +124,80 @@ class Turns:
         waiting = [message for message in self.queue if self._may_speak(message)]
         if not waiting or len(self.speaking) >= self.slots:
             return None
-        slots = Counter(map(_caller, self.speaking.values()))
-        job = min(
+        slots_of_caller = Counter(map(_caller, self.speaking.values()))
+        request = min(
             waiting,
             key=lambda message: (
                 not message.get("micro"),
-                slots[_caller(message)],
+                slots_of_caller[_caller(message)],
                 self._last_turns.get(_caller(message), 0),
             ),
         )
-        if self.speaking and any(map(self._is_suspect, (job, *self.speaking.values()))):
+        if self.speaking and any(map(self._is_suspect, (request, *self.speaking.values()))):
             return None
-        self.queue.remove(job)
-        self.speaking[job["id"]] = job
-        self._last_turns[_caller(job)] = max(self._last_turns.values(), default=0) + 1
-        self._last_turns.move_to_end(_caller(job))
-        if len(self._last_turns) > _KEPT_CALLERS:
+        self.queue.remove(request)
+        self.speaking[request["id"]] = request
+        self._last_turns[_caller(request)] = max(self._last_turns.values(), default=0) + 1
+        self._last_turns.move_to_end(_caller(request))
+        if len(self._last_turns) > _MAX_REMEMBERED_CALLERS:
             self._last_turns.popitem(last=False)
-        if job["id"] in self._begun:
-            return {"do": "go_on", "id": job["id"]}
-        self._begun.add(job["id"])
-        return {**job, "key": job.get("key") or self.served}
+        if request["id"] in self._begun:
+            return {"do": "go_on", "id": request["id"]}
+        self._begun.add(request["id"])
+        return {**request, "key": request.get("key") or self.served}
 
     def pause(self, name: str) -> None:
         """Moves a request that has spoken a piece and has more to the end of the queue."""
-        if (job := self.speaking.pop(name, None)) is not None:
-            self.queue.append(job)
+        if (request := self.speaking.pop(name, None)) is not None:
+            self.queue.append(request)
 
     def drop(self, name: str) -> bool:
         """Removes a request that has not begun; returns whether there was one."""
-        waiting = name not in self._begun and any(message["id"] == name for message in self.queue)
-        if waiting:
+        is_waiting = name not in self._begun and any(message["id"] == name for message in self.queue)
+        if is_waiting:
             self.leave(name)
-        return waiting
+        return is_waiting
 
-    def leave(self, name: str, *, spoken: bool = False) -> None:
-        """Removes a request. spoken: completely, so that its input is no longer a suspect."""
-        if (job := next((message for message in self if message["id"] == name), None)) is None:
+    def leave(self, name: str, *, is_spoken: bool = False) -> None:
+        """Removes a request. The input of one that is completely spoken is no longer a suspect."""
+        if (request := next((message for message in self if message["id"] == name), None)) is None:
             return
         if self.speaking.pop(name, None) is None:
-            self.queue.remove(job)
+            self.queue.remove(request)
         self._begun.discard(name)
         self._held.discard(name)
-        if spoken:
-            self._suspects.discard(job.get("suspect", ""))
+        if is_spoken:
+            self._suspects.discard(request.get("suspect", ""))
 
-    def _may_speak(self, job: Message) -> bool:
-        return job["id"] not in self._held and bool(job.get("key") or self.served)
+    def _may_speak(self, request: Message) -> bool:
+        return request["id"] not in self._held and bool(request.get("key") or self.served)
 
-    def _is_suspect(self, job: Message) -> bool:
-        return job.get("suspect", "") in self._suspects
+    def _is_suspect(self, request: Message) -> bool:
+        return request.get("suspect", "") in self._suspects
 
 
-def _caller(job: Message) -> str:
-    return str(job.get("caller", ""))
+def _caller(request: Message) -> str:
+    return str(request.get("caller", ""))
 
 
 def _serve(server: "SpeechServer", inbox: Inbox, say: Say, slots: int) -> None:
     """Takes messages between steps, until the end of the inbox."""
     reported_at, turns = 0.0, Turns(slots)
     while True:
-        for message in _messages(inbox, _patience(server)):
+        for message in _available_messages(inbox, _wait_seconds(server)):
             if message is None:
                 return
-            _tell(_take(message, server, turns), turns, say)
+            _send(_handle(message, server, turns), turns, say)
         _begin_turns(server, turns, say)
-        _tell(server.step(), turns, say)
+        _send(server.step(), turns, say)
         _begin_turns(server, turns, say)  # slots that the step freed: the next wait may be long
         if time.monotonic() - reported_at >= ALIVE_SECONDS:
             say({"say": "alive"})
             reported_at = time.monotonic()
 
 
-def _take(message: Message, server: "SpeechServer", turns: Turns) -> "Iterable[Frame]":
-    """Handles a message: in the queue if it concerns only that, else in the server."""
+def _handle(message: Message, server: "SpeechServer", turns: Turns) -> "Iterable[Frame]":
+    """Handles a message: in the queue if it concerns only the queue, else in the server."""
     do, name = message["do"], message.get("id", "")
     if do == "cancel" and turns.drop(name):
         return [({"say": "cancelled", "id": name}, b"")]
@@ -214,37 +217,38 @@ def _take(message: Message, server: "SpeechServer", turns: Turns) -> "Iterable[F
 def _begin_turns(server: "SpeechServer", turns: Turns, say: Say) -> None:
     while (message := turns.next()) is not None:
         say({"say": "turn", "id": message["id"]})
-        _tell(server.take(message), turns, say)
+        _send(server.take(message), turns, say)
 
 
-def _tell(frames: "Iterable[Frame]", turns: Turns, say: Say) -> None:
-    """Sends answers, and counts what they mean for the queue."""
+def _send(frames: "Iterable[Frame]", turns: Turns, say: Say) -> None:
+    """Sends answers, and updates the queue by them."""
     for header, sound in frames:
         if header["say"] == "paused":
             turns.pause(header["id"])
         elif header["say"] in ("done", "failed", "cancelled"):
-            turns.leave(header.get("id", ""), spoken=header["say"] == "done")
+            turns.leave(header.get("id", ""), is_spoken=header["say"] == "done")
         say(header, sound)
 
 
-def _patience(server: "SpeechServer") -> float:
+def _wait_seconds(server: "SpeechServer") -> float:
     """The seconds to wait for a message before the next step."""
     if server.busy:
         return 0.0
-    return _LOOK_SECONDS if server.waiting else ALIVE_SECONDS
+    return _POLL_SECONDS if server.waiting else ALIVE_SECONDS
 
 
-def _messages(inbox: Inbox, patience: float) -> Iterator[Message | None]:
-    """The available messages; waits up to `patience` seconds for the first."""
+def _available_messages(inbox: Inbox, wait_seconds: float) -> Iterator[Message | None]:
+    """The available messages; waits up to `wait_seconds` for the first."""
     try:
-        yield inbox.get(block=patience > 0, timeout=patience or None)
+        yield inbox.get(block=wait_seconds > 0, timeout=wait_seconds or None)
         while True:
             yield inbox.get_nowait()
     except queue.Empty:
         return
 
 
-def _pump(inbox: Inbox) -> None:
+def _read_messages(inbox: Inbox) -> None:
+    """Puts the messages of stdin into the inbox until stdin is closed."""
     try:
         with os.fdopen(os.dup(0), "rb") as messages:
             for line in messages:
@@ -253,7 +257,7 @@ def _pump(inbox: Inbox) -> None:
         inbox.put(None)
 
 
-def _server(arguments: argparse.Namespace) -> "SpeechServer":
+def _new_server(arguments: argparse.Namespace) -> "SpeechServer":
     from xtts.workers.server import SpeechServer
 
     arguments.compute.apply()

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from xtts.model.loading import Model
     from xtts.text.tokenizer import Piece, Tokenizer
 
-# A sentence longer than this multiple of its expected length counts as endless.
-RUNAWAY = 2.5
-RUNAWAY_CODES = 20
+# A sentence counts as endless at this multiple of its expected codes plus MAX_EXTRA_CODES.
+MAX_CODES_RATIO = 2.5
+MAX_EXTRA_CODES = 20
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,26 @@ class DecodedSentence:
     utterances: "list[TorchUtterance]"
 
 
-class BackgroundHearing:
-    """Transcribes sentences while further ones are spoken.
+class VoiceFigures(NamedTuple):
+    """The figures of a voice, as in `SpokenFacts`."""
 
-    A context manager that drops what is not transcribed on exit. Does nothing without a recogniser.
+    embedding: list[float]
+    pitch_hz: float | None = None
+    pitch_spread: float | None = None
+
+
+class BackgroundHearing:
+    """Transcribes sentences while further ones are spoken. Does nothing without a recogniser.
+
+    A context manager, whose exit drops the sentences that are not yet transcribed.
     """
 
     def __init__(self, recogniser: "Recogniser | None", tokenizer: "Tokenizer") -> None:
         self._recogniser = recogniser
         self._tokenizer = tokenizer
-        at_once = recogniser.at_once if recogniser else 1
-        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="hearing")
-        self._heard: dict[int, Future[str]] = {}
+        num_threads = recogniser.at_once if recogniser else 1
+        self._pool = ThreadPoolExecutor(num_threads, thread_name_prefix="hearing")
+        self._transcripts: dict[int, Future[str]] = {}
 
     def __enter__(self) -> "BackgroundHearing":
         return self
@@ -89,20 +97,22 @@ class BackgroundHearing:
         """Starts to transcribe a sentence, unless it is endless: these are the longest, and are
         counted separately."""
         if self._recogniser and sound is not None and facts.finished:
-            self._heard[number] = self._pool.submit(self._recogniser.hear, _for_recogniser(sound))
+            self._transcripts[number] = self._pool.submit(self._recogniser.hear, _for_recogniser(sound))
 
-    def with_heard(self, tasks: Sequence[SentenceTask], facts: Sequence[SpokenFacts]) -> list[SpokenFacts]:
+    def add_transcripts(
+        self, tasks: Sequence[SentenceTask], facts: Sequence[SpokenFacts]
+    ) -> list[SpokenFacts]:
         """The measurements of all sentences, with their transcripts."""
         results = list(facts)
-        for number, transcribed in self._heard.items():
-            request, heard = tasks[number].request, transcribed.result()
-            share = word_errors(self._tokenizer, request.text, heard, request.language)
-            results[number] = replace(results[number], heard=heard, word_errors=share)
+        for number, future in self._transcripts.items():
+            request, transcript = tasks[number].request, future.result()
+            error_rate = word_error_rate(self._tokenizer, request.text, transcript, request.language)
+            results[number] = replace(results[number], heard=transcript, word_errors=error_rate)
         return results
 
 
-def word_errors(tokenizer: "Tokenizer", text: str, transcript: str, language: str) -> float:
-    """The errors of a transcript for each word of the text."""
+def word_error_rate(tokenizer: "Tokenizer", text: str, transcript: str, language: str) -> float:
+    """The errors of a transcript per word of the text."""
     from xtts.evaluation.recogniser import heard_words, num_errors, words_of
 
     words = words_of(tokenizer, text, language)
@@ -120,14 +130,14 @@ class FileSpeaker(TunedModel):
 
         Raises the errors of audio, voice, text, decoding, runs, model and recogniser.
         """
-        doing: dict[type[Request[Any]], Any] = {
+        handlers: dict[type[Request[Any]], Any] = {
             SpeakRequest: speak,
             EvaluateRequest: partial(evaluate, progress=progress),
             ListenRequest: listen,
             LearnDecoderRequest: partial(decoder_learning.learn, progress=progress),
         }
-        answer: Answer = doing[type(request)](self, request)
-        self.let_go()
+        answer: Answer = handlers[type(request)](self, request)
+        self.free_gpt()
         return answer
 
 
@@ -135,21 +145,22 @@ def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
     """Speaks a text into its file. Reports faults of the text or the recording before it loads
     weights or computes."""
     from xtts import audio, encoding
-    from xtts.inference import speech, voice
     from xtts.inference.alignment.guarded_piece import words_of_speech
+    from xtts.inference.speech import synthesize
     from xtts.inference.torch_backend import TorchBackend
+    from xtts.inference.voice import similarity
 
     started = time.perf_counter()
-    reading = tuned.reading(request.voice)
-    pieces = request.request.read(reading[0].tokenizer)
-    model, whose = tuned.speaking(reading, request.voice)
-    guard = tuned.guard(whose, request.request.seed)
+    model, reference = tuned.read_reference(request.voice)
+    pieces = request.request.read(model.tokenizer)
+    model, voice = tuned.load_voice(model, reference, request.voice)
+    guard = tuned.new_guard(voice, request.request.seed)
     synthesis = replace(request.request, pieces=pieces)
-    waveform = speech.synthesize(TorchBackend(model), whose, synthesis, guard)
-    encoding.write_wav(request.out, waveform.cpu().float(), mark=tuned.mark(request.voice))
-    likeness = voice.similarity(tuned.model, waveform, audio.VOCODER_RATE, whose)
+    waveform = synthesize(TorchBackend(model), voice, synthesis, guard)
+    encoding.write_wav(request.out, waveform.cpu().float(), mark=tuned.mark_of(request.voice))
+    cosine = similarity(tuned.model, waveform, audio.VOCODER_RATE, voice)
     audio_seconds = len(waveform) / audio.VOCODER_RATE
-    spoken = SpokenFile(time.perf_counter() - started, audio_seconds, tuned.compute.device, likeness)
+    spoken = SpokenFile(time.perf_counter() - started, audio_seconds, tuned.compute.device, cosine)
     if guard is None or not guard.pieces:
         return spoken
     worst = next((piece for piece in guard.pieces if piece.faulty), guard.pieces[0])
@@ -172,55 +183,58 @@ def evaluate(
     """Speaks the sentences in groups with the requested weights, and measures them. Words are
     measured by the base's likelihood and, if requested, by a recogniser.
 
-    words_by: a model with the same codes that replaces the base for that likelihood.
+    words_by: a model with the same codes, and a voice, that replace the base for that likelihood.
     """
     import torch
 
-    tasks, facts, spoken = request.sentences, list[SpokenFacts](), list[DecodedSentence]()
-    reading = tuned.reading(request.voice)
-    recogniser = tuned.recogniser(request.recogniser, tasks[0].request.language if tasks else "")
-    natural = tuned.naturalness if any(task.natural for task in tasks) else None
-    speaker = tuned.speaker_judge if request.speaker_judge else None
-    with torch.inference_mode(), BackgroundHearing(recogniser, reading[0].tokenizer) as hearing:
-        model, whose = tuned.speaking(reading, request.voice)
+    tasks, facts, sentences = request.sentences, list[SpokenFacts](), list[DecodedSentence]()
+    model, reference = tuned.read_reference(request.voice)
+    recogniser = tuned.open_recogniser(request.recogniser, tasks[0].request.language if tasks else "")
+    naturalness_judge = tuned.naturalness_judge if any(task.natural for task in tasks) else None
+    speaker_judge = tuned.speaker_judge if request.speaker_judge else None
+    mark = tuned.mark_of(request.voice)
+    with torch.inference_mode(), BackgroundHearing(recogniser, model.tokenizer) as hearing:
+        model, voice = tuned.load_voice(model, reference, request.voice)
         for first in range(0, len(tasks), SLOTS):
-            for sentence in _decode(model, whose, request.rate, tasks[first : first + SLOTS]):
-                sound = _vocode(model, whose, sentence) if sentence.task.sounded else None
-                measured = _measure(model, sentence, sound, natural, speaker, tuned.mark(request.voice))
+            for sentence in _decode(model, voice, request.rate, tasks[first : first + SLOTS]):
+                sound = _vocode(model, voice, sentence) if sentence.task.sounded else None
+                measured = _measure(model, sentence, sound, naturalness_judge, speaker_judge, mark)
                 if sentence.task.measured:
                     hearing.begin(len(facts), sound, measured)
                 facts.append(measured)
-                spoken.append(sentence)
+                sentences.append(sentence)
             progress(len(facts) / len(tasks))
         if not request.voice.of_base or words_by is not None:
-            listener, asked = words_by or (tuned, replace(request.voice, share=0.0, decoder=None))
-            model, whose = listener.speaking(listener.reading(asked), asked)
+            scorer, scorer_voice = words_by or (tuned, replace(request.voice, share=0.0, decoder=None))
+            model, voice = scorer.load_voice(*scorer.read_reference(scorer_voice), scorer_voice)
         facts = [
-            replace(measured, words=evidence(model, whose.latents, sentence))
+            replace(measured, words=score_words(model, voice.latents, sentence))
             if sentence.task.measured
             else measured
-            for measured, sentence in zip(facts, spoken, strict=True)
+            for measured, sentence in zip(facts, sentences, strict=True)
         ]
-        return SpokenSet(hearing.with_heard(tasks, facts))
+        return SpokenSet(hearing.add_transcripts(tasks, facts))
 
 
 def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
     """Measures recordings, and returns the base's voices. Raises AudioError."""
     from xtts import audio
 
-    recordings, natural = [], tuned.naturalness if request.natural else None
-    speaker = tuned.speaker_judge if request.speaker_judge else None
-    recogniser = tuned.recogniser(request.recogniser, request.language) if request.texts else None
+    recordings, naturalness_judge = [], tuned.naturalness_judge if request.natural else None
+    speaker_judge = tuned.speaker_judge if request.speaker_judge else None
+    recogniser = tuned.open_recogniser(request.recogniser, request.language) if request.texts else None
     for number, path in enumerate(request.recordings):
         waveform = audio.read(path, audio.VOCODER_RATE)
-        embedding, hertz, spread = _hear(tuned.model, waveform, speaker)
-        score = _natural(natural if number < request.natural else None, waveform)
-        errors = None
+        figures = _measure_voice(tuned.model, waveform, speaker_judge)
+        naturalness = _score_naturalness(naturalness_judge if number < request.natural else None, waveform)
+        error_rate = None
         if recogniser is not None and number < len(request.texts):
             transcript = recogniser.hear(_for_recogniser(waveform))
-            errors = word_errors(tuned.model.tokenizer, request.texts[number], transcript, request.language)
+            error_rate = word_error_rate(
+                tuned.model.tokenizer, request.texts[number], transcript, request.language
+            )
         seconds = len(waveform) / audio.VOCODER_RATE
-        recordings.append(RecordingFacts(seconds, embedding, hertz, spread, score, errors))
+        recordings.append(RecordingFacts(seconds, *figures, naturalness, error_rate))
     # Coqui's `speakers_xtts.pth`: {name: {speaker_embedding: [1, 512, 1], …}}.
     voices = [_round(embedding) for embedding in read_speakers(tuned.base).values()]
     return HeardRecordings(recordings, voices)
@@ -247,35 +261,36 @@ def _measure(
     model: "Model",
     sentence: DecodedSentence,
     waveform: "Tensor | None",
-    natural: "NaturalnessJudge | None",
-    speaker: "SpeakerJudge | None",
+    naturalness_judge: "NaturalnessJudge | None",
+    speaker_judge: "SpeakerJudge | None",
     mark: Mark,
 ) -> SpokenFacts:
     from xtts import audio, encoding, marks
 
-    codes = sum(len(utterance.codes) for utterance in sentence.utterances)
+    num_codes = sum(len(utterance.codes) for utterance in sentence.utterances)
     finished = all(utterance.stopped for utterance in sentence.utterances)
-    embedding, hertz, spread, score = list[float](), None, None, None
+    figures, naturalness = VoiceFigures([]), None
     if waveform is not None:
         if (out := sentence.task.out) is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             encoding.write_wav(out, marks.watermarked(waveform.cpu().float()), mark=mark)
         if sentence.task.measured:
-            embedding, hertz, spread = _hear(model, waveform, speaker)
-        score = _natural(natural if sentence.task.natural and finished else None, waveform)
+            figures = _measure_voice(model, waveform, speaker_judge)
+        is_judged = sentence.task.natural and finished
+        naturalness = _score_naturalness(naturalness_judge if is_judged else None, waveform)
     return SpokenFacts(
-        codes=codes,
+        codes=num_codes,
         text_tokens=sum(len(piece.ids) for piece in sentence.pieces),
         finished=finished,
-        seconds=round(codes * audio.SAMPLES_PER_CODE / audio.CODE_RATE, 3),
-        embedding=embedding,
-        pitch_hz=hertz,
-        pitch_spread=spread,
-        naturalness=score,
+        seconds=round(num_codes * audio.SAMPLES_PER_CODE / audio.CODE_RATE, 3),
+        embedding=figures.embedding,
+        pitch_hz=figures.pitch_hz,
+        pitch_spread=figures.pitch_spread,
+        naturalness=naturalness,
     )
 
 
-def evidence(model: "Model", latents: "Tensor", sentence: DecodedSentence) -> list[float]:
+def score_words(model: "Model", latents: "Tensor", sentence: DecodedSentence) -> list[float]:
     """`SpokenFacts.words` from the loaded model, for the pieces that ended."""
     import torch
 
@@ -298,7 +313,7 @@ def evidence(model: "Model", latents: "Tensor", sentence: DecodedSentence) -> li
 
 
 def _decode(
-    model: "Model", whose: "Voice", rate: SpeakingRate, tasks: Sequence[SentenceTask]
+    model: "Model", voice: "Voice", rate: SpeakingRate, tasks: Sequence[SentenceTask]
 ) -> list[DecodedSentence]:
     import torch
 
@@ -308,56 +323,55 @@ def _decode(
     batch = []
     for sentence in sentences:
         for number, piece in enumerate(sentence.pieces):
-            random = torch.Generator(model.device).manual_seed(sentence.task.request.seed + number)
-            most = _most_codes(rate, len(piece.ids))
-            sentence.utterances.append(TorchUtterance(model.gpt, model.config.decoding, random, most))
-            batch.append((torch.tensor(piece.ids, device=model.device), sentence.utterances[-1]))
-    decode(model.gpt, whose.latents, batch, SLOTS)
+            generator = torch.Generator(model.device).manual_seed(sentence.task.request.seed + number)
+            max_codes = _max_codes(rate, len(piece.ids))
+            utterance = TorchUtterance(model.gpt, model.config.decoding, generator, max_codes)
+            sentence.utterances.append(utterance)
+            batch.append((torch.tensor(piece.ids, device=model.device), utterance))
+    decode(model.gpt, voice.latents, batch, SLOTS)
     return sentences
 
 
-def _vocode(model: "Model", whose: "Voice", sentence: DecodedSentence) -> "Tensor":
+def _vocode(model: "Model", voice: "Voice", sentence: DecodedSentence) -> "Tensor":
     """The sound `[samples]` of all pieces, float32 on the CPU, without speed, guard or fades."""
     import torch
 
     from xtts.inference.torch_backend import TorchBackend
 
     backend = TorchBackend(model)
-    parts: list[Tensor] = []
-    for piece in sentence.utterances:
-        chunks = backend.chunks(whose)
-        chunks.add(piece.latents)
-        parts += chunks.rest()
-    return backend.check(torch.cat(parts))
+    waveforms: list[Tensor] = []
+    for utterance in sentence.utterances:
+        chunks = backend.chunks(voice)
+        chunks.add(utterance.latents)
+        waveforms += chunks.rest()
+    return backend.check(torch.cat(waveforms))
 
 
-def _most_codes(rate: SpeakingRate, tokens: int) -> int:
-    return math.ceil(RUNAWAY * rate.codes(tokens)) + RUNAWAY_CODES
+def _max_codes(rate: SpeakingRate, num_tokens: int) -> int:
+    return math.ceil(MAX_CODES_RATIO * rate.codes(num_tokens)) + MAX_EXTRA_CODES
 
 
-def _hear(
-    model: "Model", waveform: "Tensor", judge: "SpeakerJudge | None"
-) -> tuple[list[float], float | None, float | None]:
-    """The speaker embedding, by the judge or else the base, the median F0 and its spread."""
+def _measure_voice(model: "Model", waveform: "Tensor", judge: "SpeakerJudge | None") -> VoiceFigures:
+    """Measures a sound; the judge computes the speaker embedding, or else the base."""
     from xtts import audio
-    from xtts.evaluation.pitch import pitch
+    from xtts.evaluation.pitch import measure_pitch
     from xtts.evaluation.speaker_judge import RATE
     from xtts.inference import voice
 
     rate = audio.VOCODER_RATE
     if len(waveform) < voice.MIN_CHUNK_SECONDS * rate:
-        return [], None, None
+        return VoiceFigures([])
     if judge is None:
         embedding = voice.speaker_embedding(model, waveform, rate)
     else:
         embedding = judge.embedding(audio.resample(waveform.float(), rate, RATE))
-    pitches = pitch(waveform, rate)
+    pitches = measure_pitch(waveform, rate)
     if pitches is None:
-        return _round(embedding), None, None
-    return _round(embedding), round(pitches.median_hz, 1), round(pitches.spread_semitones, 3)
+        return VoiceFigures(_round(embedding))
+    return VoiceFigures(_round(embedding), round(pitches.median_hz, 1), round(pitches.spread_semitones, 3))
 
 
-def _natural(judge: "NaturalnessJudge | None", waveform: "Tensor") -> float | None:
+def _score_naturalness(judge: "NaturalnessJudge | None", waveform: "Tensor") -> float | None:
     """The naturalness of a sound; None without a judge, or if the sound is too short."""
     from xtts import audio
     from xtts.evaluation.naturalness import RATE

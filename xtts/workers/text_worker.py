@@ -13,7 +13,7 @@ Lines of JSON on the child's stdin, one answer each on stdout:
                                         -> {"pieces": [[[id, …], before, after, words, voice], …]}
 or {"refused": SENTENCE}. TOKENIZER is a `TokenizerSpec`; before, after: seconds of silence
 around a piece; words: [[word, first, last], …] and voice as in `Piece`. A text that takes more than
-`CPU_SECONDS` is refused; if the process does not answer at all, the parent ends it. No part of a
+`MAX_CPU_SECONDS` is refused; if the process does not answer at all, the parent ends it. No part of a
 text is ever printed.
 """
 
@@ -32,31 +32,31 @@ from machine.storage.files import JsonObject
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, Tokenizer, TokenizerSpec
 from xtts.text.written_words import WordSpan
-from xtts.workers.failures import WorkerFailed, death
+from xtts.workers.failures import WorkerFailed, failure_from_exit
 
 # Five times the slowest text of 4,096 characters (numbers of 24 digits). CPU time, so that a busy
 # machine refuses no text.
-CPU_SECONDS = 1.5
+MAX_CPU_SECONDS = 1.5
 TOO_LONG = (
     "This text takes too long to read. Split it into parts, and write anything that is not a plain "
     "sentence (tables, codes, long numbers) in words."
 )
 # The parent's wall-clock limit, for native code, which the child's limit cannot stop.
-LIMIT_SECONDS = 5.0
+MAX_READ_SECONDS = 5.0
 # The limit for imports and a dictionary, on a machine that starts everything at once.
-START_SECONDS = 120.0
-_EXIT_SECONDS = 1.0
-_SPEC = TypeAdapter(TokenizerSpec)
+MAX_START_SECONDS = 120.0
+_MAX_EXIT_SECONDS = 1.0
+_SPEC_ADAPTER = TypeAdapter(TokenizerSpec)
 
 
 class TextWorker:
-    """One process, restarted after its end. Used by one thread at a time."""
+    """The parent's side of one process, which is restarted after its end. Not thread-safe."""
 
-    def __init__(self, command: Sequence[str] = (), *, limit_seconds: float = LIMIT_SECONDS) -> None:
+    def __init__(self, command: Sequence[str] = (), *, max_seconds: float = MAX_READ_SECONDS) -> None:
         self._command = command or module_command("xtts.workers.text_worker")
-        self._limit_seconds = limit_seconds
+        self._max_seconds = max_seconds
         self._process: JsonLineProcess | None = None
-        self._loaded: set[TokenizerSpec] = set()
+        self._loaded_tokenizers: set[TokenizerSpec] = set()
 
     @property
     def pid(self) -> int | None:
@@ -71,9 +71,8 @@ class TextWorker:
     def open(self, tokenizer: TokenizerSpec) -> None:
         """Loads or reloads a tokenizer. Raises SotaqueError."""
         try:
-            answer = self._ask_twice(
-                {"load": _SPEC.dump_python(tokenizer, mode="json")}, tokenizer, START_SECONDS
-            )
+            message = {"load": _SPEC_ADAPTER.dump_python(tokenizer, mode="json")}
+            answer = self._ask_twice(message, tokenizer, MAX_START_SECONDS)
         except WorkerFailed as failed:
             raise WorkerFailed(
                 "text_process",
@@ -82,7 +81,7 @@ class TextWorker:
             ) from failed
         if "refused" in answer:
             raise SotaqueError(answer["refused"])
-        self._loaded.add(tokenizer)
+        self._loaded_tokenizers.add(tokenizer)
 
     def read(self, tokenizer: TokenizerSpec, text: str, language: str, *, plain: bool = False) -> list[Piece]:
         """The pieces of `text`, as `Tokenizer.split`, without their texts.
@@ -95,10 +94,10 @@ class TextWorker:
             "read": text,
             "language": language,
             "plain": plain,
-            "tokenizer": _SPEC.dump_python(tokenizer, mode="json"),
+            "tokenizer": _SPEC_ADAPTER.dump_python(tokenizer, mode="json"),
         }
         try:
-            answer = self._ask_twice(message, tokenizer, self._limit_seconds)
+            answer = self._ask_twice(message, tokenizer, self._max_seconds)
         except WorkerFailed as failed:
             if failed.reason_code == "crashed":
                 raise TextError(
@@ -119,53 +118,54 @@ class TextWorker:
     def close(self) -> None:
         """Ends the process."""
         process, self._process = self._process, None
-        self._loaded.clear()
+        self._loaded_tokenizers.clear()
         if process is not None:
             process.end()
 
-    def _ask_twice(self, message: JsonObject, tokenizer: TokenizerSpec, limit_seconds: float) -> JsonObject:
+    def _ask_twice(self, message: JsonObject, tokenizer: TokenizerSpec, max_seconds: float) -> JsonObject:
         """The answer of the running process, or else of a new one. Raises as `_ask`."""
         try:
-            return self._ask(message, tokenizer, limit_seconds)
-        except WorkerFailed as first:
+            return self._ask(message, tokenizer, max_seconds)
+        except WorkerFailed as first_failure:
             try:
-                return self._ask(message, tokenizer, limit_seconds)
-            except WorkerFailed as second:
+                return self._ask(message, tokenizer, max_seconds)
+            except WorkerFailed as second_failure:
                 # Both must have crashed before a text is blamed.
-                raise (first if second.reason_code == "crashed" else second) from None
+                crashed = second_failure.reason_code == "crashed"
+                raise (first_failure if crashed else second_failure) from None
 
-    def _ask(self, message: JsonObject, tokenizer: TokenizerSpec, limit_seconds: float) -> JsonObject:
+    def _ask(self, message: JsonObject, tokenizer: TokenizerSpec, max_seconds: float) -> JsonObject:
         """The answer to a message. Raises WorkerFailed after closing the process, and TextError if
         it was busy with a text for longer than the limit."""
-        if "read" in message and tokenizer not in self._loaded:
+        if "read" in message and tokenizer not in self._loaded_tokenizers:
             self.open(tokenizer)
         self.start()
         process = self._process
         assert process is not None
-        before = process.user_seconds
+        cpu_seconds_before = process.user_seconds
         try:
             process.send(message)
-            return process.receive(limit_seconds)
+            return process.receive(max_seconds)
         except TimeoutError:
-            failed: SotaqueError = WorkerFailed("hang", f"It did not answer within {limit_seconds:g} s.")
-            if "read" in message and process.user_seconds - before > CPU_SECONDS:
-                failed = TextError(TOO_LONG)
+            failure: SotaqueError = WorkerFailed("hang", f"It did not answer within {max_seconds:g} s.")
+            if "read" in message and process.user_seconds - cpu_seconds_before > MAX_CPU_SECONDS:
+                failure = TextError(TOO_LONG)
         except EOFError:
-            failed = death(process.wait(_EXIT_SECONDS) or 0, "")
+            failure = failure_from_exit(process.wait(_MAX_EXIT_SECONDS) or 0, "")
         self.close()
-        raise failed
+        raise failure
 
 
 # --- the child's side
 
 
 class _OutOfTime(BaseException):
-    """Not an Exception, because the normaliser suppresses those."""
+    """Reading took too long. No Exception, because the normaliser suppresses those."""
 
 
 def main() -> int:
     """Reads until stdin is closed."""
-    signal.signal(signal.SIGVTALRM, _out_of_time)
+    signal.signal(signal.SIGVTALRM, _raise_out_of_time)
     answers = reserve_stdout()
     tokenizers: dict[TokenizerSpec, Tokenizer] = {}
     for line in sys.stdin:
@@ -176,14 +176,14 @@ def main() -> int:
 def _answer(message: JsonObject, tokenizers: dict[TokenizerSpec, Tokenizer]) -> JsonObject:
     try:
         if "load" in message:
-            spec = _SPEC.validate_python(message["load"])
+            spec = _SPEC_ADAPTER.validate_python(message["load"])
             tokenizers[spec] = spec.open()
             tokenizers[spec].warm_up()
             return {"loaded": True}
-        reader = tokenizers[_SPEC.validate_python(message["tokenizer"])]
-        signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS)
+        tokenizer = tokenizers[_SPEC_ADAPTER.validate_python(message["tokenizer"])]
+        signal.setitimer(signal.ITIMER_VIRTUAL, MAX_CPU_SECONDS)
         try:
-            pieces = reader.split(message["read"], message["language"], plain=message["plain"])
+            pieces = tokenizer.split(message["read"], message["language"], plain=message["plain"])
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     except SotaqueError as error:
@@ -200,7 +200,7 @@ def _answer(message: JsonObject, tokenizers: dict[TokenizerSpec, Tokenizer]) -> 
     }
 
 
-def _out_of_time(*_: object) -> NoReturn:
+def _raise_out_of_time(*_: object) -> NoReturn:
     raise _OutOfTime
 
 

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class TunedModel:
-    """The frozen parts, loaded once, and the GPT that the last request needed.
+    """The frozen parts of a base, loaded once, and the GPT that the last request needed.
 
     It never shares weights with a model in training. keep_weights: False frees the GPT between
     requests (1.8 GB at full size), for callers that need other weights each time.
@@ -52,48 +52,54 @@ class TunedModel:
         self.model: Model = loading.load_model(
             base, compute.device, compute.mel_device, precision=compute.precision
         )
-        # If training needs the memory between two samples, no steps are recorded.
+        # Recorded steps take memory, which training may need between two samples.
         self.model.vocoder.warm_up(records=keep_weights)
-        self._heads: tuple[tuple[int, int], ...] | None = None
-        self._loaded: tuple[str, int, float] | None = ("", 0, 1.0)
-        self._heard: tuple[Tensor, Tensor] | None = None
-        self._recogniser: tuple[tuple[str, str], Recogniser] | None = None
-        self.let_go()
+        self._alignment_heads: tuple[tuple[int, int], ...] | None = None
+        # The path, modification time and share of the loaded weights; None while none are loaded.
+        self._weights_key: tuple[str, int, float] | None = ("", 0, 1.0)
+        # The last reference recording and its speaker embedding.
+        self._last_speaker: tuple[Tensor, Tensor] | None = None
+        # The last recogniser with its name and language.
+        self._last_recogniser: tuple[tuple[str, str], Recogniser] | None = None
+        self.free_gpt()
 
-    def mark(self, asked: TunedVoice) -> Mark:
+    def mark_of(self, tuned_voice: TunedVoice) -> Mark:
         """The mark of speech with these weights: the name of the checkpoint or the base."""
-        return Mark(self.base.name if asked.weights is None else asked.weights.stem)
+        return Mark(self.base.name if tuned_voice.weights is None else tuned_voice.weights.stem)
 
-    def reading(self, asked: TunedVoice) -> "tuple[Model, Tensor]":
-        """The model with the tokenizer and the pronunciations of these weights' run, or else of the
-        model's folder; and the reference recording. Does not load the weights."""
+    def read_reference(self, tuned_voice: TunedVoice) -> "tuple[Model, Tensor]":
+        """The model that reads texts, and the reference recording. Does not load the weights.
+
+        Tokenizer and pronunciations are those of the weights' run, or else of the base.
+        """
         from xtts.inference import voice
         from xtts.text.pronunciations import PRONUNCIATIONS_FILE
         from xtts.text.tokenizer import Tokenizer
         from xtts.voices import run_folder
 
         config, folder = self.model.config, self.base
-        if (weights := asked.weights) is not None:
+        if (weights := tuned_voice.weights) is not None:
             normalizer = run_folder.normalizer_of(run_folder.read_checkpoint(weights).provenance)
             config, folder = replace(config, normalizer=normalizer), weights.parent.parent
         model, pronunciations = self.model, folder / PRONUNCIATIONS_FILE
         if weights is not None or pronunciations.is_file():
             tokenizer = Tokenizer(config, self.base, (pronunciations,) if pronunciations.is_file() else ())
             model = replace(model, config=config, tokenizer=tokenizer)
-        return model, voice.read_reference(config, asked.reference)
+        return model, voice.read_reference(config, tuned_voice.reference)
 
-    def speaking(self, reading: "tuple[Model, Tensor]", asked: TunedVoice) -> "tuple[Model, Voice]":
-        """The model with the requested weights, and the speaker's voice. reading: the result of
-        `reading`."""
-        self._take(None if asked.of_base else asked.weights, asked.share)
-        model, recording = reading
-        model, whose = replace(model, gpt=self.model.gpt), self._voice_of(recording)
-        if asked.decoder is not None:
-            tensors = learned_decoder.read_tensors(asked.decoder)
-            whose = replace(whose, vocoder=model.new_vocoder(tensors))
-        return model, whose
+    def load_voice(
+        self, model: "Model", reference: "Tensor", tuned_voice: TunedVoice
+    ) -> "tuple[Model, Voice]":
+        """The model with the requested weights, and the speaker's voice. model, reference: from
+        `read_reference`."""
+        self._load_gpt(None if tuned_voice.of_base else tuned_voice.weights, tuned_voice.share)
+        model, voice = replace(model, gpt=self.model.gpt), self._voice_of(reference)
+        if tuned_voice.decoder is not None:
+            tensors = learned_decoder.read_tensors(tuned_voice.decoder)
+            voice = replace(voice, vocoder=model.new_vocoder(tensors))
+        return model, voice
 
-    def let_go(self) -> None:
+    def free_gpt(self) -> None:
         """Frees the GPT after a request, unless `keep_weights` is set."""
         if not self.keep_weights:
             self.unload()
@@ -104,9 +110,9 @@ class TunedModel:
     def unload(self) -> None:
         """Frees the GPT, so that the next request must load it again."""
         self.model.unload_gpt()
-        self._loaded = None
+        self._weights_key = None
 
-    def guard(self, whose: "Voice", seed: int) -> "Guard | None":
+    def new_guard(self, voice: "Voice", seed: int) -> "Guard | None":
         """The guard for speech with this voice; None if the guard is off."""
         from xtts.inference.alignment import heads
         from xtts.inference.alignment.guarded_piece import Guard
@@ -114,18 +120,19 @@ class TunedModel:
 
         if not self.compute.guard:
             return None
-        if self._heads is None:
+        if self._alignment_heads is None:
             config = self.model.config
-            self._heads = config.alignment_heads
-            if self._heads is None and config.weights == "random":
-                self._heads = ()
-            elif self._heads is None:
-                # Fine-tuning does not move them, so they are measured once.
-                self._heads = heads.measure(TorchBackend(self.model), whose)
-        return Guard(self._heads, self.model.tokenizer.spoken_positions, seed)
+            self._alignment_heads = config.alignment_heads
+            if self._alignment_heads is None and config.weights == "random":
+                self._alignment_heads = ()
+            elif self._alignment_heads is None:
+                # Fine-tuning does not change which heads follow the text, so one measurement is enough.
+                self._alignment_heads = heads.measure(TorchBackend(self.model), voice)
+        return Guard(self._alignment_heads, self.model.tokenizer.spoken_positions, seed)
 
-    def recogniser(self, name: str, language: str) -> "Recogniser | None":
-        """The recogniser for a language, opened once. None without a name or a language."""
+    def open_recogniser(self, name: str, language: str) -> "Recogniser | None":
+        """The recogniser for a language, which later calls return again; None without a name or a
+        language."""
         import torch
 
         from xtts.evaluation import recogniser
@@ -133,12 +140,12 @@ class TunedModel:
         if not name or not language:
             return None
         key = (name, language)
-        if self._recogniser is None or self._recogniser[0] != key:
-            self._recogniser = (key, recogniser.open_recogniser(*key, torch.get_num_threads()))
-        return self._recogniser[1]
+        if self._last_recogniser is None or self._last_recogniser[0] != key:
+            self._last_recogniser = (key, recogniser.open_recogniser(*key, torch.get_num_threads()))
+        return self._last_recogniser[1]
 
     @cached_property
-    def naturalness(self) -> "NaturalnessJudge | None":
+    def naturalness_judge(self) -> "NaturalnessJudge | None":
         """The judge of naturalness; None if it cannot be opened, which is logged."""
         from xtts.evaluation.naturalness import NaturalnessJudge
 
@@ -155,31 +162,31 @@ class TunedModel:
 
         path = speaker_judge.weights_file()
         if path is None:
-            raise SotaqueError(f"Voices cannot be compared: {speaker_judge.missing()}.")
+            raise SotaqueError(f"Voices cannot be compared: {speaker_judge.missing_reason()}.")
         return speaker_judge.SpeakerJudge(path)
 
     def _voice_of(self, reference: "Tensor") -> "Voice":
         """The voice of a recording. Its speaker embedding is cached, because all epochs of a run
         have the same reference."""
-        from xtts.inference import voice
+        from xtts.inference.voice import voice_from_reference
 
         embedding = None
-        if self._heard is not None and self._heard[0].equal(reference):
-            embedding = self._heard[1]
-        whose = voice.voice_from_reference(self.model, reference, embedding)
-        self._heard = (reference, whose.speaker)
-        return whose
+        if self._last_speaker is not None and self._last_speaker[0].equal(reference):
+            embedding = self._last_speaker[1]
+        voice = voice_from_reference(self.model, reference, embedding)
+        self._last_speaker = (reference, voice.speaker)
+        return voice
 
-    def _take(self, weights: Path | None, share: float) -> None:
+    def _load_gpt(self, weights: Path | None, share: float) -> None:
         from xtts.model import loading
         from xtts.model.blending import blend
         from xtts.voices import run_folder
 
         key = (str(weights), os.stat(weights).st_mtime_ns, share) if weights else ("", 0, 1.0)
-        if key == self._loaded:
+        if key == self._weights_key:
             return
-        # After an error, the next request must not use half-loaded weights. Two sets of weights at
-        # once would need 3.6 GB.
+        # Before loading, because two sets of weights need 3.6 GB, and because a request after an
+        # error must not use half-loaded weights.
         self.unload()
         if weights and share < 1:
             tuned = run_folder.read_checkpoint(weights).model
@@ -189,4 +196,4 @@ class TunedModel:
             self.model.load_gpt(run_folder.read_checkpoint(weights).model)
         else:
             self.model.load_gpt(loading.read_tensors(self.base / "model.pth"))
-        self._loaded = key
+        self._weights_key = key

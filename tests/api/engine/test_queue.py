@@ -72,7 +72,7 @@ class Waiting(RequestQueue):
         return super().leave(name)
 
     def finish(self, name: str) -> SpeechStream | None:
-        self.turns.leave(name, spoken=True)
+        self.turns.leave(name, is_spoken=True)
         return super().finish(name)
 
     def remove_active(self) -> list[SpeechStream]:
@@ -376,5 +376,5 @@ def test_a_suspect_that_was_spoken_is_innocent_for_those_who_wait_with_the_same_
     for name in "abc":
         turns.enter({"id": name, "key": None, "suspect": "digest"})
     assert turns.next() and turns.next() is None
-    turns.leave("a", spoken=True)
+    turns.leave("a", is_spoken=True)
     assert turns.next() and turns.next() and len(turns.speaking) == 2

@@ -10,7 +10,7 @@ from machine.devices.cuda_errors import DeviceFault
 from machine.devices.health import GpuHealth, OperationVerdict, Outcome
 from machine.devices.selection import Environment, Place
 from xtts.inference.compute_config import ComputeConfig
-from xtts.workers.failures import WorkerFailed, death
+from xtts.workers.failures import WorkerFailed, failure_from_exit
 
 CPU = Environment(4, False, 8 << 30, False)
 GOOD = GpuHealth(0, "RTX", (8, 9), 24 << 30)
@@ -158,8 +158,8 @@ def test_where_onnx_runtime_computes_is_told_with_its_reason_or_that_of_the_gpu(
 
 def test_an_error_of_ours_is_no_fault_of_the_gpu():
     """Four requests whose text raised once moved the service to the CPU."""
-    history, why = FRESH, death(1, "OverflowError in text.py:12")
+    history, why = FRESH, failure_from_exit(1, "OverflowError in text.py:12")
     for at in range(10):
         history = history.with_death("cuda:0", why, float(at))
     assert history.gpu_deaths == () and history.restarts == 10
-    assert death(-11, "").of_device and death(70, "").of_device is False
+    assert failure_from_exit(-11, "").of_device and failure_from_exit(70, "").of_device is False

@@ -139,7 +139,7 @@ class Answers(BaseHTTPRequestHandler):
             return self.speak_events(body, samples)
         pcm = (samples * 32767).astype("<i2").tobytes()
         form = body["response_format"]
-        return self.body(encoding.whole(form, pcm), encoding.MEDIA_TYPES[form])
+        return self.body(encoding.encode(form, pcm), encoding.MEDIA_TYPES[form])
 
     def speak_events(self, body: dict[str, Any], samples: np.ndarray) -> None:
         """OpenAI's events and our word times, which come after half of the sound."""

@@ -83,6 +83,6 @@ def test_the_forms_take_what_the_service_takes():
     for name, limit in (("speed", SPEED), ("temperature", TEMPERATURE)):
         (field,) = re.findall(rf'<input[^>]*name="{name}"[^>]*>', page)
         limits = [float(re.findall(rf'{edge}="([^"]*)"', field)[0]) for edge in ("min", "max")]
-        assert limits == [limit.least, limit.most]
+        assert limits == [limit.min, limit.max]
     for longest in re.findall(r'name="name"[^>]*maxlength="(\d+)"', page):
         assert int(longest) <= MAX_NAME

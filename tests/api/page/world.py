@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xtts.encoding import whole
+from xtts.encoding import encode
 
 RATE = 24_000
 TEXT = "The harbour was quiet when the first boats came in."
@@ -30,7 +30,7 @@ def speech(seconds: float, pitch_hertz: float, level: float = 0.3) -> np.ndarray
 
 
 def wav(samples: np.ndarray) -> bytes:
-    return whole("wav", (samples * 32767).astype("<i2").tobytes())
+    return encode("wav", (samples * 32767).astype("<i2").tobytes())
 
 
 def epoch(number: int, **more: Any) -> dict[str, Any]:

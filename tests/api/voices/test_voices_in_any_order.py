@@ -14,7 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test as run_machine
 from api.voices import recordings
 from api.voices.recordings import DecodedRecording
 from tests.api.conftest import Running, running, settings_in
-from xtts.encoding import whole
+from xtts.encoding import encode
 
 # Few, so that two voices often share a name. None is an id or a name of OpenAI's.
 NAMES = st.sampled_from(["Anna", "anna", "Élodie", "a b", "x" * 100, "Anna.wav"])
@@ -31,7 +31,7 @@ QUALITY = {
 
 def sound_of(number: int) -> bytes:
     """A unique wav."""
-    return whole("wav", number.to_bytes(2, "little") * 2_400)
+    return encode("wav", number.to_bytes(2, "little") * 2_400)
 
 
 async def undecoded(data: bytes) -> DecodedRecording:

@@ -24,8 +24,8 @@ def device() -> str:
 
 @pytest.mark.parametrize("rows", [1, 4, 16])
 def test_a_graph_says_what_the_plain_step_says(device, rows):
-    at = replace(gpu_parts.setup(device, "", rehearse=True), shape=MEDIUM, slots=(rows,), codes=300)
-    for name, found in gpu_parts.graph(at).items():
+    at = replace(gpu_parts.choose_setup(device, "", rehearse=True), shape=MEDIUM, slots=(rows,), codes=300)
+    for name, found in gpu_parts.compare_graph(at).items():
         # In 16 bits two codes may be equally likely.
         assert (found["same"] or "fp32" not in name) and found["reason"] == "", name
 

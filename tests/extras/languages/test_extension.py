@@ -148,7 +148,7 @@ def test_a_run_on_the_extended_base_learns_it_and_another_vocabulary_cannot_resu
     # The written blend is the judged one.
     speaker = FileSpeaker(folder, ComputeConfig(precision="fp32"))
     asked = TunedVoice(DEMO / "reference.wav", saved, 0.5)
-    judged, _ = speaker.speaking(speaker.reading(asked), asked)
+    judged, _ = speaker.load_voice(*speaker.read_reference(asked), asked)
     learned = to_coqui(judged.gpt.state_dict())
     assert all(torch.equal(learned[name], blended[name]) for name in TABLES)
     # A voice exported from it has learned the language.

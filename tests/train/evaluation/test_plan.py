@@ -32,7 +32,7 @@ from xtts import encoding
 from xtts.model.config import Extension, ModelConfig
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices.base_models import DEMO
-from xtts.workers.decoder_schedule import STEPS
+from xtts.workers.decoder_schedule import STEPS_PER_MINUTE
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_which_recogniser_listens_or_why_none_does(monkeypatch, setting, languag
 
 def test_whether_naturalness_is_judged_or_why_not(monkeypatch, tmp_path):
     assert why_no_naturalness("off") == "EVALUATE_NATURALNESS is off"
-    monkeypatch.setattr("xtts.evaluation.naturalness.missing", lambda: None)
+    monkeypatch.setattr("xtts.evaluation.naturalness.missing_reason", lambda: None)
     assert why_no_naturalness("auto") is None
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "distillmos", None)
@@ -157,7 +157,7 @@ def test_decoders_take_the_steps_that_the_base_recommends(tmp_path, recommended)
     clip = Clip("a", tmp_path / "a.wav", "One.", "ana", "en", 4.0, "00", (1,))
     reference = SampleReference(tmp_path / "a.wav", "One.", "en", "ana")
     plan = plan_of(TrainSettings(), Dataset((clip,), (), (0,), ()), reference, {}, config)
-    assert plan.learns_decoder and plan.decoder_steps == (recommended or STEPS)
+    assert plan.learns_decoder and plan.decoder_steps == (recommended or STEPS_PER_MINUTE)
 
 
 def test_decoders_learn_training_clips_of_the_person_alone():

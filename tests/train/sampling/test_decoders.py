@@ -19,7 +19,7 @@ from xtts.model.config import TrainingAdvice
 from xtts.voices import learned_decoder
 from xtts.voices.learned_decoder import decoder_for, digest_beside
 from xtts.voices.run_folder import RunFolder, manifest_beside
-from xtts.workers.decoder_schedule import EPOCHS, STEPS, steps_for, steps_until
+from xtts.workers.decoder_schedule import STEPS_PER_MINUTE, TRAINING_EPOCHS, steps_for, steps_until
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TunedVoice
 
@@ -37,7 +37,7 @@ class Learning:
         self.requests: list[LearnDecoderRequest] = []
         self.found = LEARNED
         self.fault: Exception | None = None
-        self.steps_per_minute = STEPS
+        self.steps_per_minute = STEPS_PER_MINUTE
         self.step_seconds = 0.0
 
     def epoch(self, epoch: int, content: bytes = b"") -> Path:
@@ -87,7 +87,7 @@ def test_the_steps_follow_the_minutes_of_sound_and_the_epoch_alone(learning):
         learning.epoch(epoch)
     steps = [request.steps for request in learning.requests]
     assert steps == [steps_until(epoch, MINUTES) for epoch in (1, 2, 4, 9)]
-    assert steps[2] == steps[3] == steps_for(MINUTES) and EPOCHS == 4
+    assert steps[2] == steps[3] == steps_for(MINUTES) and TRAINING_EPOCHS == 4
     assert all(request.budget_seconds is None for request in learning.requests)
 
 
@@ -108,7 +108,7 @@ def test_the_decoder_of_the_base_takes_the_steps_that_the_base_recommends(learni
 
 
 def test_without_a_recommendation_the_steps_are_those_of_xtts_v2():
-    assert decoder_steps(TrainingAdvice()) == STEPS
+    assert decoder_steps(TrainingAdvice()) == STEPS_PER_MINUTE
     assert decoder_steps(TrainingAdvice(decoder_steps=45.0)) == 45.0
 
 

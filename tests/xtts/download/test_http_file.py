@@ -25,10 +25,10 @@ from xtts.download.http_file import (
     Interrupted,
     Refused,
     Retry,
+    classify_error,
     fetch,
-    of_fault,
-    part_of,
-    start_of,
+    part_path,
+    start_of_body,
 )
 
 CONTENT = random.Random(0).randbytes(3_000_000)
@@ -127,13 +127,13 @@ def test_the_next_start_goes_on_where_the_last_one_stopped(get, server, tmp_path
     ids=["whole", "damaged", "too long"],
 )
 def test_what_an_earlier_start_left_is_used_where_it_is_right(get, server, tmp_path, part, ranges):
-    part_of(tmp_path / "model.pth").write_bytes(part)
+    part_path(tmp_path / "model.pth").write_bytes(part)
     whole(get())
     assert server.ranges(PATH) == ranges
     # Retries used for a damaged part do not count for the new file, nor does its size.
     for damaged, bads in ((OTHER[:2_900_000], [Bad()]), (bytes(3_000_001), [])):
         (tmp_path / "model.pth").unlink()
-        part_of(tmp_path / "model.pth").write_bytes(damaged)
+        part_path(tmp_path / "model.pth").write_bytes(damaged)
         whole(get(*bads, *[Bad(cut_after=400_000)] * 6))
 
 
@@ -205,7 +205,7 @@ def test_the_server_says_how_long_to_wait_within_reason(get, waits):
     ],
 )
 def test_trouble_that_does_not_pass_is_given_up(get, server, waits, monkeypatch, bad, waited, told):
-    monkeypatch.setattr(http_file, "LONGEST_WAIT_SECONDS", waited[-1])
+    monkeypatch.setattr(http_file, "MAX_WAIT_SECONDS", waited[-1])
     with pytest.raises(DownloadError, match=told):
         get(*[bad] * 99)
     assert waits == waited and len(server.asked) == len(waited) + 1
@@ -258,7 +258,7 @@ def test_a_disk_that_gets_full_keeps_what_has_come(get, server, tmp_path):
             get()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    size = part_of(tmp_path / "model.pth").stat().st_size
+    size = part_path(tmp_path / "model.pth").stat().st_size
     assert size == 1 << 20
     whole(get())
     assert server.ranges(PATH)[-1] == f"bytes={size}-"
@@ -277,7 +277,7 @@ def test_ctrl_c_keeps_what_has_come(get, monkeypatch, tmp_path):
     with pytest.raises(Interrupted, match="1,000,000 of 3,000,000 bytes are kept") as raised:
         get(Bad(cut_after=1_000_000))
     assert raised.value.exit_code == 130
-    assert part_of(tmp_path / "model.pth").stat().st_size == 1_000_000
+    assert part_path(tmp_path / "model.pth").stat().st_size == 1_000_000
 
 
 @pytest.mark.parametrize("point", ["downloading:model.pth", "downloaded:model.pth"])
@@ -298,13 +298,13 @@ def test_a_kill_leaves_a_part_and_the_next_start_finishes_it(get, server, tmp_pa
     )
     assert done.returncode == -9, done.stderr
     assert not target.exists()
-    assert part_of(target).stat().st_size > 0
+    assert part_path(target).stat().st_size > 0
     whole(get())
 
 
 def test_the_line_says_how_much_and_how_fast(get, monkeypatch, caplog):
     caplog.set_level("INFO")
-    monkeypatch.setattr(http_file, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(http_file, "SECONDS_BETWEEN_REPORTS", 0.0)
     get()
     assert any("of 3 MB" in line and "MB/s" in line for line in caplog.messages)
     assert "3.0 MB" in caplog.messages[-1]
@@ -342,10 +342,10 @@ def headers(**values: str) -> Message:
 def test_the_answer_decides(status, fields, outcome):
     """Where its body begins, or why it is refused; garbled headers are ignored."""
     if not isinstance(outcome, str):
-        assert start_of(status, headers(**fields), SIZE) == outcome
+        assert start_of_body(status, headers(**fields), SIZE) == outcome
         return
     with pytest.raises((Retry, Refused), match=outcome):
-        start_of(status, headers(**fields), SIZE)
+        start_of_body(status, headers(**fields), SIZE)
 
 
 UNTRUSTED = ssl.SSLCertVerificationError(1, "x")
@@ -365,6 +365,6 @@ UNTRUSTED.verify_message = "self-signed certificate"
     ],
 )
 def test_a_fault_of_the_line_is_told_in_words(error, outcome, says):
-    fault = of_fault(error)
+    fault = classify_error(error)
     assert type(fault) is outcome and says in str(fault)
     assert ("SSL_CERT_FILE" in str(fault)) == ("certificate" in says)

@@ -18,7 +18,7 @@ from tests.published import CONTENTS, publish
 from train.base_model import chosen_base, named_base
 from xtts.download import model_source, xtts_v2
 from xtts.download.http_file import DownloadError
-from xtts.download.model_source import ModelSource, caches, provide_xtts_v2
+from xtts.download.model_source import ModelSource, cache_folders, provide_xtts_v2
 from xtts.download.xtts_v2 import REVISION, FilesError, require_files
 from xtts.voices.base_models import BundleError, verified_base_folder
 
@@ -165,7 +165,7 @@ def test_a_folder_filled_by_hand_asks_nobody(source, server, mode):
 
 @pytest.mark.parametrize("links", [True, False])
 def test_a_cache_of_the_hub_is_taken_over(source, server, tmp_path, monkeypatch, links):
-    snapshot, _ = caches(tmp_path / "home")
+    snapshot, _ = cache_folders(tmp_path / "home")
     blobs = snapshot.parents[1] / "blobs"
     blobs.mkdir(parents=True)
     snapshot.mkdir(parents=True)
@@ -185,7 +185,7 @@ def _no_links(*_: object) -> None:
 
 
 def test_what_a_cache_lacks_or_has_damaged_is_downloaded(source, server, tmp_path):
-    _, coqui = caches(tmp_path / "home")
+    _, coqui = cache_folders(tmp_path / "home")
     coqui.mkdir(parents=True)
     for name in ("config.json", "vocab.json", "model.pth"):
         (coqui / name).write_bytes(CONTENTS[name])

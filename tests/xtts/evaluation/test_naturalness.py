@@ -16,7 +16,7 @@ from train.evaluation.judges import paired_difference
 from train.evaluation.plan import OTHER_VOICES
 from xtts import audio
 from xtts.evaluation import naturalness
-from xtts.evaluation.naturalness import PACKAGES, RATE, WINDOW, NaturalnessJudge
+from xtts.evaluation.naturalness import PACKAGES, RATE, WINDOW_SAMPLES, NaturalnessJudge
 from xtts.inference.compute_config import ComputeConfig
 from xtts.model.config import ModelConfig
 from xtts.model.vocoder import Vocoder
@@ -24,7 +24,7 @@ from xtts.voices.base_models import DEMO
 from xtts.workers.tuned_model import TunedModel
 
 installed = pytest.mark.skipif(
-    naturalness.missing() is not None, reason="distillmos is not installed: extra `naturalness`"
+    naturalness.missing_reason() is not None, reason="distillmos is not installed: extra `naturalness`"
 )
 # A man and a woman, both synthetic.
 CLIPS = ("rms-3", "slt-1")
@@ -113,10 +113,12 @@ def test_sentence_by_sentence_every_damage_is_measurable(judge):
 
 
 @installed
-@pytest.mark.parametrize("samples", [4000, 40_001, WINDOW - 5000, WINDOW, WINDOW + 30_000])
+@pytest.mark.parametrize(
+    "samples", [4000, 40_001, WINDOW_SAMPLES - 5000, WINDOW_SAMPLES, WINDOW_SAMPLES + 30_000]
+)
 def test_silence_that_is_computed_once_changes_no_score(judge, samples):
     sound = torch.randn(samples, generator=torch.Generator().manual_seed(samples)).cumsum(0)[None]
-    padded = torch.nn.functional.pad(sound, (0, max(0, WINDOW - samples)))[:, :WINDOW]
+    padded = torch.nn.functional.pad(sound, (0, max(0, WINDOW_SAMPLES - samples)))[:, :WINDOW_SAMPLES]
     with torch.inference_mode():
         whole = judge._model(padded).item()
     assert judge.mos(sound[0]) == pytest.approx(whole, abs=1e-4) and 1 <= whole <= 5
@@ -130,7 +132,7 @@ import socket, sys
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = None
 import torch
 from xtts.evaluation import naturalness
-assert naturalness.missing() is None and "distillmos" not in sys.modules
+assert naturalness.missing_reason() is None and "distillmos" not in sys.modules
 before = torch.get_rng_state()
 naturalness.NaturalnessJudge().mos(torch.zeros(16000))
 assert torch.equal(before, torch.get_rng_state())
@@ -143,7 +145,7 @@ assert not {"transformers", "librosa"} & set(sys.modules)
 @pytest.mark.parametrize("hidden", PACKAGES)
 def test_without_a_package_the_reason_names_the_extra(monkeypatch, hidden):
     monkeypatch.setitem(sys.modules, hidden, None)
-    reason = naturalness.missing()
+    reason = naturalness.missing_reason()
     assert "distillmos is not installed" in reason and "naturalness" in reason
 
 
@@ -151,5 +153,5 @@ def test_a_package_that_cannot_be_opened_costs_its_figures_only(monkeypatch, bas
     for name in (*PACKAGES, "distillmos.sqa"):
         monkeypatch.setitem(sys.modules, name, None)
     tuned = TunedModel(base_folder, ComputeConfig(precision="fp32"))
-    assert tuned.naturalness is None and tuned.naturalness is None
+    assert tuned.naturalness_judge is None and tuned.naturalness_judge is None
     assert caplog.text.count("Naturalness is not judged") == 1

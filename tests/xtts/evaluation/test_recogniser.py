@@ -153,7 +153,7 @@ def test_a_decoder_that_hangs_is_replaced(monkeypatch):
     heard = ear.hear(wave)
     (hung,) = decoders() - before
     os.kill(hung, signal.SIGSTOP)
-    monkeypatch.setattr(recogniser, "_LONGEST_SECONDS", 0.2)
+    monkeypatch.setattr(recogniser, "_MAX_ANSWER_SECONDS", 0.2)
     with pytest.raises(RecogniserError, match="its process ended or hung"):
         ear.hear(wave)
     monkeypatch.undo()

@@ -10,7 +10,7 @@ from tests.xtts.model.test_streaming_vocoder import LIKE_PUBLISHED, SMALL, speak
 from xtts.audio import speaker_mel
 from xtts.model.shapes import SpeakerEncoderShape
 from xtts.model.vocoder import WAVEFORM_DECODER, SpeakerEncoder
-from xtts.workers.decoder_learning import published_names
+from xtts.workers.decoder_learning import to_published
 
 
 @pytest.mark.parametrize("shape", [SMALL, LIKE_PUBLISHED], ids=["embedded", "published"])
@@ -30,9 +30,9 @@ def test_another_layout_is_published_as_it_was():
     like = {
         f"{WAVEFORM_DECODER}{name}": tensor for name, tensor in vocoder.waveform_decoder.state_dict().items()
     }
-    before = published_names(vocoder, like)
+    before = to_published(vocoder, like)
     vocoder.lay_out(torch.float32)
-    after = published_names(vocoder, like)
+    after = to_published(vocoder, like)
     assert before.keys() == after.keys() == like.keys()
     for name, tensor in after.items():
         assert torch.equal(tensor, before[name]) and tensor.is_contiguous()

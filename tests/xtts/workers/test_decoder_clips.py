@@ -23,7 +23,7 @@ def clips(tmp_path: Path) -> list[TranscribedClip]:
 
 def test_latents_are_computed_when_drawn_and_again_for_other_weights(base_folder, clips, monkeypatch):
     model = load_model(base_folder)
-    whose = voice_from_reference(model, read_reference(model.config, clips[0].recording))
+    voice = voice_from_reference(model, read_reference(model.config, clips[0].recording))
     computed, loaded, forced = [], [], decoder_clips.forced_latents
 
     def counted(*arguments):
@@ -37,24 +37,24 @@ def test_latents_are_computed_when_drawn_and_again_for_other_weights(base_folder
     monkeypatch.setattr(decoder_clips, "forced_latents", counted)
     cache = ClipCache()
 
-    def spoken(model=model, whose=whose, some=clips):
-        return cache.spoken_clips(model, whose, new_dvae, some, no_progress)
+    def spoken(model=model, voice=voice, some=clips):
+        return cache.spoken_clips(model, voice, new_dvae, some, no_progress)
 
     first = spoken()
     assert len(computed) == 1 and len(first) == 3  # a probe, which tells weights apart
-    latents = first[1].whole.latents
+    latents = first[1].full_row.latents
     assert latents.shape[:2] == (1, len(first[1].sound.codes)) and len(computed) == 2
-    assert torch.equal(spoken()[1].whole.latents, latents) and len(computed) == 3
+    assert torch.equal(spoken()[1].full_row.latents, latents) and len(computed) == 3
     # First a packed matrix changes, then a table of the state dictionary.
     state, name = read_tensors(base_folder / "model.pth"), "gpt.gpt.h.0.mlp.c_fc.weight"
     model.load_gpt({**state, name: state[name] + 0.01})
-    matrix = spoken()[1].whole.latents
+    matrix = spoken()[1].full_row.latents
     assert not torch.equal(matrix, latents) and len(computed) == 5
     with torch.no_grad():
         model.gpt.mel_embedding.weight[first[1].sound.codes[0]] += 1
-    assert not torch.equal(spoken()[1].whole.latents, matrix)
-    other = replace(whose, latents=whose.latents + 1)
-    assert not torch.equal(spoken(whose=other)[1].whole.latents, latents)
+    assert not torch.equal(spoken()[1].full_row.latents, matrix)
+    other = replace(voice, latents=voice.latents + 1)
+    assert not torch.equal(spoken(voice=other)[1].full_row.latents, latents)
     assert loaded == [1]  # the codes stay
     spoken(some=clips[1:])
     spoken()
@@ -65,17 +65,17 @@ def test_clips_that_are_too_short_are_left_out(base_folder, tmp_path):
     model = load_model(base_folder)
     data = make_dataset(tmp_path / "short", clips=2, seconds=1.06)  # 23 codes are 1.068 s
     some = [TranscribedClip(path, "one", "en") for path in sorted(data.rglob("*.wav"))]
-    whose = voice_from_reference(model, read_reference(model.config, some[0].recording))
+    voice = voice_from_reference(model, read_reference(model.config, some[0].recording))
     dvae = loading.load_dvae(base_folder, model.config)
-    spoken = ClipCache().spoken_clips(model, whose, lambda: dvae, some, no_progress)
+    spoken = ClipCache().spoken_clips(model, voice, lambda: dvae, some, no_progress)
     assert len(spoken) == 1 and len(spoken[0].sound.codes) == decoder_clips.ROW_CODES
 
 
 def test_a_recording_that_became_unreadable_costs_only_itself(base_folder, clips, caplog):
     model = load_model(base_folder)
-    whose = voice_from_reference(model, read_reference(model.config, clips[0].recording))
+    voice = voice_from_reference(model, read_reference(model.config, clips[0].recording))
     clips[1].recording.write_bytes(b"RIFF")
     dvae = loading.load_dvae(base_folder, model.config)
-    spoken = ClipCache().spoken_clips(model, whose, lambda: dvae, clips, no_progress)
+    spoken = ClipCache().spoken_clips(model, voice, lambda: dvae, clips, no_progress)
     assert len(spoken) == 2
     assert "The decoder learns without a clip." in caplog.text and clips[1].recording.name in caplog.text

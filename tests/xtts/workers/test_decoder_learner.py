@@ -14,8 +14,8 @@ from xtts.model.shapes import SourceFilterShape, VocoderShape
 from xtts.workers import decoder_clips, decoder_learner
 from xtts.workers.decoder_clips import CONTEXT_CODES, PITCHES_PER_CODE, ClipSound, SpokenClip
 from xtts.workers.decoder_learner import DecoderLearner
-from xtts.workers.decoder_learning import published_names
-from xtts.workers.decoder_schedule import CHECK_EVERY, PATIENCE
+from xtts.workers.decoder_learning import to_published
+from xtts.workers.decoder_schedule import MAX_FRUITLESS_CHECKS, STEPS_PER_CHECK
 
 HERTZ = 100
 SHAPES = {
@@ -68,8 +68,8 @@ def equal(tensors: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
 
 @pytest.fixture
 def faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoder_learner, "CHANNELS", 2)
-    monkeypatch.setattr(decoder_learner, "BATCH", 1)
+    monkeypatch.setattr(decoder_learner, "DISCRIMINATOR_CHANNELS", 2)
+    monkeypatch.setattr(decoder_learner, "ROWS_PER_STEP", 1)
     monkeypatch.setattr(decoder_clips, "ROW_CODES", FEW_CODES)
 
 
@@ -92,7 +92,7 @@ def test_an_oscillator_learns_the_person_s_pitch():
 
     def octaves_off() -> float:
         with torch.no_grad():
-            steps = learner.average.latent_steps(CLIPS[0].whole.latents)
+            steps = learner.average.latent_steps(CLIPS[0].full_row.latents)
             height, _ = learner.average.waveform_decoder.predicted_pitch(steps, None)
         return float((height - math.log2(HERTZ)).abs().mean())
 
@@ -105,7 +105,7 @@ def test_an_oscillator_learns_the_person_s_pitch():
 
 @pytest.mark.usefixtures("faster")
 def test_random_discriminators_learn_alone_first(monkeypatch):
-    monkeypatch.setattr(decoder_learner, "WARM_UP", 2)
+    monkeypatch.setattr(decoder_learner, "WARM_UP_STEPS", 2)
     learner = a_learner("oscillator", of_base=False)
     generator, discriminators = weights(learner.vocoder), weights(learner.discriminators)
     for _ in range(2):
@@ -136,7 +136,7 @@ def test_the_average_is_between_the_steps(monkeypatch):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_state_continues_to_the_bit(shape, tmp_path: Path, monkeypatch):
     """Weights, average, discriminators, both optimizers, steps and draws."""
-    monkeypatch.setattr(decoder_learner, "WARM_UP", 1)
+    monkeypatch.setattr(decoder_learner, "WARM_UP_STEPS", 1)
     straight = a_learner(shape, of_base=False)
     for _ in range(5):
         straight.learn(CLIPS)
@@ -168,12 +168,12 @@ def test_training_ends_when_held_out_clips_no_longer_come_closer(monkeypatch):
     distances = iter([0.9, 0.8, 0.8, 0.85, 0.7995, 0.5])
     monkeypatch.setattr(learner, "distance", lambda *_: next(distances))
     lengths = []
-    for step in range(1, 5 * CHECK_EVERY + 1):
+    for step in range(1, 5 * STEPS_PER_CHECK + 1):
         learner.step = step
         learner.check_progress(CLIPS, 1.0)
-        if step % CHECK_EVERY == 0:
+        if step % STEPS_PER_CHECK == 0:
             lengths.append((learner.checks_since_best, learner.finished))
-    assert lengths == [(0, False), (0, False), (1, False), (2, True), (3, True)] and PATIENCE == 2
+    assert lengths == [(0, False), (0, False), (1, False), (2, True), (3, True)] and MAX_FRUITLESS_CHECKS == 2
 
 
 def test_what_is_learned_is_published_under_the_base_s_names():
@@ -182,5 +182,5 @@ def test_what_is_learned_is_published_under_the_base_s_names():
         f"{vocoder.WAVEFORM_DECODER}{name}": tensor
         for name, tensor in learning.waveform_decoder.state_dict().items()
     }
-    published = published_names(learning, names)
+    published = to_published(learning, names)
     assert published.keys() == names.keys() and all(torch.equal(published[key], names[key]) for key in names)

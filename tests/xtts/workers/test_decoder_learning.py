@@ -72,7 +72,7 @@ def speaker(base: Path) -> FileSpeaker:
 @pytest.fixture(scope="module", autouse=True)
 def _one_short_row() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoder_learner, "BATCH", 1)
+        patch.setattr(decoder_learner, "ROWS_PER_STEP", 1)
         patch.setattr(decoder_clips, "ROW_CODES", 12)
         yield
 
@@ -105,7 +105,7 @@ def test_the_rate_is_that_which_the_base_recommends(learned, decoder):
 @pytest.mark.slow
 def test_clips_that_it_did_not_learn_from_come_closer_and_are_heard(speaker, tmp_path, monkeypatch):
     """The base never heard this person, whose pitch and timbre are shifted."""
-    monkeypatch.setattr(decoder_learner, "BATCH", 4)
+    monkeypatch.setattr(decoder_learner, "ROWS_PER_STEP", 4)
     monkeypatch.setattr(decoder_clips, "ROW_CODES", ROW_CODES)
     shifted = []
     for number, clip in enumerate(clips(14)):
@@ -144,8 +144,8 @@ def test_without_discriminators_of_the_base_they_begin_alone(base, speaker, tmp_
     without = tmp_path / "without"
     shutil.copytree(DEMO, without, ignore=shutil.ignore_patterns(discriminators.FILE))
     monkeypatch.setattr(speaker, "base", without)
-    monkeypatch.setattr(decoder_learner, "WARM_UP", 1)
-    monkeypatch.setattr(decoder_learner, "CHANNELS", 2)
+    monkeypatch.setattr(decoder_learner, "WARM_UP_STEPS", 1)
+    monkeypatch.setattr(decoder_learner, "DISCRIMINATOR_CHANNELS", 2)
     told: list[float] = []
     out, state = tmp_path / "decoder.safetensors", tmp_path / "state.pt"
     speaker.ask(request(out, steps=1, state_out=state), told.append)
@@ -195,7 +195,7 @@ def test_its_tensors_are_named_as_published(decoder):
 def test_what_was_not_learned_is_the_bases(tmp_path):
     """Weight norm is folded for learning and unfolded for storing: the weights are the same."""
     model, base = loading.load_model(DEMO), loading.read_tensors(DEMO / "model.pth")
-    published = decoder_learning.published_names(model.vocoder, base)
+    published = decoder_learning.to_published(model.vocoder, base)
     again = vocoder.load_vocoder(published, model.config)
     for weight, reloaded in zip(model.vocoder.parameters(), again.parameters(), strict=True):
         assert torch.allclose(weight, reloaded, rtol=1e-6, atol=1e-8)
@@ -246,7 +246,7 @@ def test_training_ends_early_when_held_out_clips_stop_to_come_closer(speaker, tm
 
 def test_more_clips_hold_out_no_more_than_eight():
     for count, held_out in ((8, 1), (9, 2), (64, 8), (300, 8)):
-        judge, learn = decoder_learning.divide(list(range(count)))  # type: ignore[arg-type]
+        judge, learn = decoder_learning.split_held_out(list(range(count)))  # type: ignore[arg-type]
         assert len(judge) == held_out and sorted(judge + learn) == list(range(count))
 
 

@@ -4,7 +4,14 @@ import itertools
 
 import pytest
 
-from xtts.workers.decoder_schedule import EPOCHS, MAX_STEPS, MIN_STEPS, average_decay, steps_for, steps_until
+from xtts.workers.decoder_schedule import (
+    MAX_STEPS,
+    MIN_STEPS,
+    TRAINING_EPOCHS,
+    average_decay,
+    steps_for,
+    steps_until,
+)
 
 
 def test_more_sound_allows_more_steps_and_few_clips_stop_early():
@@ -18,10 +25,10 @@ def test_more_sound_allows_more_steps_and_few_clips_stop_early():
 
 @pytest.mark.parametrize("minutes", [0.1, 0.4, 3.5, 12.0])
 def test_the_first_epochs_share_them_and_later_ones_take_none(minutes):
-    until = [steps_until(epoch, minutes) for epoch in range(1, EPOCHS + 3)]
-    assert until[EPOCHS - 1 :] == [steps_for(minutes)] * 3
+    until = [steps_until(epoch, minutes) for epoch in range(1, TRAINING_EPOCHS + 3)]
+    assert until[TRAINING_EPOCHS - 1 :] == [steps_for(minutes)] * 3
     each = until[0]
-    assert all(0 < b - a <= each for a, b in itertools.pairwise(until[:EPOCHS]))
+    assert all(0 < b - a <= each for a, b in itertools.pairwise(until[:TRAINING_EPOCHS]))
 
 
 def test_the_average_is_over_a_ninth_of_the_steps():

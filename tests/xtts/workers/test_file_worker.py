@@ -25,7 +25,7 @@ from xtts import audio, encoding
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model import loading as model
-from xtts.workers.failures import WorkerFailed, answer_of, death, worker_failed
+from xtts.workers.failures import WorkerFailed, answer_to_error, failure_from_answer, failure_from_exit
 from xtts.workers.file_worker import Worker
 from xtts.workers.requests import SpeakRequest, TunedVoice
 
@@ -114,12 +114,12 @@ def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch):
     monkeypatch.setattr(recovery, "remaining_fault", lambda _device: says[0])
     error = SotaqueError("The reference is silent.")
     for says[0], code in (("", "refused"), ("CUDA error: unspecified launch failure", "gpu_fault")):
-        answer = answer_of(error, "cuda:0")
+        answer = answer_to_error(error, "cuda:0")
         assert answer is not None and answer["reason_code"] == code
-    told = worker_failed(json.loads(json.dumps(answer)))
+    told = failure_from_answer(json.loads(json.dumps(answer)))
     assert told.fault is not None and told.fault.sticky and "launch failure" in str(told)
     says[0] = ""
-    assert answer_of(KeyError("a mistake of ours"), "cpu") is None
+    assert answer_to_error(KeyError("a mistake of ours"), "cpu") is None
 
 
 def test_how_a_child_is_to_compute_is_passed_on(tmp_path):
@@ -218,12 +218,12 @@ def test_the_child_dies_with_a_parent_that_is_killed(tmp_path):
 
 
 def test_death_by_the_kernels_memory_killer():
-    assert death(-signal.SIGKILL, "", oom_killed=True).reason_code == "out_of_memory"
+    assert failure_from_exit(-signal.SIGKILL, "", oom_killed=True).reason_code == "out_of_memory"
     # Another process may have raised the count.
-    assert death(-signal.SIGSEGV, "", oom_killed=True).reason_code == "crashed"
-    told = death(1, "RuntimeError: [enforce fail at alloc_cpu.cpp:124] can't allocate memory")
+    assert failure_from_exit(-signal.SIGSEGV, "", oom_killed=True).reason_code == "crashed"
+    told = failure_from_exit(1, "RuntimeError: [enforce fail at alloc_cpu.cpp:124] can't allocate memory")
     assert told.reason_code == "out_of_memory"
-    assert death(-40, "").reason_code == "crashed"
+    assert failure_from_exit(-40, "").reason_code == "crashed"
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +276,7 @@ def test_all_but_the_new_weights_is_ready_before_anything_is_asked(base_folder, 
     with speaking(base_folder) as worker:
         worker.start()
         worker._receive("getting ready", 120, lambda: False, print)
-        worker._ready = True
+        worker._is_ready = True
         ready = time.monotonic()
         mapped = Path(f"/proc/{worker.pid}/maps").read_text(encoding="utf-8")
         assert "libtorch" in mapped and "soundfile" in mapped

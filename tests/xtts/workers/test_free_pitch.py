@@ -14,7 +14,7 @@ from xtts.model.source_filter import SourceFilter
 from xtts.model.vocoder import Vocoder
 from xtts.voices.base_models import DEMO
 from xtts.workers.decoder_clips import ClipSound, SpokenClip
-from xtts.workers.free_pitch import FEWEST, move_pitch, speak
+from xtts.workers.free_pitch import MIN_VOICED_TEXTS, move_pitch, speak
 
 TEXTS = ("Good morning.", "The boats go out again.", "Nobody has seen her.", "It is late.")
 HERTZ = 90.0
@@ -26,7 +26,7 @@ def model() -> Model:
 
 
 @pytest.fixture(scope="module")
-def whose(model: Model) -> Voice:
+def voice(model: Model) -> Voice:
     recording = Path("train/data/demo/wavs/demo-90.flac")
     return voice_from_reference(model, read_reference(model.config, recording))
 
@@ -47,50 +47,50 @@ def clips_of(model: Model, *, hertz: float = HERTZ) -> list[SpokenClip]:
     return [SpokenClip(sound, lambda: torch.zeros(1), row) for row in ids]
 
 
-def median_hertz(vocoder: Vocoder, model: Model, whose: Voice, clips: list[SpokenClip]) -> list[float]:
+def median_hertz(vocoder: Vocoder, model: Model, voice: Voice, clips: list[SpokenClip]) -> list[float]:
     """The predicted pitch of each text."""
     decoder = vocoder.waveform_decoder
     assert isinstance(decoder, SourceFilter)
     found = []
     with torch.no_grad():
-        for latents in speak(model, whose, [clip.ids for clip in clips], 0):
+        for latents in speak(model, voice, [clip.ids for clip in clips], 0):
             assert latents is not None
-            height, voicing = decoder.predicted_pitch(vocoder.latent_steps(latents[None]), whose.speaker)
+            height, voicing = decoder.predicted_pitch(vocoder.latent_steps(latents[None]), voice.speaker)
             found.append(2 ** height[voicing > 0].median().item())
     return found
 
 
-def test_the_mean_pitch_of_free_speech_is_the_persons(model, whose, vocoder):
+def test_the_mean_pitch_of_free_speech_is_the_persons(model, voice, vocoder):
     clips = clips_of(model)
-    before = median_hertz(vocoder, model, whose, clips)
-    octaves = move_pitch(vocoder, model, whose, clips, 0)
-    after = median_hertz(vocoder, model, whose, clips)
+    before = median_hertz(vocoder, model, voice, clips)
+    octaves = move_pitch(vocoder, model, voice, clips, 0)
+    after = median_hertz(vocoder, model, voice, clips)
     assert math.prod(before) ** (1 / len(before)) > 1.3 * HERTZ
     assert math.prod(after) ** (1 / len(after)) == pytest.approx(HERTZ, rel=1e-3)
     # Each text keeps its own distance to the others.
     assert after == pytest.approx([hertz * 2**octaves for hertz in before], rel=1e-4)
     # What is right does not move.
-    assert move_pitch(vocoder, model, whose, clips, 0) == pytest.approx(0, abs=1e-5)
+    assert move_pitch(vocoder, model, voice, clips, 0) == pytest.approx(0, abs=1e-5)
 
 
-def test_the_same_seed_moves_it_to_the_bit_and_no_random_state_moves(model, whose, vocoder):
+def test_the_same_seed_moves_it_to_the_bit_and_no_random_state_moves(model, voice, vocoder):
     torch.manual_seed(3)
     state = torch.get_rng_state()
     clips, bias = clips_of(model), vocoder.waveform_decoder.pitch.last.bias
     with torch.no_grad():
         start = bias.clone()
-        first = move_pitch(vocoder, model, whose, clips, 5)
+        first = move_pitch(vocoder, model, voice, clips, 5)
         bias.copy_(start)
-    assert move_pitch(vocoder, model, whose, clips, 5) == first
+    assert move_pitch(vocoder, model, voice, clips, 5) == first
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_it_stays_without_enough_texts_that_end_and_without_an_oscillator(model, whose, vocoder):
+def test_it_stays_without_enough_texts_that_end_and_without_an_oscillator(model, voice, vocoder):
     unvoiced = clips_of(model)
-    for clip in unvoiced[FEWEST - 1 :]:
+    for clip in unvoiced[MIN_VOICED_TEXTS - 1 :]:
         clip.sound.pitches.zero_()  # All share it.
-    assert move_pitch(vocoder, model, whose, unvoiced, 0) == 0.0
+    assert move_pitch(vocoder, model, voice, unvoiced, 0) == 0.0
     other = Vocoder.__new__(Vocoder)
     torch.nn.Module.__init__(other)
     other.waveform_decoder = torch.nn.Identity()
-    assert move_pitch(other, model, whose, clips_of(model), 0) == 0.0
+    assert move_pitch(other, model, voice, clips_of(model), 0) == 0.0

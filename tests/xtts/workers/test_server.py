@@ -52,15 +52,15 @@ def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
 
     monkeypatch.setattr("xtts.voices.loading.load_voice", gone)
-    header = answer(SpeechServer(ComputeConfig(), 1, texts=Written()))
+    header = answer(SpeechServer(ComputeConfig(), 1, text_worker=Written()))
     assert (header["say"], header["reason_code"]) == ("failed", "refused")
     assert header["reason"] == "checkpoint_epoch_1.pt cannot be read (No such file or directory)."
 
 
 def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(tmp_path):
     """It keeps sixty-four voices, and nothing of cancelled or refused requests."""
-    ensemble = SpeechServer(ComputeConfig(), 1, texts=Written())
-    ensemble._standing["v"], ensemble._batchers["v"] = Mute(), Refusing()
+    ensemble = SpeechServer(ComputeConfig(), 1, text_worker=Written())
+    ensemble._open_voices["v"], ensemble._batchers["v"] = Mute(), Refusing()
 
     def speak(name: str) -> None:
         recording = tmp_path / name
@@ -75,12 +75,12 @@ def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(tmp_path):
         speak(f"{number}.wav")
     speak("0.wav")  # a known voice moves to the end
     speak("64.wav")
-    assert [Path(path).name for _, path in ensemble._voices] == [
+    assert [Path(path).name for _, path in ensemble._cached_voices] == [
         *(f"{number}.wav" for number in range(2, 64)),
         "0.wav",
         "64.wav",
     ]
-    assert ensemble._began == {}
+    assert ensemble._started_at == {}
 
 
 class Mute:
@@ -131,15 +131,15 @@ def messages(frames: Iterable[Frame]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("begins", [True, False], ids=["enters", "goes on"])
 def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins):
     """Unknown ids, no piece at all: whatever a request contains, the others continue."""
-    server, batcher = (SpeechServer(ComputeConfig(), 1, texts=Written()), Failing(IndexError("secret")))
+    server, batcher = (SpeechServer(ComputeConfig(), 1, text_worker=Written()), Failing(IndexError("secret")))
     server._batchers["v"] = batcher  # type: ignore[assignment]
-    server._began["s1"] = server._paused["s1"] = 0.0
+    server._started_at["s1"] = server._paused_at["s1"] = 0.0
     if begins:
         asked = {"id": "s1", "key": "v", "ask": ASK}
         (header,) = messages(server._enter(asked, Mute()))  # type: ignore[arg-type]
     else:
         (header,) = messages(server.take({"do": "go_on", "id": "s1"}))
-        assert batcher.left == ["s1"] and server._began == {}
+        assert batcher.left == ["s1"] and server._started_at == {}
     assert (header["say"], header["id"], header["reason_code"]) == ("failed", "s1", "internal")
     assert "IndexError in test_server.py:" in header["reason"] and "secret" not in header["reason"]
 
@@ -168,8 +168,8 @@ class Ready(Mute):
 def opened(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> SpeechServer:
     """A server with one voice that can open a second one, whose batcher may fail."""
     monkeypatch.setattr("xtts.voices.loading.load_voice", lambda *_: Ready(error))
-    server = SpeechServer(ComputeConfig(), 16, texts=Written())
-    server._standing["v"], server._batchers["v"] = Mute(), Refusing()
+    server = SpeechServer(ComputeConfig(), 16, text_worker=Written())
+    server._open_voices["v"], server._batchers["v"] = Mute(), Refusing()
     return server
 
 
@@ -214,7 +214,7 @@ def test_a_fault_of_the_device_or_of_ours_ends_the_child(monkeypatch):
     for error in (dead, KeyError("a fault of ours")):
         with pytest.raises(type(error)):
             answer(opened(monkeypatch, error))
-    server = SpeechServer(ComputeConfig(), 1, texts=Written())
+    server = SpeechServer(ComputeConfig(), 1, text_worker=Written())
     server._batchers["v"] = Failing(RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"))
     with pytest.raises(RuntimeError, match="cuFFT"):
         list(server._enter({"id": "s1", "key": "v", "ask": ASK}, Mute()))

@@ -31,7 +31,7 @@ def folders(base: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str | 
 
 @pytest.fixture
 def server(base: Path) -> SpeechServer:
-    speech_server = SpeechServer(ComputeConfig(guard=False), 8, texts=Written())
+    speech_server = SpeechServer(ComputeConfig(guard=False), 8, text_worker=Written())
     opened = {"do": "open", "id": "a1", "key": "v", "voice": {"name": str(base)}}
     list(speech_server.take(opened))
     while speech_server.waiting:

@@ -33,7 +33,7 @@ from xtts.voices import learned_decoder
 from xtts.voices.base_models import DEMO
 from xtts.voices.run_folder import RunFolder
 from xtts.workers import tasks
-from xtts.workers.decoder_learning import published_names
+from xtts.workers.decoder_learning import to_published
 from xtts.workers.requests import (
     SLOTS,
     EvaluateRequest,
@@ -107,7 +107,7 @@ def idle(opened: FileSpeaker, monkeypatch: pytest.MonkeyPatch) -> FileSpeaker:
         return call(module, *arguments) if isinstance(module, Resample) else computed()
 
     monkeypatch.setattr(torch.nn.Module, "__call__", only_resampled)
-    monkeypatch.setattr(speaker, "_take", computed)
+    monkeypatch.setattr(speaker, "_load_gpt", computed)
     return speaker
 
 
@@ -278,7 +278,7 @@ def test_another_decoder_changes_the_sound_and_no_code(speaker, request_of_base,
     sentences = speaker.ask(request_of_base).sentences
     decoder = tmp_path / "best_decoder.safetensors"
     published = loading.read_tensors(speaker.base / "model.pth")
-    tensors = published_names(speaker.model.vocoder, published)
+    tensors = to_published(speaker.model.vocoder, published)
     learned_decoder.write_tensors(decoder, {name: 1.2 * facts for name, facts in tensors.items()})
     other = speaker.ask(by(request_of_base, decoder=decoder)).sentences
     assert [sentence.codes for sentence in sentences] == [facts.codes for facts in other]
@@ -405,7 +405,7 @@ def test_speaking_goes_on_while_two_sentences_are_heard(tokenizer):
         for number, sound in enumerate((SOUND, None, SOUND, SOUND)):
             hearing.begin(number, sound, facts[number])
         slow.may.set()
-        told = hearing.with_heard(tasks, facts)
+        told = hearing.add_transcripts(tasks, facts)
     assert [spoken.heard for spoken in told] == ["one two", None, "one two", None]
     assert [spoken.word_errors for spoken in told] == [0.0, None, 1.0, None]
 
@@ -419,7 +419,7 @@ def test_what_a_recogniser_raises_is_raised(tokenizer):
 
     with pytest.raises(MemoryError), BackgroundHearing(Broken(), tokenizer) as hearing:
         hearing.begin(0, SOUND, SAID)
-        hearing.with_heard([task("One.")], [SAID])
+        hearing.add_transcripts([task("One.")], [SAID])
 
 
 # Naturalness

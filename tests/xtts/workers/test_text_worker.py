@@ -17,7 +17,7 @@ from xtts.text.errors import TextError
 from xtts.text.normalization.registry import NEWEST
 from xtts.text.tokenizer import Tokenizer, TokenizerSpec
 from xtts.workers import text_worker
-from xtts.workers.failures import WorkerFailed, answer_of
+from xtts.workers.failures import WorkerFailed, answer_to_error
 from xtts.workers.text_worker import TextWorker
 
 # Answers that it has loaded the model; then does what each text says.
@@ -76,7 +76,7 @@ def worker(folder: Path) -> Iterator[TextWorker]:
 
 @pytest.fixture
 def odd() -> Iterator[TextWorker]:
-    made = TextWorker((sys.executable, "-c", textwrap.dedent(ODD)), limit_seconds=0.5)
+    made = TextWorker((sys.executable, "-c", textwrap.dedent(ODD)), max_seconds=0.5)
     yield made
     made.close()
 
@@ -116,7 +116,7 @@ def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder):
             while text == "slow": pass
             return text, text
         xtts.text.reading.Reader._normalise = endless
-        xtts.workers.text_worker.CPU_SECONDS = 0.2
+        xtts.workers.text_worker.MAX_CPU_SECONDS = 0.2
         sys.exit(xtts.workers.text_worker.main())
     """
     worker = TextWorker((sys.executable, "-c", textwrap.dedent(slow)))
@@ -143,12 +143,12 @@ def test_a_text_is_blamed_for_what_ended_its_process_only_where_it_was_the_reaso
 ):
     # A spinning process gets this much CPU in half a second even on a busy machine; a hanging one
     # uses none.
-    monkeypatch.setattr(text_worker, "CPU_SECONDS", 0.02)
+    monkeypatch.setattr(text_worker, "MAX_CPU_SECONDS", 0.02)
     odd.open(spec(Path("x")))
     before = odd.pid
     with pytest.raises(error, match=told) as raised:
         odd.read(spec(Path("x")), text, "en")
-    answer = answer_of(raised.value, "cpu")
+    answer = answer_to_error(raised.value, "cpu")
     assert answer and answer["reason_code"] == ("refused" if error is TextError else "text_process")
     assert [piece.ids for piece in odd.read(spec(Path("x")), "hello", "en")] == [[1, 2]]
     assert odd.pid != before

@@ -87,7 +87,7 @@ def pack(files: VoiceFiles, folder: Path, to: Path, options: PackingOptions) -> 
     manifest = _new_manifest(exported, options, languages, preview)
     members: dict[str, Path | bytes] = {
         manifests.CARD_FILE: model_card.render(manifest, options.consent).encode(),
-        manifests.PREVIEW_FILE: encoding.whole("wav", encoding.pcm16(waveform), Mark(options.name)),
+        manifests.PREVIEW_FILE: encoding.encode("wav", encoding.pcm16(waveform), Mark(options.name)),
     }
     if options.consent is not None:
         members[manifests.CONSENT_FILE] = _consent_bytes(options.consent)

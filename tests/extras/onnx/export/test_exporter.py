@@ -27,7 +27,7 @@ from xtts.model.config import ConfigError
 from xtts.model.loading import read_tensors
 from xtts.voices import learned_decoder
 from xtts.voices.voice_files import VoiceFiles
-from xtts.workers.decoder_learning import published_names
+from xtts.workers.decoder_learning import to_published
 
 
 def run(path: Path, *given: torch.Tensor) -> np.ndarray:
@@ -76,7 +76,7 @@ def test_the_voice_of_its_own_recording_is_in_it(tmp_path, torch_model):
 
 def test_the_vocoder_is_the_learned_one(tmp_path, torch_model):
     base, file = tiny_base(tmp_path / "base"), tmp_path / "best_decoder.safetensors"
-    tensors = published_names(torch_model.vocoder, read_tensors(base / "model.pth"))
+    tensors = to_published(torch_model.vocoder, read_tensors(base / "model.pth"))
     louder = {name: tensor + 0.01 for name, tensor in tensors.items()}
     learned_decoder.write_tensors(file, louder)
     source = replace(exporter.source_of_folder(base), decoder=file)
