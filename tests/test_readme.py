@@ -272,7 +272,7 @@ def test_a_speed_in_larger_batches_stands_next_to_that_on_the_same_clips(documen
 
 
 def test_a_run_of_xtts_v2_takes_the_disk_that_the_docs_say():
-    from train.checkpointing.checkpoints import KEPT_TRAINER_STATES
+    from train.checkpointing.checkpoints import MAX_TRAINER_STATES
     from train.checkpointing.disk_space import max_checkpoints
     from train.optim.optimizer import STATE_BYTES
     from train.settings import TrainSettings
@@ -280,7 +280,7 @@ def test_a_run_of_xtts_v2_takes_the_disk_that_the_docs_say():
     millions = read_result("memory-full")["modes"]["GRADIENT_CHECKPOINTING=off"]["learning_millions"]
     settings = TrainSettings()
     copies = max_checkpoints(settings, 0, 10)
-    states = KEPT_TRAINER_STATES + 1
+    states = MAX_TRAINER_STATES + 1
     needed = (4 * copies + STATE_BYTES[settings.optimizer] * states) * millions * 1e6
     for document in ("README.md", "docs/your-voice.md", "docs/hardware.md"):
         said = re.findall(r"about (\d+) GB", text_of(document))

@@ -240,7 +240,7 @@ def test_it_stands_still_while_somebody_speaks(service, monkeypatch):
     book.hanging()
     steps = book.folder / "spoken/steps"
     waiting = service.state.engine.requests
-    speaking, unread = waiting.speaking, SpeechStream(SELF_TEST, name="unread", held=True)
+    speaking, unread = waiting.speaking, SpeechStream(SELF_TEST, name="unread", is_held=True)
     waiting.queue.append(unread)  # its caller does not read, so it does not count as waiting
     service.wait_until(lambda: not book.details()["reading"]["paused"], 30)
     speaking["somebody"] = SpeechStream(SELF_TEST, name="somebody")

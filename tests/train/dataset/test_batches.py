@@ -138,7 +138,7 @@ def test_another_clip_is_drawn_as_from_a_list_of_all_the_others():
         alike = [source for source in sources if batches.clips[source].speaker == speaker and source != clip]
         for seed in range(20):
             wanted = random.Random(seed).choice(alike) if alike else None
-            assert batches._other(random.Random(seed), clip) == wanted
+            assert batches._other_clip(random.Random(seed), clip) == wanted
 
 
 def test_conditioning_comes_from_training_clips_only():
