@@ -52,8 +52,6 @@ RUN = [
     "off",
     "--precision",
     "fp32",
-    "--log-every",
-    "1",
     "--keep-checkpoints",
     "all",
 ]

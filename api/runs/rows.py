@@ -1,4 +1,4 @@
-"""Describes runs, epochs, samples and evaluations as the models of /v1/runs. All functions are pure."""
+"""Describes runs, epochs, samples and evaluations as the models of /v1/runs."""
 
 import contextlib
 from collections.abc import Collection, Mapping

@@ -171,9 +171,9 @@ class _Likelihoods(NamedTuple):
     """Log-likelihoods in nats.
 
     Attributes:
-        codes: Of each code given each group, `[groups, codes]`.
-        stop: Of STOP before each code and after the last, `[groups, codes + 1]`.
-        with_other_words: Of each code given other words, `[codes]`.
+        codes: Each code's, given each group, `[groups, codes]`.
+        stop: STOP's before each code and after the last, `[groups, codes + 1]`.
+        with_other_words: Each code's, given other words, `[codes]`.
     """
 
     codes: np.ndarray

@@ -125,7 +125,7 @@ def with_judgement(
     Args:
         gaps: Figures with the decoder minus those without, the voice as a cosine to the reference.
         is_accent: Whether the person's accent may explain more word errors (`can_explain_errors`).
-        allowed_loss: Of naturalness, because the person's own is lower (`naturalness_below`).
+        allowed_loss: The loss of naturalness that the person's own excuses (`naturalness_below`).
         scale: The scale of the person's voice: a nearer voice is worth a loss of naturalness.
     """
     if (words := gaps.get(WORD_ERRORS)) is not None:

@@ -52,7 +52,7 @@ COVERAGE = 0.95
 # Fewer values give no meaningful interval.
 MIN_VALUES = 4
 
-# A smaller difference of naturalness (MOS) is no loss. The second margin applies if the voice comes at
+# A smaller difference of naturalness (MOS) is not a loss. The second margin applies if the voice comes at
 # least a fifth of the way nearer to the person.
 NATURALNESS_MARGIN, NATURALNESS_MARGIN_IF_NEARER = 0.1, 0.3
 MIN_NEARER_VOICE = 0.2

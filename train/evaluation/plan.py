@@ -294,7 +294,7 @@ class Person:
         pitch_hz, pitch_spread: None if no clip has a pitch.
         num_clips: The number of compared clips.
         naturalness: One figure for each judged clip.
-        reference_embedding: Of the reference, if voices are also compared with it; else empty.
+        reference_embedding: That of the reference, if voices are also compared with it; else empty.
         word_errors: The recogniser's mean word error rate on the clips; None without a recogniser.
     """
 

@@ -118,7 +118,7 @@ class TrainableWeights:
     def adapter(self) -> tuple[dict[str, Tensor], int] | None:
         """LoRA's A and B as they are merged into the saved weights, and its alpha. None without
         LORA_RANK, and if other weights than the base model's are below them, such as new rows: without
-        those, A and B are no voice."""
+        those, A and B are not a voice."""
         if self.lora is None or self._ground is not None or self.new_rows:
             return None
         with self.as_saved():

@@ -156,7 +156,7 @@ def _spoken_lines(text: str) -> Iterator[str]:
 
 
 def _numbered_items(lines: list[str]) -> dict[int, str]:
-    """The items of numbered lists by the places of their lines. A single one is no list: "3. Platz"."""
+    """The items of numbered lists by the places of their lines. A single one ("3. Platz") is not a list."""
     numbered = [(place, match) for place, line in enumerate(lines) if (match := _NUMBERED.match(line))]
     items = dict[int, str]()
     for (first, number), (second, next_number) in pairwise(numbered):

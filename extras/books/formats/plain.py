@@ -39,7 +39,7 @@ _FRONT_MATTER = re.compile(
 # If lines have more characters on average, each one is a paragraph.
 _MIN_PARAGRAPH_CHARACTERS = 100
 _MAX_TITLE_CHARACTERS, _MAX_HEADER_CHARACTERS = 80, 2_000
-# The level of paragraphs that are no heading.
+# The level of paragraphs that are not headings.
 _NO_HEADING = 9
 
 

@@ -70,12 +70,12 @@ def test_the_page_offers_every_language_of_xtts_v2():
 
 
 def test_the_page_knows_every_judge_and_every_phase():
-    assert sorted(keys("judges.js", "ENGLISH_NAMES")) == sorted(JUDGES)
+    assert sorted(keys("judges.js", "NAMES")) == sorted(JUDGES)
     assert keys("wording.js", "PHASES") == [phase for phase in get_args(Phase) if phase != "training"]
 
 
 def test_the_page_names_only_formats_that_the_service_speaks():
-    assert set(keys("speak.js", "ENGLISH_NAMES")) <= set(MEDIA_TYPES)
+    assert set(keys("speak.js", "NAMES")) <= set(MEDIA_TYPES)
 
 
 def test_the_forms_take_what_the_service_takes():

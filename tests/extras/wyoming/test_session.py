@@ -43,7 +43,7 @@ def test_each_listed_voice_speaks_as_itself(ports):
         for voice in described(ports).voices:
             assert say(ports, TEXT, SynthesizeVoice(name=voice.name)).pcm == said(TEXT)
     kept = ports.http.state.voices
-    paths = [None, *(str(kept.recording(row)) for row in kept.all())]
+    paths = [None, *(str(kept.reference_path(row)) for row in kept.all())]
     expected = [(language, path) for path in paths for language in ("en", "pt")]
     assert [(ask.language, recording) for ask, recording in orders] == expected
 

@@ -16,7 +16,7 @@ class FractionRules(UnitRules, DateRules, ScoreRules):
     """How a language says fractions. `top` and `bottom` are a fraction's numerator and denominator."""
 
     percent: ClassVar[Noun]
-    # Fractions with words of their own.
+    # Fractions that have a separate word.
     fractions: ClassVar[Mapping[str, str]] = {}
     # The denominators with names; these names, and their gender.
     DENOMINATORS = (3, 5, 6, 7, 8, 9, 10)

@@ -34,7 +34,7 @@ class LanguageRules(AmountRules, ClockRules, ContactRules, numerals.RomanRules):
     suffix: ClassVar[Pattern] = NEVER
     # A year (group 2), alone or after a word that marks it (group 1), which is kept.
     year_marks: ClassVar[tuple[Pattern, ...]] = ()
-    # The word between the numbers of a score (3-1), where two numbers that fall are no range.
+    # The word between the numbers of a score (3-1), where two falling numbers are not a range.
     score_joiner = ""
     # The words for squared, cubed and other powers.
     powers = ("", "", "")

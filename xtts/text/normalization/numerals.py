@@ -46,7 +46,7 @@ def plain_digits(text: str) -> str:
 
 
 def split_by_kind(text: str) -> Iterator[tuple[Kind, str]]:
-    """The text in parts of one kind; each fraction, ideograph and other number is a part of its own."""
+    """The text in parts of one kind; each fraction, ideograph and other number is a separate part."""
     for kind, characters in groupby(text, _kind):
         part = "".join(characters)
         if kind in ("fraction", "ideograph", "number"):

@@ -261,7 +261,7 @@ def test_runs_of_the_queue_are_listed_promoted_and_heard(service, folder):
     promoted = service.client.post("/v1/runs/ana/epochs/7/promote")
     assert promoted.json()["served"]["run"] == "ana", promoted.text
     with locks.exclusive(run / ".lock"):
-        service.wait_until(lambda: service.state.follower.runs["ana"].training)
+        service.wait_until(lambda: service.state.follower.runs["ana"].is_training)
     service.client.delete("/v1/promotion").raise_for_status()
 
 
