@@ -40,17 +40,12 @@ class AccentJudge:
         self._heard: dict[Path, HeardVowels | None] = {}
         self._has_logged_no_accent = False
         self.clips: Sequence[Clip] = ()
-        absence_reason = _cannot_judge(language)
+        # Too few clips need no listening, which takes seconds.
+        absence_reason = _cannot_judge(language) or _too_little_speech(clips)
         if absence_reason is None:
-            self.clips = self._choose_clips(clips)
-            seconds = sum(clip.seconds for clip in self.clips)
-            if len(self.clips) < MIN_CLIPS or seconds < MIN_SECONDS:
-                usable = quantity(len(self.clips), "validation clip")
-                absence_reason = (
-                    f"it needs {MIN_CLIPS} validation clips of {MIN_SECONDS:.0f} s in all; {usable} of "
-                    f"{seconds:.0f} s can be used"
-                )
-                self.clips = ()
+            chosen = self._choose_clips(clips)
+            absence_reason = _too_little_speech(chosen)
+            self.clips = () if absence_reason else chosen
         self.description = JudgeDescription("share", "higher", _MEANING, absent=absence_reason, further=True)
 
     def figure(self, base: Sequence[Path], candidate: Sequence[Path]) -> FurtherFigure | None:
@@ -113,6 +108,16 @@ def _cannot_judge(language: str) -> str | None:
     if importlib.util.find_spec("pocketsphinx") is None:
         return "pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13"
     return None
+
+
+def _too_little_speech(clips: Sequence[Clip]) -> str | None:
+    seconds = sum(clip.seconds for clip in clips)
+    if len(clips) >= MIN_CLIPS and seconds >= MIN_SECONDS:
+        return None
+    return (
+        f"it needs {MIN_CLIPS} validation clips of {MIN_SECONDS:.0f} s in all; "
+        f"{quantity(len(clips), 'validation clip')} of {seconds:.0f} s can be used"
+    )
 
 
 def _note(figure: AccentFigure) -> str:

@@ -65,11 +65,21 @@ def test_the_person_is_at_the_end_of_the_way(tmp_path):
 
 @pytest.mark.usefixtures("_with_pocketsphinx")
 @pytest.mark.parametrize(("count", "seconds"), [(9, 9.0), (12, 3.0)])
-def test_with_too_little_speech_there_is_no_figure(count, seconds):
+def test_with_too_little_speech_nothing_is_heard_and_there_is_no_figure(count, seconds, monkeypatch):
+    monkeypatch.delattr(ListeningChild, "hear")
     judge = accent.judge_of(clips_of(count, seconds), "en")
     assert list(judge.clips) == []
     assert "it needs 10 validation clips of 40 s" in judge.description.absent
     assert f"{count * seconds:.0f} s can be used" in judge.description.absent
+
+
+@pytest.mark.usefixtures("_with_pocketsphinx")
+def test_clips_that_cannot_be_aligned_do_not_count(monkeypatch):
+    alignable = iter([object()] * 9)
+    monkeypatch.setattr(ListeningChild, "hear", lambda *_: next(alignable, None))
+    judge = accent.judge_of(clips_of(12, 5.0), "en")
+    assert list(judge.clips) == []
+    assert "9 validation clips of 45 s can be used" in judge.description.absent
 
 
 def test_it_is_for_english_and_for_installations_with_pocketsphinx(monkeypatch):
