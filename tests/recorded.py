@@ -37,7 +37,6 @@ STEPS = {
     "bf16": ["--precision", "bf16"],
     "lora": ["--lora-rank", "8"],
     "8-bit": ["--optimizer", "adamw8bit"],
-    "ema": ["--ema-decay", "0.9"],
 }
 RUN = [
     "--max-train-samples",
