@@ -49,7 +49,7 @@ def medians(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def memory_bytes(name: str, pid: int | str = "self") -> int:
     """A size in /proc/PID/status, including mapped files: VmRSS, the resident memory, or VmHWM, its
-    peak; 0 when the process has ended."""
+    peak; 0 for a zombie."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
     sizes = [line.split()[1] for line in status.splitlines() if line.startswith(f"{name}:")]
     return int(sizes[0]) * 1024 if sizes else 0

@@ -191,7 +191,7 @@ class ChildProcess:
     Args:
         command: Its command.
         pipes: Whether stdin and stdout are pipes to this process; otherwise they are closed.
-        output: A file that gets its stdout, unless `pipes`.
+        output: A file that gets its stdout, with or without `pipes`.
 
     Raises:
         OSError: The child cannot be started.

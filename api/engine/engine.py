@@ -247,7 +247,8 @@ class Engine:
 
     async def _ask(self, message: Mapping[str, object]) -> JsonObject:
         """The child's answer. Raises APIError."""
-        assert self.child is not None
+        if self.child is None:  # it died while this request waited for the preview
+            raise starting_refusal()
         return await self.child.ask(message, self.limits.start_seconds)
 
     def _close_voice(self, key: str) -> None:

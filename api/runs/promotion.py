@@ -39,9 +39,13 @@ def store(folder: Path, promotion: Promotion | None, checkpoint: Path | None = N
             if promotion and checkpoint and stored_checkpoint(folder, promotion) is None:
                 _store_files(folder, promotion, checkpoint)
     except APIError as error:
-        text = f"It may end with a restart, or when the trainer deletes its epoch. {error.detail}"
-        if promotion is not None:
-            text = f"{promotion.name} is served from now on, but its copy could not be kept. {text}"
+        if promotion is None:
+            text = f"The promotion may be served again after a restart. {error.detail}"
+        else:
+            text = (
+                f"{promotion.name} is served from now on, but its copy could not be kept. It may end with "
+                f"a restart, or when the trainer deletes its epoch. {error.detail}"
+            )
         raise APIError(507, error.code, text) from error
 
 

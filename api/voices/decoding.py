@@ -108,7 +108,7 @@ def _check_format(rate: int, frames: int, channels: int, max_seconds: float) -> 
 
 
 def _check_headroom() -> None:
-    """Raises MemoryError while enough memory is left for FFmpeg to end properly."""
+    """Raises MemoryError before so little memory is left that FFmpeg cannot end properly."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit - address_space_bytes() < _HEADROOM_BYTES:
         raise MemoryError

@@ -144,9 +144,16 @@ def why_unsafe(name: str) -> str | None:
         return "paths are relative to the dataset, not absolute"
     if ".." in parts:
         return "paths stay inside the dataset, without `..`"
-    if "\0" in name or any(len(part.encode()) > _MAX_NAME_BYTES for part in parts):
+    if not all(map(_can_be_file_name, parts)):
         return "this cannot be a file name"
     return None
+
+
+def _can_be_file_name(part: str) -> bool:
+    try:
+        return "\0" not in part and len(os.fsencode(part)) <= _MAX_NAME_BYTES
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
 
 
 def relative_name(name: str, folder: Path) -> str:

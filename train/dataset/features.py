@@ -169,11 +169,13 @@ class FeatureCache:
         """Writes shards of the clips that can still be decoded; new records replace older ones."""
         self.folder.mkdir(parents=True, exist_ok=True)
         log.info("Computing features of %d clips, once, on %s (%s).", len(clips), place.value, place.reason)
-        extractor, lost = Extractor(self._base, self._config, place.value), 0
-        max_lost = int(LARGEST_LOST_SHARE * len(self._clips))
+        lost, max_lost = 0, int(LARGEST_LOST_SHARE * len(self._clips))
         ahead = 1 if place.value == "cpu" else min(_MAX_READERS, os.cpu_count() or 1)
         records = list[tuple[str, np.ndarray, np.ndarray]]()
-        with ThreadPoolExecutor(ahead) as pool:
+        with (
+            contextlib.closing(Extractor(self._base, self._config, place.value)) as extractor,
+            ThreadPoolExecutor(ahead) as pool,
+        ):
             clips_with_progress = with_progress(clips, len(clips), "Features")
             begun = ((clip, pool.submit(read, clip.path, CODE_RATE)) for clip in clips_with_progress)
             for clip, waveform in lookahead(begun, ahead):
@@ -193,7 +195,6 @@ class FeatureCache:
                     records.clear()
         if records:
             self._write(records)
-        extractor.close()
         self._read()
 
     def _write(self, records: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> None:

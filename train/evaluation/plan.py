@@ -246,7 +246,7 @@ def planned_sentences(
 
 def _read_texts(path: Path) -> list[str]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise SotaqueError(f"EVALUATE_TEXTS={path} cannot be read ({error}).") from error
     texts = list(dict.fromkeys(line.strip() for line in lines if line.strip()))

@@ -22,7 +22,7 @@ from xtts.model.gpt import GPT
 # AdamW as in Coqui's recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py).
 ADAM_BETAS = (0.9, 0.96)
 ADAM_EPSILON = 1e-8
-# After the warm-up, the rate is constant for this many steps, then falls with 1/sqrt(step).
+# Until this step the rate is constant after the warm-up, then it falls with 1/sqrt(step).
 HOLD_STEPS = 1000
 # The bytes of both averages for each weight, by OPTIMIZER.
 STATE_BYTES = {"adamw": 8.0, "adamw8bit": 2.04}

@@ -95,6 +95,23 @@ def test_a_deadly_input_is_refused_before_its_candidate_is_opened(tmp_path):
     assert caught.value.code == "deadly_input"
 
 
+def test_who_waited_while_the_child_died_is_told_to_come_back(tmp_path):
+    engine = Engine(child_options(settings_in(tmp_path)), PATIENT, ServiceMetrics(), lambda: None)
+    engine.child = engine.served_voice = object()
+
+    async def wait_while_it_dies() -> None:
+        asked = SpeechStream(SynthesisRequest("hello", "en"), target=VoiceTarget("epoch 2", {}))
+        async with engine._preview_lock:
+            waiting = asyncio.create_task(engine.preview(asked))
+            await asyncio.sleep(0)
+            engine.child = None
+        await waiting
+
+    with pytest.raises(APIError) as caught:
+        asyncio.run(wait_while_it_dies())
+    assert (caught.value.status, caught.value.code) == (503, "starting")
+
+
 def test_a_pruned_epoch_is_refused_and_can_still_be_heard(service, output):
     run = RunFolder(output)
     run.manifest_path(2).unlink()

@@ -8,7 +8,7 @@ from tests import pipe_audio
 from tests.bad_audio import encoded
 from tests.datasets import a_sound, make_dataset
 from train.dataset.dataset import RejectedClip, decode_clip
-from train.dataset.entries import TranscriptEntry, find_recording
+from train.dataset.entries import TranscriptEntry, find_recording, why_unsafe
 from train.dataset.metadata import read_entries
 from xtts.sound_endings import SOUND_ENDINGS
 
@@ -112,3 +112,7 @@ def test_clips_of_recorders_messengers_and_pipes_are_used(tmp_path):
     decoded = [decode_clip(entry, Forgetful(), 11.6) for entry in entries]  # type: ignore[arg-type]
     assert not [one for one in decoded if isinstance(one, RejectedClip)]
     assert decoded[3][0] == pytest.approx(pipe_audio.SECONDS)  # type: ignore[index]
+
+
+def test_a_lone_surrogate_from_json_cannot_be_a_file_name():
+    assert why_unsafe("a\ud800.wav") == "this cannot be a file name"

@@ -15,6 +15,7 @@ from machine.errors import SotaqueError
 from tests.models import ALL_LANGUAGES
 from tests.train.evaluation.spoken import PERSON
 from train.dataset.dataset import Clip, Dataset
+from train.evaluation import plan
 from train.evaluation.judges import WORD_ERRORS, describe_judges
 from train.evaluation.plan import (
     SENTENCES_FOLDER,
@@ -199,3 +200,8 @@ def test_the_old_language_is_the_bases_first_with_sentences_and_never_an_added_o
     assert {old_sentence.request.language for old_sentence in old_language_sentences(learned, seed=0)} == {
         "ru"
     }
+
+
+def test_a_byte_order_mark_is_not_read_aloud(tmp_path):
+    (tmp_path / "texts.txt").write_text("One.\n\nTwo.\nOne.\n", encoding="utf-8-sig")
+    assert plan._read_texts(tmp_path / "texts.txt") == ["One.", "Two."]
