@@ -190,7 +190,7 @@ class SpeakingProcess:
             start_seconds: How long the process may be silent before it is ready.
             hang_seconds: How long it may be silent afterwards.
         """
-        reading = asyncio.get_running_loop().create_task(self._read(on_answer))
+        reading = asyncio.create_task(self._read(on_answer))
         try:
             while not reading.done():
                 await asyncio.wait({reading}, timeout=_TICK_SECONDS)

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 
 from api.engine import supervision
 from api.engine.child import DEMO, ChildOptions, OpenedVoiceState, SpeakingProcess, VoiceTarget, refusal_of
@@ -75,9 +76,10 @@ class Engine:
         self._preview_lock = asyncio.Lock()
         self._previews_waiting = 0
         self._preview_used_at = 0.0
-        self._opening_names: list[str] = []
+        self._openings: dict[str, str] = {}  # the name of each voice that the child is opening, by key
         self._opening_deaths = Counter[str]()
         self._names = itertools.count(1)
+        self._killing: asyncio.Task[None] | None = None
 
     # ---- for the routes ----
 
@@ -232,18 +234,21 @@ class Engine:
                 "service tries it again after a restart."
             )
             raise APIError(409, "deadly_voice", text)
-        self._opening_names.append(voice.name)
-        is_cancelled = False
+        self._openings[key] = voice.name
+        opening = asyncio.ensure_future(self._ask({"do": "open", "key": key, "voice": dict(voice.spec)}))
+        opening.add_done_callback(lambda _: self._openings.pop(key, None))
         try:
-            answer = await self._ask({"do": "open", "key": key, "voice": dict(voice.spec)})
+            answer = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            is_cancelled = True  # the child is still opening this voice, and may die from it
+            # The child cannot be interrupted: it opens the voice, or dies from it.
+            opening.add_done_callback(partial(self._close_if_opened, key))
             raise
-        finally:
-            if not is_cancelled and voice.name in self._opening_names:  # else `_handle_death` has cleared it
-                self._opening_names.remove(voice.name)
         properties = {name: answer[name] for name in _VOICE_FIELDS if name in answer}
         return OpenedVoiceState(key, voice, **properties | {"languages": tuple(answer["languages"])})
+
+    def _close_if_opened(self, key: str, opening: asyncio.Task[JsonObject]) -> None:
+        if not opening.cancelled() and opening.exception() is None:
+            self._close_voice(key)
 
     async def _ask(self, message: Mapping[str, object]) -> JsonObject:
         """The child's answer. Raises APIError."""
@@ -415,7 +420,7 @@ class Engine:
         if header["reason_code"] in ("not_finite", "internal") and stream.voice is None:
             self.last_spoken = None
             if stream.is_self_test and self.child is not None:
-                asyncio.get_running_loop().create_task(self.child.kill())
+                self._killing = asyncio.create_task(self.child.kill())
 
     # ---- the speaking processes, one after another ----
 
@@ -462,7 +467,7 @@ class Engine:
         def tick() -> None:
             nonlocal opening
             if child.is_ready and opening is None:
-                opening = asyncio.get_running_loop().create_task(self._open_target())
+                opening = asyncio.create_task(self._open_target())
             self._refuse_expired()
             self._run_self_test()
 
@@ -509,9 +514,8 @@ class Engine:
         # An active request may have been the cause as well as the opening voice. A GPU fault is not
         # blamed on a voice: the next child uses another device.
         if not self.requests.speaking and (device == "cpu" or death.reason_code == "crashed"):
-            for name in self._opening_names:
-                self._opening_deaths[name] += 1
-        self._opening_names.clear()
+            self._opening_deaths.update(self._openings.values())
+        self._openings.clear()
         child, self.child, self.served_voice, self.last_spoken = self.child, None, None, None
         refusal = APIError(503, death.reason_code, f"The speaking process ended: {death}", retry_after=5)
         for stream in self.requests.remove_active():

@@ -112,6 +112,43 @@ def test_who_waited_while_the_child_died_is_told_to_come_back(tmp_path):
     assert (caught.value.status, caught.value.code) == (503, "starting")
 
 
+class SlowChild:
+    """A child that opens each voice once `has_opened` is set."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, object]] = []
+        self.has_opened = asyncio.Event()
+
+    async def ask(self, message, limit_seconds):
+        self.sent.append(message)
+        await self.has_opened.wait()
+        return {"languages": ["en"]}
+
+    def send(self, message) -> None:
+        self.sent.append(message)
+
+
+def test_a_voice_whose_caller_left_while_it_was_opened_is_closed_and_blamed_for_no_later_death(tmp_path):
+    engine = Engine(child_options(settings_in(tmp_path)), PATIENT, ServiceMetrics(), lambda: None)
+    engine.served_voice = object()
+    voice = VoiceTarget("epoch 2", {})
+
+    async def leave_while_it_opens() -> None:
+        child = engine.child = SlowChild()
+        speech = SpeechStream(SynthesisRequest("hello", "en"), target=voice)
+        preview = asyncio.create_task(engine.preview(speech))
+        await asyncio.sleep(0.01)
+        preview.cancel()
+        await asyncio.wait([preview])
+        assert list(engine._openings.values()) == [voice.name]  # it would be blamed for a death now
+        child.has_opened.set()
+        await asyncio.sleep(0.01)
+        assert child.sent[-1] == {"do": "close", "key": child.sent[0]["key"]}
+        assert not engine._openings
+
+    asyncio.run(leave_while_it_opens())
+
+
 def test_a_pruned_epoch_is_refused_and_can_still_be_heard(service, output):
     run = RunFolder(output)
     run.manifest_path(2).unlink()
