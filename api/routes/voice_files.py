@@ -11,7 +11,8 @@ from starlette.responses import Response
 from api.arriving import body_file, bytes_below, remove_arriving, require_free
 from api.errors import APIError
 from api.gate import takes_upload
-from api.routes.voices import visible_name, voice_row
+from api.routes.uploads import visible_name
+from api.routes.voices import voice_row
 from api.runs.exports import VoiceFileResponse, ascii_name, largest_checkpoint_bytes
 from api.schemas import MAX_NAME, PROBLEMS, SERVED, Responses, VoiceRow
 from api.shared_folder import writing

@@ -15,7 +15,7 @@ from api.arriving import body_file, free_bytes
 from api.errors import APIError, excerpt
 from api.gate import takes_upload
 from api.routes.ranged_file import SPOKEN, WAV_RESPONSES, RangedFile, ranged_responses
-from api.routes.voices import visible_name
+from api.routes.uploads import visible_name
 from api.schemas import PROBLEMS
 from api.speech.speaking import recording_of
 from api.state import AppState, Shared

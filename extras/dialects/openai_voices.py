@@ -18,15 +18,15 @@ from fastapi import APIRouter, File, Form, Query, Request, Response, UploadFile
 from pydantic import BaseModel
 
 from api.errors import APIError
-from api.routes.voices import (
+from api.routes.uploads import (
     UPLOAD_FORMATS,
     decode_uploads,
-    remove_voice,
     store_voice,
     takes_recordings,
     upload_schema,
     visible_name,
 )
+from api.routes.voices import remove_voice
 from api.schemas import MAX_NAME, PROBLEMS, NameText
 from api.shared_folder import changing, now, read, read_all
 from api.state import AppState, Shared

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from api.errors import APIError
-from api.routes.voices import UPLOAD_FORMATS, decode_uploads, store_voice, takes_recordings, upload_schema
+from api.routes.uploads import UPLOAD_FORMATS, decode_uploads, store_voice, takes_recordings, upload_schema
 from api.schemas import PROBLEMS, SERVED, LanguageText, Text, means_served
 from api.speech import speaking
 from api.speech.speaking import SoundForm, sound_responses

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from api.routes.voices import MEDIA_TYPES
+from api.routes.uploads import MEDIA_TYPES
 from api.voices import decoding, recordings, samples
 from machine.storage.checksums import sha256_of
 from tests.api.conftest import FAKE_TRAIN

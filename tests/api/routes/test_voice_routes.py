@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from api.errors import APIError
-from api.routes.voices import MEDIA_TYPES
+from api.routes.uploads import MEDIA_TYPES
 from api.voices.decoding import decode
 from api.voices.recordings import DecodedRecording
 from api.voices.store import Voices

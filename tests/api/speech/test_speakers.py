@@ -133,3 +133,12 @@ def test_a_speaker_is_heard_and_neither_renamed_nor_deleted(cast):
     rename = cast.client.patch("/v1/voices/ben", json={"name": "Bea"})
     delete = cast.client.delete("/v1/voices/ben")
     assert refusal(rename)[:2] == refusal(delete)[:2] == (409, "served_voice")
+
+
+def test_a_speaker_of_an_onnx_voice_has_nothing_to_play(cast, tmp_path, monkeypatch):
+    latents = tmp_path / "1.safetensors"
+    latents.write_bytes(b"latents")
+    engine = cast.state.engine
+    monkeypatch.setattr(engine, "served_voice", replace(engine.served_voice, speakers={"zoe": str(latents)}))
+    assert cast.client.get("/v1/voices/zoe").json()["preview"] is None
+    assert refusal(cast.client.get("/v1/voices/zoe/preview.wav"))[:2] == (404, "no_recording")
