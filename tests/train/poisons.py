@@ -109,7 +109,7 @@ def signal_while_sampling(number: str) -> None:
         os.kill(os.getpid(), int(number))
         return old(self, *arguments)
 
-    around(Samples, "_speak", speak)
+    around(Samples, "_speak_into", speak)
 
 
 def signal_before_the_first_step(number: str) -> None:
