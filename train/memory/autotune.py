@@ -99,9 +99,9 @@ def _try(device: str, learner: Learner, batches: Batches, longest: float) -> tup
     """The seconds of a batch that fits on a GPU, and the reason."""
     # The free memory, and the memory that this process already holds.
     room = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
-    most = max(1, int(batches.batch_seconds // longest))
-    clips, reason = largest_fitting(lambda count: _peak_bytes(learner, batches, count), room, most)
-    seconds = batches.batch_seconds if clips == most else clips * longest
+    max_clips = max(1, int(batches.batch_seconds // longest))
+    clips, reason = largest_fitting(lambda count: _peak_bytes(learner, batches, count), room, max_clips)
+    seconds = batches.batch_seconds if clips == max_clips else clips * longest
     return seconds, f"tried on {torch.cuda.get_device_name(device)}: {reason}"
 
 
@@ -128,45 +128,47 @@ def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
         if fault is None or not fault.transient:
             raise
     else:
-        numbers = sum(weight.numel() for weight in learner.weights.trainable)
-        coming = 0.0
+        missing_state_bytes = 0
         if not tensor_bytes(learner.optimizer.state):
-            coming = STATE_BYTES[learner.config.optimizer] * numbers
-        return int(torch.cuda.max_memory_allocated(device)) + int(coming)
+            num_weights = sum(weight.numel() for weight in learner.weights.trainable)
+            missing_state_bytes = int(STATE_BYTES[learner.config.optimizer] * num_weights)
+        return int(torch.cuda.max_memory_allocated(device)) + missing_state_bytes
     # After the `except` block: the error referenced the tensors that must be freed.
     learner.optimizer.zero_grad(set_to_none=True)
     recovery.free_after_fault(str(device))
     return None
 
 
-def largest_fitting(peak_bytes: Callable[[int], int | None], room: int, most: int) -> tuple[int, str]:
-    """The number of longest clips that fit with headroom, from 1 to `most`, and the reason.
+def largest_fitting(peak_bytes: Callable[[int], int | None], room: int, max_clips: int) -> tuple[int, str]:
+    """The number of longest clips that fit with headroom, from 1 to `max_clips`, and the reason.
 
     Args:
         peak_bytes: The peak memory of a step on this number of clips; None if it did not fit.
         room: Bytes that a step may take in total, weights and optimizer included.
     """
-    allowed, clips = int(room * (1 - HEADROOM)), most
+    allowed, clips = int(room * (1 - HEADROOM)), max_clips
     while clips:
         peak = peak_bytes(clips)
         if peak is not None and peak <= allowed:
-            more = f"; {most} clips did not fit" if clips < most else ""
-            return clips, f"{size_words(peak)} of {size_words(allowed)} taken{more}"
+            refused = f"; {max_clips} clips did not fit" if clips < max_clips else ""
+            return clips, f"{size_words(peak)} of {size_words(allowed)} taken{refused}"
         clips = clips * 7 // 8
     return 1, f"even the longest clip does not fit into {size_words(allowed)} with headroom"
 
 
 def fitting_on_cpu(
-    wanted_seconds: float, second_bytes: float, held_bytes: int, ram_bytes: int
+    max_seconds: float, bytes_per_second: float, fixed_bytes: int, ram_bytes: int
 ) -> tuple[float, str]:
-    """The seconds of a batch, at most `wanted_seconds`, that fit in half of the RAM; and the
-    reason.
+    """The seconds of a batch, from 1 to `max_seconds`, that fit in half of the RAM; and the reason.
 
-    second_bytes: a step's memory for a second of audio; held_bytes: weights, gradients, states.
+    Args:
+        bytes_per_second: A step's memory for a second of audio.
+        fixed_bytes: That of weights, gradients and optimizer states.
     """
-    room = ram_bytes * CPU_SHARE - held_bytes
-    seconds = max(1.0, room / second_bytes)
+    room = ram_bytes * CPU_SHARE - fixed_bytes
     ram = f"{size_words(ram_bytes)} of RAM"
-    if seconds >= wanted_seconds:
-        return wanted_seconds, f"fits into half of {ram}"
-    return round(seconds, 1), f"the most that fits into half of {ram}"
+    if room < bytes_per_second:
+        return 1.0, f"even one second does not fit into half of {ram}"
+    if room >= bytes_per_second * max_seconds:
+        return max_seconds, f"fits into half of {ram}"
+    return round(room / bytes_per_second, 1), f"the most that fits into half of {ram}"

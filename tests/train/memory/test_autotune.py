@@ -21,7 +21,7 @@ class Card:
 
 
 @pytest.mark.parametrize(
-    ("room", "wanted", "fits", "tried", "why"),
+    ("room", "max_clips", "fits", "tried", "why"),
     [
         (24, 10, 10, [10], ""),
         (16, 40, 8, [40, 35, 30], "of 13.6 GB taken"),
@@ -30,9 +30,9 @@ class Card:
         (4.5, 8, 1, [8], "longest clip does not fit"),
     ],
 )
-def test_the_longest_batch_goes_first_and_headroom_is_left(room, wanted, fits, tried, why):
+def test_the_longest_batch_goes_first_and_headroom_is_left(room, max_clips, fits, tried, why):
     card = Card(room)
-    clips, reason = largest_fitting(card.peak_bytes, card.room, wanted)
+    clips, reason = largest_fitting(card.peak_bytes, card.room, max_clips)
     assert clips == fits and card.tried[: len(tried)] == tried and why in reason
 
 
@@ -52,8 +52,12 @@ def test_what_did_not_fit_is_not_tried_again_and_less_is():
 
 @pytest.mark.parametrize(
     ("ram", "seconds", "why"),
-    [(64, 40.0, "half of 64.0 GB of RAM"), (16, 10.0, "the most that fits"), (8, 1.0, "")],
+    [
+        (64, 40.0, "half of 64.0 GB of RAM"),
+        (16, 10.0, "the most that fits"),
+        (8, 1.0, "even one second does not fit into half of 8.0 GB"),
+    ],
 )
 def test_a_cpu_is_reckoned_with_half_of_its_ram(ram, seconds, why):
-    found = fitting_on_cpu(40.0, second_bytes=0.1 * GB, held_bytes=7 * GB, ram_bytes=ram * GB)
+    found = fitting_on_cpu(40.0, bytes_per_second=0.1 * GB, fixed_bytes=7 * GB, ram_bytes=ram * GB)
     assert found[0] == seconds and why in found[1]
