@@ -429,6 +429,7 @@ class Engine:
 
         `api.http.server` lets the requests finish before that.
         """
+        refusing = asyncio.create_task(self._keep_refusing())
         try:
             while True:
                 await asyncio.sleep(supervision.back_off_seconds(self.history))
@@ -441,12 +442,19 @@ class Engine:
                 log.warning("The speaking process has ended (%s): %s", death.reason_code, death)
                 self._handle_death(death)
         finally:
+            refusing.cancel()
             self.close_queue()
             self.cut_off()
             if (child := self.child) is not None:
                 self._handle_death(WorkerFailed("closing", "The service is stopping."))
                 await child.kill()
                 await child.end()
+
+    async def _keep_refusing(self) -> None:
+        """Refuses expired requests until cancelled, also while no child runs."""
+        while True:
+            self._refuse_expired()
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _start_child(self) -> SpeakingProcess:
         options, previous = self.options, self.place
@@ -468,7 +476,6 @@ class Engine:
             nonlocal opening
             if child.is_ready and opening is None:
                 opening = asyncio.create_task(self._open_target())
-            self._refuse_expired()
             self._run_self_test()
 
         try:

@@ -11,6 +11,7 @@ client without the key, or one that holds back a body, takes only a place that i
 import asyncio
 import contextlib
 import ipaddress
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -185,13 +186,24 @@ class BoundedProtocol(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        seconds = self.counted_connections.limits.stall_seconds
-        self._stall_timer = self.loop.call_later(seconds, self.drop, "not_read")
+        self._limit_stall()
 
     def resume_writing(self) -> None:
-        if self._stall_timer is not None:
+        if self._stall_timer is not None and not self.transport.is_closing():
             self._stall_timer.cancel()
         super().resume_writing()
+
+    def _limit_stall(self, unsent_before: float = math.inf) -> None:
+        """Drops the connection if the client reads nothing for `stall_seconds`. A client that reads
+        slowly is served to the end: a long answer is sent as a whole."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent >= unsent_before:
+            self.drop("not_read")
+            return
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+        seconds = self.counted_connections.limits.stall_seconds
+        self._stall_timer = self.loop.call_later(seconds, self._limit_stall, unsent)
 
     def _unsupported_upgrade_warning(self) -> None:
         """Does nothing: the request is answered as plain HTTP (RFC 9110, 7.8). uvicorn would
@@ -217,7 +229,7 @@ class BoundedProtocol(H11Protocol):
         closes, for the client to read the last ones."""
         limits, reason, seconds = self.counted_connections.limits, "", 0.0
         if self.transport.is_closing():
-            reason, seconds = "not_read", limits.stall_seconds
+            reason = "not_read"
         elif self.conn.their_state is h11.IDLE:
             # uvicorn's keep-alive timer ends at the first byte of the next head.
             if self.timeout_keep_alive_task is None:
@@ -229,7 +241,9 @@ class BoundedProtocol(H11Protocol):
         if self._wait_timer is not None:
             self._wait_timer.cancel()
         self._wait_reason = reason
-        if reason:
+        if reason == "not_read":
+            self._limit_stall()
+        elif reason:
             self._wait_timer = self.loop.call_later(seconds, self.drop, reason)
 
 

@@ -44,6 +44,9 @@ class VoiceFollower:
         self._verified: dict[str, bool] = {}
         self._refused_names: set[str] = set()
         self._changing = asyncio.Lock()
+        # A change of the promotion that could not be written: the promotion on disk at that time, and
+        # the one that counts until the disk has another.
+        self._unwritten: tuple[Promotion | None, Promotion | None] | None = None
 
     # ---- for the routes ----
 
@@ -106,21 +109,32 @@ class VoiceFollower:
         """Serves an epoch or a blend from now on, also after a restart. Raises APIError."""
         async with self._changing:
             await self._serve(target)
-            self.promotion = Promotion(target.run, target.epoch, target.sha256, target.share)
-            weights = Path(str(target.spec["name"]))
-            try:  # a copy of 2 GB takes a while
-                await asyncio.to_thread(promotion.store, self.settings.voices_dir, self.promotion, weights)
+            promoted = Promotion(target.run, target.epoch, target.sha256, target.share)
+            try:
+                await self._store(promoted, Path(str(target.spec["name"])))
             finally:
                 self.tell_pages()
 
     async def demote(self) -> None:
         """Follows VOICE again. Raises APIError."""
         async with self._changing:
-            self.promotion = None
-            await asyncio.to_thread(promotion.store, self.settings.voices_dir, None)
-            await self.read_folders()
-            await self._serve(self.choose_target())
-        self.tell_pages()
+            try:
+                await self._store(None)
+            finally:
+                await self.read_folders()
+                await self._serve(self.choose_target())
+                self.tell_pages()
+
+    async def _store(self, promoted: Promotion | None, weights: Path | None = None) -> None:
+        """Promotes in this process, and on disk. Raises APIError if it cannot be written."""
+        folder, self.promotion = self.settings.voices_dir, promoted
+        try:  # a copy of 2 GB takes a while
+            await asyncio.to_thread(promotion.store, folder, promoted, weights)
+        except APIError:
+            on_disk = await asyncio.to_thread(promotion.read, folder)
+            self._unwritten = None if on_disk == promoted else (on_disk, promoted)
+            raise
+        self._unwritten = None
 
     async def remove(self, run_id: str) -> None:
         """Deletes a run that is neither served nor being trained. Raises APIError."""
@@ -153,7 +167,10 @@ class VoiceFollower:
 
     async def read_folders(self) -> None:
         """Reads the runs and the promotion on disk; does not change the served voice."""
-        self.promotion = await asyncio.to_thread(promotion.read, self.settings.voices_dir)
+        on_disk = await asyncio.to_thread(promotion.read, self.settings.voices_dir)
+        if self._unwritten and on_disk != self._unwritten[0]:
+            self._unwritten = None  # another replica has changed it since
+        self.promotion = self._unwritten[1] if self._unwritten else on_disk
         self.runs = await asyncio.to_thread(listing.read_runs, self.settings.output_dir)
 
     async def choose_first_voice(self) -> None:

@@ -16,7 +16,7 @@ import pytest
 from api.engine.child import ChildOptions
 from machine import commands
 from machine.devices.health import GpuHealth
-from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
+from tests.api.conftest import FAKE, NO_GPU, PATIENT, QUICK, Running, running, settings_in
 from tests.api.heard import refused
 from tests.api.run_folders import write_epoch
 
@@ -219,3 +219,17 @@ def test_a_child_that_never_starts_is_told_and_asks_for_patience(tmp_path, monke
         answer = service.client.get("/readyz")
         assert answer.status_code == 503 and "RuntimeError in" in answer.json()["message"]
         assert refused(service.say("hello")) == (503, "deadline")
+
+
+def test_requests_are_refused_in_time_while_no_child_can_be_started(service, monkeypatch):
+    engine = service.state.engine
+    engine.limits = replace(PATIENT, deadline_seconds=1.0)
+
+    async def cannot_start(*arguments):
+        raise OSError("Cannot allocate memory")
+
+    monkeypatch.setattr("api.engine.child.SpeakingProcess.start", cannot_start)
+    assert service.say("!signal SIGKILL").status_code == 503
+    started = time.monotonic()
+    assert refused(service.say("hello")) == (503, "deadline")
+    assert time.monotonic() - started < 5

@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pydantic import SecretStr
 
-from api.http.connections import ConnectionLimits, network_of
+from api.http.connections import BoundedProtocol, ConnectionLimits, network_of
 from api.http.server import limits_within, raise_file_limit
 from tests.api.conftest import PATIENT, Running, running, settings_in
 from tests.api.heard import refused
@@ -204,6 +205,32 @@ def test_whoever_takes_nothing_of_an_answer_is_let_go(strict):
             for _ in range(400):  # more than the buffers of both sides hold
                 slow.sendall(request("GET /openapi.json"))
         strict.wait_until(lambda: closed_by_it(strict, "not_read") == 1, 30)
+
+
+@pytest.mark.parametrize(("unsent", "dropped"), [([9, 6, 3, 1], []), ([9, 6, 6], ["not_read"])])
+def test_a_client_that_reads_a_long_answer_slowly_is_served_to_the_end(unsent, dropped):
+    """A body that is sent whole pauses writing once, until its last bytes."""
+    closed, timers = [], []
+
+    class Slow(BoundedProtocol):
+        counted_connections = SimpleNamespace(
+            limits=FEW, forget=lambda connection: None, on_closed=closed.append
+        )
+        loop = SimpleNamespace(call_later=lambda seconds, callback, *values: later(callback, *values))
+        transport = SimpleNamespace(get_write_buffer_size=lambda: unsent.pop(0), abort=lambda: None)
+
+        def __init__(self) -> None:
+            """Without uvicorn's."""
+
+    def later(callback, *values):
+        timers.append((callback, values))
+        return SimpleNamespace(cancel=lambda: None)
+
+    Slow()._limit_stall()
+    while unsent:
+        callback, values = timers.pop()
+        callback(*values)
+    assert closed == dropped and bool(timers) == (not dropped)
 
 
 def test_a_network_of_ipv6_is_one_address():

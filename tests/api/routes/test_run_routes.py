@@ -140,7 +140,7 @@ def test_a_promotion_outlives_the_service_and_a_move_to_the_archive(service, out
 
 
 def fail_with(error: int) -> Callable[..., None]:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(error, os.strerror(error))
 
     return fail
@@ -197,6 +197,21 @@ def test_without_room_for_it_a_promotion_is_served_and_said_to_be_in_danger(serv
     assert served(service) == speaks("current", 1)
     with running(settings_in(tmp_path)) as again:
         assert served(again) == speaks("current", 1)
+
+
+def test_a_promotion_that_cannot_be_written_holds_until_another_one_is_stored(service, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("api.runs.promotion.write_json", fail_with(errno.EROFS))
+        assert refused(promoted(service, 1)) == (507, "not_kept")
+        time.sleep(0.5)  # a few polls, which read the folder
+        assert served(service) == speaks("current", 1)
+    assert promoted(service, 2).status_code == 200
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.unlink", fail_with(errno.EROFS))
+        assert refused(service.client.delete("/v1/promotion")) == (507, "not_kept")
+        time.sleep(0.5)
+        assert not service.client.get("/v1/runs").json()["promoted"]
+    assert service.client.delete("/v1/promotion").status_code == 200
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"run": "x", "epoch": 1, "sha256": "../x"}'])
