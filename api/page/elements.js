@@ -53,6 +53,14 @@ export function announce(sentence) {
 export function complain(element, error) {
   tell(element, error ? error.message : "");
   element.hidden = !error;
+  delete element.dataset.refresh;
+}
+
+/** Shows why a refresh failed; without an error, takes back only what a refresh has shown. */
+export function complainOfRefresh(element, error) {
+  if (!error && !element.dataset.refresh) return;
+  complain(element, error);
+  if (error) element.dataset.refresh = "failed";
 }
 
 /**

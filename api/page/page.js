@@ -145,8 +145,8 @@ async function refreshStatus() {
   if (status.languages.length) known.languages = status.languages;
   speakBox.offer({ ...status, languages: known.languages });
   for (const part of parts) part.offer?.(known.languages);
-  // The voice `default` is the served one, whose name can change.
-  if (status.voice !== known.voice) voices.refresh();
+  // The voice `default` is the served one, whose name can change. Its speakers are known once it is open.
+  if (isNew(known, "served voice", [status.voice, status.languages.length > 0])) voices.refresh();
   known.voice = status.voice;
   show();
 }

@@ -114,8 +114,9 @@ export class Takes {
     try {
       await this.#store.put(kept, sound);
     } catch {
+      this.#takes = this.#takes.filter((one) => one !== kept);
       complain(find("takes-fault"), { message: "This browser has no room for the sound of another take. Delete some." });
-      this.#takes.shift();
+      return kept;
     }
     await this.#remove(outdated(this.#takes));
     this.mark(kept.id);

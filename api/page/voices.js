@@ -104,12 +104,12 @@ export class Voices {
     });
   }
 
-  /** Asks before a second voice gets a name that exists; "" takes the question back. */
+  /** Asks before the voice of a file gets a name that exists and a number; "" takes the question back. */
   #doubt(name) {
     const button = find("voice-form").querySelector("[type=submit]");
     button.dataset.sure = name;
     say(button, name ? `Add a second ${name}` : "Add voice");
-    tellIn("voices-told", name ? `A voice is called ${name} already. Choose another name, or press again.` : "");
+    tellIn("voices-told", name ? `A voice is called ${name} already. Choose another name, or press again: the new one gets a number.` : "");
   }
 
   /** Shows the number of chosen files, if there are several. */
@@ -270,12 +270,16 @@ export class Voices {
     const body = new FormData(form);
     const wanted = body.get("name").trim();
     const button = form.querySelector("[type=submit]");
-    if (isTaken(wanted, this.voices ?? []) && button.dataset.sure !== wanted) return this.#doubt(wanted);
     const recorded = this.microphone.recording();
+    const [file] = recorded ? [] : form.elements.file.files;
+    const isImport = file && isVoiceFile(file.name);
+    if (isTaken(wanted, this.voices ?? []) && !(isImport && button.dataset.sure === wanted)) {
+      if (isImport) return this.#doubt(wanted);
+      return tellIn("voices-told", `A voice is called ${wanted} already. Choose another name, or add the recordings to that voice by its menu.`);
+    }
     if (recorded) body.set("file", recorded, "microphone.wav");
     button.disabled = true;
-    const [file] = recorded ? [] : form.elements.file.files;
-    const act = file && isVoiceFile(file.name)
+    const act = isImport
       ? async () => (await request(`/v1/voices/import?name=${encodeURIComponent(body.get("name"))}`, { method: "POST", body: file })).json()
       : () => send("POST", "/v1/voices", body);
     const added = await this.#change(act, (made) => `${body.get("name")} is added${made.recordings > 1 ? ` with ${made.recordings} recordings` : ""}.${made.quality ? ` ${qualityOf(made.quality)}` : ""}`);

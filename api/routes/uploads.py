@@ -11,6 +11,7 @@ from api.errors import APIError, excerpt
 from api.gate import takes_upload
 from api.state import AppState
 from api.voices import recordings
+from api.voices.named import refuse_named
 from api.voices.recordings import MAX_BYTES, DecodedRecording
 from api.voices.store import MAX_RECORDINGS, UploadedVoice, check_new_name
 from machine.storage.files import JsonObject
@@ -53,9 +54,10 @@ def check_files(files: Sequence[UploadFile]) -> None:
 
 
 async def store_voice(state: AppState, name: str, recordings: Sequence[DecodedRecording]) -> UploadedVoice:
-    """Stores a voice. Raises APIError for a reserved name, or a folder that is full or cannot be
-    written."""
+    """Stores a voice. Raises APIError for a name that is reserved or taken, or a folder that is full
+    or cannot be written."""
     check_new_name(name)
+    refuse_named(name, state)
     return await asyncio.to_thread(state.voices.add, name, *recordings)
 
 

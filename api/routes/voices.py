@@ -1,11 +1,7 @@
 """Routes /v1/voices: list, upload, extend, rename, play and delete voices."""
 
 import asyncio
-import contextlib
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, NamedTuple
-from urllib.parse import quote
+from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
 from pydantic import BaseModel
@@ -25,8 +21,8 @@ from api.routes.uploads import (
 from api.schemas import MAX_NAME, PROBLEMS, SERVED, NameText, VoiceList, VoiceRow
 from api.state import AppState, Shared
 from api.voices import imported
+from api.voices.named import find_named, named_voices, refuse_named, served_row
 from api.voices.store import check_count, check_new_name
-from xtts.voices.speakers import normalized_name
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
 
@@ -37,74 +33,11 @@ class RenameRequest(BaseModel):
     name: NameText
 
 
-def _iso_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def _served_row(state: AppState) -> VoiceRow:
-    return VoiceRow(
-        id=SERVED,
-        name=state.served_name,
-        created=_iso_time(state.served_at),
-        duration_seconds=None,
-        origin="served",
-        quality=None,
-        recordings=None,
-        preview=None,
-    )
-
-
-class _NamedVoice(NamedTuple):
-    """A voice that was not uploaded: a speaker of the served voice, with its recording (in an ONNX
-    voice its latents), or an adapter or imported voice, with its folder."""
-
-    name: str
-    path: Path
-
-    @property
-    def recording(self) -> Path | None:
-        """The recording to play; None if the voice has none."""
-        recordings = [self.path]
-        if self.path.is_dir():
-            # The maker of a voice file may have left the reference out.
-            recordings = [self.path / "reference.wav", self.path / "preview.wav"]
-        return next((path for path in recordings if path.suffix == ".wav" and path.is_file()), None)
-
-    def row(self, state: AppState) -> VoiceRow:
-        """As /v1/voices lists it."""
-        origin = "adapter" if self.path.is_dir() else "speaker"
-        created = float(state.served_at)
-        with contextlib.suppress(OSError):  # a speaker, or deleted meanwhile
-            # Written by the import or by the copy of an adapter; its `made_at` is the time of the export.
-            created = (self.path / "bundle.json").stat().st_mtime
-        return _served_row(state).model_copy(
-            update={
-                "id": self.name,
-                "name": self.name,
-                "created": _iso_time(created),
-                "origin": "imported" if state.adapters.is_imported(self.path) else origin,
-                "preview": f"/v1/voices/{quote(self.name, safe='')}/preview.wav" if self.recording else None,
-            }
-        )
-
-
-def _named_voices(state: AppState) -> list[_NamedVoice]:
-    """The speakers of the served voice, its adapters, and the imported voices of other weights."""
-    paths = {**state.adapters.of_other_weights(state.engine.served_sha256), **state.speakers}
-    return [_NamedVoice(name, Path(path)) for name, path in paths.items()]
-
-
-def _find_named(voice_id: str, state: AppState) -> _NamedVoice | None:
-    """The named voice with this name, in any spelling."""
-    plain = normalized_name(voice_id)
-    return next((voice for voice in _named_voices(state) if normalized_name(voice.name) == plain), None)
-
-
 def voice_row(voice_id: str, state: AppState) -> VoiceRow:
     """The voice with this id, as /v1/voices lists it. Raises APIError (404)."""
     if voice_id == SERVED:
-        return _served_row(state)
-    if (named := _find_named(voice_id, state)) is not None:
+        return served_row(state)
+    if (named := find_named(voice_id, state)) is not None:
         return named.row(state)
     return state.voices.find(voice_id).row()
 
@@ -113,7 +46,7 @@ def _refuse_unless_uploaded(voice_id: str, state: AppState) -> None:
     """Raises APIError (409) for the served voice, its speakers and its adapters."""
     if voice_id == SERVED:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
-    if (named := _find_named(voice_id, state)) is not None:
+    if (named := find_named(voice_id, state)) is not None:
         text = f"{excerpt(voice_id)} is a speaker of the served voice, which was trained with it."
         if state.adapters.is_imported(named.path):
             text = f"{excerpt(voice_id)} was imported from a file. Import it again to change it."
@@ -125,9 +58,9 @@ def _refuse_unless_uploaded(voice_id: str, state: AppState) -> None:
 @router.get("")
 def list_voices(state: Shared) -> VoiceList:
     """The served voice first, then its named speakers and adapters, then the uploaded voices."""
-    named = [voice.row(state) for voice in _named_voices(state)]
+    named = [voice.row(state) for voice in named_voices(state)]
     uploaded = [voice.row() for voice in state.voices.all()]
-    return VoiceList(voices=[_served_row(state), *named, *uploaded])
+    return VoiceList(voices=[served_row(state), *named, *uploaded])
 
 
 @router.post("", status_code=201, openapi_extra=upload_schema("file"))
@@ -173,6 +106,7 @@ def rename_voice(voice_id: str, body: RenameRequest, state: Shared) -> VoiceRow:
     _refuse_unless_uploaded(voice_id, state)
     voice, name = state.voices.find(voice_id), visible_name(body.name)
     check_new_name(name)
+    refuse_named(name, state)
     return state.voices.rename(voice, name).row()
 
 
@@ -180,7 +114,7 @@ def rename_voice(voice_id: str, body: RenameRequest, state: Shared) -> VoiceRow:
 async def hear_voice(voice_id: str, state: Shared) -> RangedFile:
     """The recording of an uploaded voice (joined from several), a named speaker or an adapter;
     supports ranges."""
-    named = _find_named(voice_id, state)
+    named = find_named(voice_id, state)
     path = named.recording if named else state.voices.reference_path(state.voices.find(voice_id))
     if path is None:
         raise APIError(404, "no_recording", f"{excerpt(voice_id)} has no recording to play.")
@@ -191,7 +125,7 @@ async def hear_voice(voice_id: str, state: Shared) -> RangedFile:
 async def remove_voice(voice_id: str, state: Shared) -> Response:
     """Deletes an uploaded or imported voice with its files and latents. Requests in progress
     finish."""
-    named = _find_named(voice_id, state)
+    named = find_named(voice_id, state)
     if named is not None and state.adapters.is_imported(named.path):
         await asyncio.to_thread(imported.remove, state.settings, named.path)
         for changed in await asyncio.to_thread(state.adapters.read_folders):

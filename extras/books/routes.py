@@ -19,6 +19,7 @@ from api.routes.uploads import visible_name
 from api.schemas import PROBLEMS
 from api.speech.speaking import recording_of
 from api.state import AppState, Shared
+from api.voices import imported
 from extras.books.formats.book_reader import FORMATS
 from extras.books.uploads import book_store, schemas
 from extras.books.uploads.book_store import UploadedBook
@@ -140,11 +141,18 @@ def put_names(book: str, body: schemas.NamesRequest, state: Shared) -> schemas.N
 async def ask_for_reading(
     book: str, body: schemas.ReadingRequest, request: Request, state: Shared
 ) -> schemas.ReadingRow:
-    """Queues the reading, or the plan, of a book with the served voice. One book is read at a time,
-    and only while the service is idle. Sentences that are already spoken are reused."""
+    """Queues the reading, or the plan, of a book. One book is read at a time, and only while the
+    service is idle. Sentences that are already spoken are reused."""
     state.check_rate(request)
     uploaded = state.part(Library).books.find(book)
-    recording = await recording_of(state, state.engine.served_voice, body.voice)
+    served = state.engine.served_voice
+    imported_voice = imported.target_of(
+        state.settings, state.adapters, body.voice, state.engine.served_sha256
+    )
+    if imported_voice is None:
+        recording = await recording_of(state, served, body.voice)
+    else:
+        recording = str(imported_voice.spec["name"])
     await asyncio.to_thread(state.part(Library).books.check_room)
     await asyncio.to_thread(state.part(Library).readings.ask, uploaded, body.model_dump(), recording)
     state.part(Library).readings.wake()

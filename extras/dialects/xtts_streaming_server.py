@@ -32,7 +32,7 @@ router = APIRouter(tags=["xtts-streaming-server"], responses=PROBLEMS)
 _HANDLE_PREFIX = "sotaque:"
 # Coqui's demo keeps such arrays in half precision, which represents byte / 256 exactly.
 _HANDLE_SCALE = 256.0
-_MAX_HANDLE_LENGTH = 128
+_MAX_HANDLE_LENGTH = 512
 
 
 class VoiceHandle(BaseModel):
@@ -131,9 +131,9 @@ def voice_of(handle: VoiceHandle) -> str:
     """The id that the arrays encode. Raises APIError (400) for arrays of another server."""
     numbers = [number * _HANDLE_SCALE for number in handle.speaker_embedding]
     is_handle = len(numbers) <= _MAX_HANDLE_LENGTH and all(
-        0 < number < 128 and number == int(number) for number in numbers
+        0 < number < 256 and number == int(number) for number in numbers
     )
-    text = "".join(chr(int(number)) for number in numbers) if is_handle else ""
+    text = bytes(map(int, numbers)).decode(errors="replace") if is_handle else ""
     if not text.startswith(_HANDLE_PREFIX):
         message = (
             "These latents are from another server. Take speaker_embedding and gpt_cond_latent "

@@ -1,6 +1,6 @@
 // Books: upload, plan, names to correct, reading with its progress, report and files.
 
-import { announce, calmly, complain, entry, figuresRow, find, isNew, make, options, say, smallButton, tell, tried, twice } from "../elements.js";
+import { announce, calmly, complain, complainOfRefresh, entry, figuresRow, find, isNew, make, options, say, smallButton, tell, tried, twice } from "../elements.js";
 import { bytes, read, request, send } from "../server.js";
 import { plays } from "../player.js";
 import { decoded, keep } from "../sound.js";
@@ -70,11 +70,12 @@ export class Part {
       find("book").value = this.#chosen ?? "";
       const found = this.#chosen && (await read(this.#path));
       this.#show(found || null);
+      complainOfRefresh(find("books-fault"), null);
       if (OPEN.includes(found?.reading?.state)) this.#timer = setTimeout(() => !document.hidden && this.refresh(), LOOK_MILLISECONDS);
     } catch (error) {
       // Another page has deleted it.
       if (error.code === "no_book") this.#chosen = null;
-      complain(find("books-fault"), error);
+      complainOfRefresh(find("books-fault"), error);
     }
   }
 
@@ -110,7 +111,9 @@ export class Part {
     find("book-read").disabled = find("book-correct").disabled = open;
     find("book-plan").hidden = !found.plan;
     if (found.plan && isNew(this, "plan", [found.id, found.plan])) this.#showPlan(found.plan);
-    options(find("book-voice"), [...find("voice").options].map(({ value, text }) => ({ value, text })));
+    // Candidates of runs, whose values are addresses, speak on the page only.
+    const voices = [...find("voice").options].filter(({ value }) => !value.startsWith("/"));
+    options(find("book-voice"), voices.map(({ value, text }) => ({ value, text })));
     find("book-report").hidden = !found.report?.worst.length;
     if (found.report && isNew(this, "report", [found.id, found.report, open])) this.#showReport(found.report, open);
     find("book-made").hidden = !found.files.length;

@@ -41,7 +41,8 @@ class BookJob(Job):
 
     Attributes:
         wanted: The fields of `ReadingRequest`.
-        recording: That of the uploaded voice that reads.
+        recording: That of the uploaded voice that reads, or the folder of an adapter or imported voice; None
+            for the served voice.
         bytes: The size of the book on disk when the reading ended.
     """
 

@@ -24,7 +24,7 @@ MODULE = "extras.books.book_child"
 
 @dataclass(frozen=True)
 class Reader:
-    """The served voice. spec: fields of `xtts.voices.voice_files.VoiceSpec`; compute: its
+    """The voice that reads. spec: fields of `xtts.voices.voice_files.VoiceSpec`; compute: its
     configuration."""
 
     spec: Mapping[str, Any]
@@ -36,7 +36,7 @@ class BookQueue(WorkQueue[UploadedBook]):
 
     Args:
         changed: Called with a book's id when the state of its reading has changed.
-        reader: Returns the served voice.
+        reader: Returns the voice that reads, by a job's `recording`.
         busy: Returns whether a speech request is active or waiting.
         check_room: As in `WorkQueue`.
     """
@@ -47,7 +47,7 @@ class BookQueue(WorkQueue[UploadedBook]):
         self,
         books: Books,
         changed: Callable[[str], None],
-        reader: Callable[[], Reader],
+        reader: Callable[[str | None], Reader],
         busy: Callable[[], bool],
         module: str = MODULE,
         check_room: Callable[[], None] | None = None,
@@ -80,10 +80,9 @@ class BookQueue(WorkQueue[UploadedBook]):
 
     def _prepare(self, book: UploadedBook) -> tuple[str, ...]:
         (book.spoken / "progress.json").unlink(missing_ok=True)
-        job, reader = book.job, self._reader()
+        job = book.job
+        reader = self._reader(job.recording)
         spec = {**reader.spec, "allow_base_reference": True}
-        if job.recording is not None:
-            spec["reference"] = job.recording
         if (names_list := _write_pronunciations(book, spec.get("pronunciations"))) is not None:
             spec["pronunciations"] = str(names_list)
         return module_command(

@@ -1,6 +1,6 @@
 // Sentences to read aloud: one at a time, recorded, checked by the server, kept or read again.
 
-import { announce, calmly, complain, find, isNew, make, options, say, stored, store, tried, twice } from "../elements.js";
+import { announce, calmly, complain, complainOfRefresh, find, isNew, make, options, say, stored, store, tried, twice } from "../elements.js";
 import { decibelsOf, LevelMeter, openMicrophone, recordFrom } from "../microphone.js";
 import { bytes as fetchSound, read, request, send } from "../server.js";
 import { datasetPath } from "./paths.js";
@@ -69,10 +69,11 @@ export class Reading {
       this.#sheet = this.#chosen && (await read(this.#path));
       if (this.#sheet && !this.#prompt) this.#number = this.#sheet.next ?? 1;
       this.#show();
+      complainOfRefresh(find("reading-fault"), null);
     } catch (error) {
       // Another page has deleted the dataset.
       if (error.code === "no_dataset") this.#choose(null, false);
-      complain(find("reading-fault"), error);
+      complainOfRefresh(find("reading-fault"), error);
     }
   }
 

@@ -3,7 +3,7 @@
 
 import { adviceFor, showAccount } from "./account.js";
 import { ClipList } from "./clips.js";
-import { announce, calmly, complain, entry, find, isNew, make, options, say, smallButton, tell, tried, twice } from "../elements.js";
+import { announce, calmly, complain, complainOfRefresh, entry, find, isNew, make, options, say, smallButton, tell, tried, twice } from "../elements.js";
 import { read, request, send } from "../server.js";
 import { datasetPath } from "./paths.js";
 import { keep } from "../sound.js";
@@ -47,23 +47,19 @@ export class Recordings {
       this.#list(datasets, space);
       const found = this.#chosen && (await read(this.#path));
       await this.#show(found || null);
-      if (!this.#acting) complain(find("recordings-fault"), null);
+      complainOfRefresh(find("recordings-fault"), null);
       if (["queued", "running"].includes(found?.cut?.state)) this.#timer = setTimeout(() => !document.hidden && this.refresh(), LOOK_MILLISECONDS);
     } catch (error) {
       // Another page has deleted the dataset.
       if (error.code === "no_dataset") this.#chosen = null;
-      complain(find("recordings-fault"), error);
+      complainOfRefresh(find("recordings-fault"), error);
     }
   }
 
-  #acting = false;
-
   /** Runs an action, refreshes, and announces the sentence; a failure shows its message. */
   async #act(what, sentence) {
-    this.#acting = true;
     const answer = await tried("recordings-fault", what, sentence);
     await this.refresh();
-    this.#acting = false;
     return answer;
   }
 

@@ -1,7 +1,7 @@
 // Trainings: checks a dataset and trains on it; lists all trainings with their progress.
 
 import { Check } from "./check.js";
-import { calmly, complain, entry, find, isNew, make, options, say, smallButton, tell, tried } from "../elements.js";
+import { calmly, complainOfRefresh, entry, find, isNew, make, options, say, smallButton, tell, tried } from "../elements.js";
 import { datasetPath } from "./paths.js";
 import { read, send } from "../server.js";
 import { capital, counted, figure, progressInfo, roughTime, runName, timeLeft } from "../wording.js";
@@ -95,9 +95,10 @@ export class Trainings {
         find("trainings").replaceChildren(...told.trainings.map((one) => this.#row(one)));
         this.changed();
       }
+      complainOfRefresh(find("train-fault"), null);
       if (told.trainings.some((one) => OPEN.includes(one.state))) this.#timer = setTimeout(() => !document.hidden && this.refresh(), LOOK_MILLISECONDS);
     } catch (error) {
-      complain(find("train-fault"), error);
+      complainOfRefresh(find("train-fault"), error);
     }
   }
 

@@ -12,6 +12,7 @@ from api.voices.adapters import Adapters
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import asked, refusal
 from tests.api.paths import served
+from tests.api.sounds import file_of, speech, upload
 from tests.xtts.voices.adapters import exported_adapter
 from xtts.voices.base_models import DEMO
 from xtts.voices.files.unpacking import ADAPTERS_FOLDER
@@ -83,6 +84,14 @@ def test_they_are_listed_and_asked_for_in_every_way(service, folder):
         assert {"anna", "anna:whisper", "Ben"} <= set(told.replace("'", " ").split())
     code = refusal(service.client.delete("/v1/voices/anna"))
     assert code[:2] == (409, "served_voice")
+
+
+def test_an_upload_may_not_have_the_name_of_one(service):
+    upload_ben = upload(service, file_of(speech()), "BEN")
+    assert refusal(upload_ben) == (409, "name_taken", "name")
+    voice = upload(service, file_of(speech()), "Kim").json()["id"]
+    rename = service.client.patch(f"/v1/voices/{voice}", json={"name": "anna"})
+    assert refusal(rename) == (409, "name_taken", "name")
 
 
 def test_one_of_another_base_is_refused_by_its_name(service):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,9 @@ from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import refused
 from tests.api.sounds import file_of, speech, upload
 from tests.extras.books.uploads.fake_reader import KEY, WAV
+from tests.xtts.voices.adapters import exported_adapter
+from xtts.voices.base_models import DEMO
+from xtts.voices.files.unpacking import ADAPTERS_FOLDER
 
 TEXT = b"Chapter 1\n\nThe ship left the port. Nobody had seen Qxyz.\n"
 
@@ -177,6 +181,20 @@ def test_an_uploaded_voice_reads_on_this_machine(shared, monkeypatch):
     given = book.given()
     assert given["spec"]["reference"] == str(kept) and given["steps"] == "Steps"
     book.ask("DELETE")
+
+
+def test_an_adapter_reads_with_the_weights_in_its_folder(shared):
+    folder = exported_adapter(
+        shared.state.settings.voices_dir / ADAPTERS_FOLDER / "Ben", DEMO, 1, base_sha256="0" * 64
+    )
+    shared.wait_until(lambda: "Ben" in shared.state.speakers)
+    book = Book(shared, "Adapters.txt")
+    book.ended()
+    assert book.read(voice="ben")["reading"]["state"] == "done"
+    spec = book.given()["spec"]
+    assert spec["name"] == str(folder) and "reference" not in spec
+    book.ask("DELETE")
+    shutil.rmtree(folder)
 
 
 def test_books_may_not_take_more_than_they_may(shared, monkeypatch):

@@ -36,7 +36,7 @@ def test_a_header_is_no_way_round_the_longest_text(dialect):
     assert refusal(answer) == (422, "invalid_request", "text")
 
 
-@pytest.mark.parametrize("voice", ["default", "0123456789ab"])
+@pytest.mark.parametrize("voice", ["default", "0123456789ab", "José", "Анна"])
 def test_a_handle_outlives_json_and_half_precision(voice):
     """Coqui's demo keeps the arrays in files, pipecat in memory."""
     handle = handle_of(voice)

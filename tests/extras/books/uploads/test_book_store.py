@@ -80,7 +80,7 @@ def test_after_a_restart_the_files_of_a_book_that_was_read_are_not_looked_at(tmp
     books = Books(tmp_path / "books", 1 << 40)
     book = book_in(books, "a.txt")
     reader = Reader({}, ComputeConfig())
-    queue = BookQueue(books, lambda _: None, lambda: reader, lambda: False)
+    queue = BookQueue(books, lambda _: None, lambda recording: reader, lambda: False)
     used = bytes_below(book.folder)
     queue.ask(book, {}, None)
     write_job(book.folder, book.job, state="running")

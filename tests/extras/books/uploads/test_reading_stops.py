@@ -20,7 +20,7 @@ from xtts.inference.compute_config import ComputeConfig
 def queue_in(folder: Path) -> BookQueue:
     """The queue of one replica."""
 
-    def reader() -> Reader:
+    def reader(recording: str | None) -> Reader:
         return Reader({}, ComputeConfig())
 
     return BookQueue(Books(folder, 1 << 40), lambda _: None, reader, lambda: False, QUEUES["readings"])
