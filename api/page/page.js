@@ -3,7 +3,7 @@
 import { Comparison } from "./compare.js";
 import { Curves } from "./curves.js";
 import { Desk } from "./desk.js";
-import { announce, calmly, closeMenus, complain, find, say, tried } from "./elements.js";
+import { announce, calmly, closeMenus, complain, find, isNew, say, tried } from "./elements.js";
 import { EpochsTable, showProgress, showRuns, showServed } from "./epochs.js";
 import { listen } from "./events.js";
 import { candidatesOf, JudgedTable, showVerdict } from "./judged.js";
@@ -146,7 +146,7 @@ async function refreshStatus() {
   speakBox.offer({ ...status, languages: known.languages });
   for (const part of parts) part.offer?.(known.languages);
   // The voice `default` is the served one, whose name can change. Its speakers are known once it is open.
-  if (isNew(known, "served voice", [status.voice, status.languages.length > 0])) voices.refresh();
+  if (isNew(known, "shownVoice", [status.voice, status.languages.length > 0])) voices.refresh();
   known.voice = status.voice;
   show();
 }
