@@ -227,6 +227,9 @@ class EpochEnd:
         """Writes the epoch's checkpoint and the trainer state; `CheckpointWriter.finish` returns
         it. Rank 0 writes, the others wait."""
         self.finish_writing()
+        if self.checkpoints.keep == 1:  # saving removes the epoch that may be speaking in the background
+            with self.heartbeat.allow(MAX_SAMPLE_SECONDS, "speaking a sample"):
+                self.samples.sampler.finish()
         self._begin(epoch, "saving")
         validation = {f"validation_{term}": losses[term] if losses else None for term in LOSS_TERMS}
         learner, in_background = self.learner, self.writer.background

@@ -284,7 +284,8 @@ class Learner:
         if trainer_state is None:
             return
         optimization.load_state(self.optimizer, trainer_state["optimizer"])
-        self.scaler.load_state_dict(trainer_state["scaler"])
+        if trainer_state["scaler"]:  # empty without fp16
+            self.scaler.load_state_dict(trainer_state["scaler"])
         for name in asdict(self.tally):  # an older checkpoint may lack some
             setattr(self.tally, name, trainer_state.get(name, 0))
 

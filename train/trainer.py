@@ -161,8 +161,9 @@ class Trainer:
         took = self.stop.step_seconds
         if self.end.logs:
             self.end.logs.remaining.conclusion_seconds = self.end.conclusion_seconds
+        number_of_step = -(-number // self.learner.world.size)
         self.end.metrics.add(
-            TrainedStep(epoch, number, self.learner.step, batch, result, waited, took, names)
+            TrainedStep(epoch, number_of_step, self.learner.step, batch, result, waited, took, names)
         )
 
 

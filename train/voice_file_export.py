@@ -4,6 +4,7 @@ The size follows from the voice: the best of a run may be its base with the pers
 which are latents; `--adapter` exports what LORA_RANK learned; everything else are weights.
 """
 
+import contextlib
 import logging
 import shlex
 import tempfile
@@ -13,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine import commands
 from machine.errors import SotaqueError
-from machine.storage.files import Written, make_folder
+from machine.storage.files import Written, make_folder, writing_to
 from machine.text import first_line, size_words
 from train import export
 from train.evaluation.plan import built_in_sentences
@@ -21,7 +22,7 @@ from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
 from xtts.voices import bundle
 from xtts.voices.evaluation_file import Evaluation, candidate_id, read_evaluation
-from xtts.voices.files.manifest import Consent, Preview
+from xtts.voices.files.manifest import MAX_NAME, MAX_TEXT, Consent, Preview
 from xtts.voices.files.packing import PackingOptions, pack
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
@@ -50,7 +51,9 @@ def run(
         )
     agreed = _consent(consent)
     make_folder(to.parent)
-    with tempfile.TemporaryDirectory(dir=to.parent, prefix=".sotaque-") as folder:
+    with contextlib.ExitStack() as stack:
+        with writing_to(to):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(dir=to.parent, prefix=".sotaque-"))
         exported, run, voice = _export(settings, checkpoint, base, adapter, Path(folder) / "voice")
         language = str(voice.provenance.get("language") or "") if voice else ""
         spec = VoiceSpec(
@@ -62,7 +65,7 @@ def run(
             exported,
             to,
             PackingOptions(
-                to.stem,
+                to.stem[:MAX_NAME],
                 _preview(settings, ModelConfig.read(files.folder), language),
                 with_reference,
                 agreed,
@@ -121,7 +124,7 @@ def _preview(settings: TrainSettings, config: ModelConfig, language: str) -> Pre
     """The sentence of preview.wav: SAMPLE_TEXT, or a built-in one in the voice's language."""
     spoken = language or ("en" if "en" in config.languages else config.languages[0])
     sentences = built_in_sentences(spoken) or [_OTHERWISE]
-    return Preview(settings.sample_text or sentences[0], spoken, settings.seed)
+    return Preview((settings.sample_text or sentences[0])[:MAX_TEXT], spoken, settings.seed)
 
 
 def _consent(path: Path | None) -> Consent | None:

@@ -104,6 +104,14 @@ class ManifestError(SotaqueError):
     """A manifest is missing or damaged; the text names the file and the reason."""
 
 
+class UnreadableManifestError(ManifestError):
+    """A manifest that may be intact: it cannot be read now, or a newer version wrote it."""
+
+
+class Unreadable(str):
+    """A fault of a file that may be intact: it cannot be read now, or a newer version wrote it."""
+
+
 @dataclass(frozen=True)
 class Manifest:
     """The provenance of saved files.
@@ -145,12 +153,14 @@ def read_manifest(path: Path) -> Manifest:
         raise ManifestError(
             f"{path} is missing: saving its checkpoint was interrupted, or the file was deleted."
         ) from None
-    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise UnreadableManifestError(f"{path} cannot be read ({error.strerror}).") from error
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
         raise ManifestError(f"{path} cannot be read as a manifest ({error}).") from error
     if seal != seal_of(content):
         raise ManifestError(f"{path} was changed or damaged: its seal does not match its content.")
     if content.get("schema") != SCHEMA:
-        raise ManifestError(
+        raise UnreadableManifestError(
             f"{path} has schema {content.get('schema')}, but this version reads {SCHEMA}. "
             "Use the version of Sotaque that wrote it."
         )
@@ -187,7 +197,7 @@ def _file_fault(path: Path, expected: Written) -> str | None:
     except FileNotFoundError:
         return f"{path} is missing."
     except OSError as error:
-        return f"{path} cannot be read ({error.strerror})."
+        return Unreadable(f"{path} cannot be read ({error.strerror}).")
     if digest != expected.sha256:
         return (
             f"{path} is damaged: its SHA-256 is {digest[:12]}…, "

@@ -1,5 +1,6 @@
 """One training step: which weights move, and which faults stop a run."""
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -270,3 +271,11 @@ def test_gradients_are_clipped_as_torch_clips_them():
                 continue
             assert torch.allclose(weights(kernel)[name], weight, atol=1e-5), name
             assert torch.allclose(weights(plain)[name], weight, atol=1e-5), name
+
+
+@pytest.mark.parametrize(("before", "after"), [("fp32", "fp16"), ("fp16", "fp32")])
+def test_a_run_continues_in_another_precision(before, after):
+    first, second = a_learner(precision=before), a_learner(precision=after)
+    train_step(first, a_batch(1))
+    second.resume(first.model_state(), copy.deepcopy(first.trainer_state()), first.step)
+    assert second.step == 1

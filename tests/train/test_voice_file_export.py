@@ -1,5 +1,6 @@
 """A voice as one file: exported here, imported elsewhere, and the same sentence to the bit."""
 
+import errno
 import io
 import json
 import shutil
@@ -245,3 +246,19 @@ def test_the_figures_are_those_of_the_exported_weights(workshop, run):
     assert told["judges"]["voice"] == {"best": 0.9, "low": 0.8, "high": 1.0, "base": 0.7, "unit": "cosine"}
     write_evaluation(run.evaluation_file, replace(judged, judges=judges, candidates=found[:1]))
     assert figures(run, find_voice(VoiceSpec(str(run.checkpoint_path(1))))) == {}
+
+
+def test_a_name_that_is_too_long_for_the_file_is_shortened(run, tmp_path):
+    path = exported(run, tmp_path / f"{'n' * 120}.sotaque")
+    with open_voice(path) as voice:
+        assert voice.manifest.name == "n" * 100
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(run, tmp_path, monkeypatch, capsys):
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    named = ["--to", str(tmp_path / "x.sotaque"), "--output-dir", str(run.folder)]
+    assert main(["export", *named]) != 0
+    assert "cannot be written (Permission denied)" in capsys.readouterr().err

@@ -7,7 +7,9 @@ these steps leaves this epoch or the one before as the newest complete one.
 
 import logging
 import math
+import re
 import threading
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -41,8 +43,10 @@ log = logging.getLogger(__name__)
 
 # With two, a run still resumes exactly if its newest epoch is damaged.
 MAX_TRAINER_STATES = 2
-# Damaged files are kept for diagnosis. Each takes gigabytes, so only this many stay.
-MAX_CORRUPT_FILES = 3
+# The files of damaged epochs are kept for diagnosis, and because one of them may be intact. They take
+# gigabytes, so only those of this many epochs stay.
+MAX_CORRUPT_EPOCHS = 2
+_EPOCH_IN_NAME = re.compile(r"epoch_\d+")
 
 
 class Checkpoints:
@@ -159,6 +163,8 @@ class Checkpoints:
 
         evaluation: a new one; None takes the newest. A best.pt that cannot be written again stays.
         """
+        if not self.run.checkpoints.is_dir():  # a new run, or somebody has deleted them
+            return
         with self._publishing:
             if evaluation is None:
                 evaluation = self.evaluation or read_evaluation(self.run.evaluation_file)
@@ -358,10 +364,18 @@ def epochs_to_prune(
 
 
 def drop_corrupt(run: RunFolder) -> None:
-    """Removes files that were set aside as `<name>.corrupt`, except the newest."""
-    corrupt = [path for path in run.checkpoints.glob("*.corrupt") if path.is_file()]
-    oldest_first = sorted(corrupt, key=lambda path: path.stat().st_mtime_ns)
-    remove(run, oldest_first[:-MAX_CORRUPT_FILES])
+    """Removes files that were set aside as `<name>.corrupt`, except those of the newest epochs."""
+    by_epoch = defaultdict[str, list[Path]](list)
+    for path in run.checkpoints.glob("*.corrupt"):
+        if path.is_file():
+            match = _EPOCH_IN_NAME.search(path.name)
+            by_epoch[match[0] if match else path.name].append(path)
+    oldest_first = sorted(by_epoch.values(), key=lambda files: max(map(_changed_ns, files)))
+    remove(run, [path for files in oldest_first[:-MAX_CORRUPT_EPOCHS] for path in files])
+
+
+def _changed_ns(path: Path) -> int:
+    return path.stat().st_mtime_ns
 
 
 def remove(run: RunFolder, paths: Iterable[Path]) -> None:

@@ -18,7 +18,7 @@ from typing import cast
 from torch import Tensor
 
 from machine.errors import SotaqueError
-from machine.storage.checksums import forget_hashes, sha256_of
+from machine.storage.checksums import Unreadable, forget_hashes, sha256_of
 from train.checkpointing.fingerprint import Fingerprint, Provenance, differences
 from train.metrics import curves
 from train.optim.trainable import TrainerState
@@ -143,12 +143,16 @@ def _furthest_state(run: RunFolder) -> Resumed | None:
 
 
 def _newest_verified_epoch(run: RunFolder) -> VerifiedCheckpoint | None:
-    """As `RunFolder.newest_verified`, after reading all files again. Sets damaged ones aside."""
+    """As `RunFolder.newest_verified`, after reading all files again. Sets damaged ones aside.
+
+    Raises RunError for files that may be intact; nothing is changed then.
+    """
     forget_hashes()
     for epoch in reversed(run.epochs()):
         result = run.verify(epoch)
         if isinstance(result, VerifiedCheckpoint):
             return result
+        _refuse_unreadable(result)
         manifest, checkpoint = run.manifest_path(epoch), run.checkpoint_path(epoch)
         if run.is_unfinished(epoch):
             log.warning(
@@ -161,6 +165,15 @@ def _newest_verified_epoch(run: RunFolder) -> VerifiedCheckpoint | None:
             files = (manifest, checkpoint, run.state_path(epoch), run.adapter_path(epoch))
             _set_aside(files, result)
     return None
+
+
+def _refuse_unreadable(fault: str) -> None:
+    """Raises RunError if the files with this fault may be intact."""
+    if isinstance(fault, Unreadable):
+        raise RunError(
+            f"{fault} No file was changed. Start again when it can be read, set OUTPUT_DIR to another "
+            "folder, or start over with RESUME=never, which moves the whole run to OUTPUT_DIR/archive."
+        )
 
 
 def _set_aside(paths: Iterable[Path], reason: str) -> None:
@@ -198,6 +211,7 @@ def _interrupted_state(run: RunFolder) -> Resumed | None:
         try:
             return _read(run.interrupted)
         except RunError as error:
+            _refuse_unreadable(error.args[0])
             _set_aside((run.interrupted_manifest, run.interrupted), str(error))
     elif run.interrupted.exists():
         log.warning(

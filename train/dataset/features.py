@@ -37,7 +37,7 @@ from machine.devices import cuda_errors, recovery
 from machine.devices.selection import Choice
 from machine.errors import SotaqueError
 from machine.storage.checksums import sha256_of
-from machine.storage.files import STALE_SECONDS, remove_stale, replace_file, write_json
+from machine.storage.files import STALE_SECONDS, make_folder, remove_stale, replace_file, write_json
 from machine.text import enumeration, first_line
 from train.concurrency import in_threads, lookahead
 from train.dataset.dataset import Clip, Dataset, without_garbage_collection
@@ -167,7 +167,7 @@ class FeatureCache:
 
     def compute(self, clips: Sequence[Clip], place: Choice = ON_CPU) -> None:
         """Writes shards of the clips that can still be decoded; new records replace older ones."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         log.info("Computing features of %d clips, once, on %s (%s).", len(clips), place.value, place.reason)
         lost, max_lost = 0, int(LARGEST_LOST_SHARE * len(self._clips))
         ahead = 1 if place.value == "cpu" else min(_MAX_READERS, os.cpu_count() or 1)

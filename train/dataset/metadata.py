@@ -73,8 +73,18 @@ def read_transcript(folder: Path, form: str, language: str) -> Transcript:
     """Every row of the dataset in `folder`, in the order of its files.
 
     Raises DatasetError for a missing folder or file, malformed rows, ambiguous columns, names that
-    leave the folder, and duplicate names.
+    leave the folder, duplicate names, and files or folders that cannot be read.
     """
+    try:
+        return _read_transcript(folder, form, language)
+    except OSError as error:
+        path = error.filename or folder
+        raise DatasetError(
+            f"{path} cannot be read ({error.strerror}). Make it readable for the user that trains."
+        ) from error
+
+
+def _read_transcript(folder: Path, form: str, language: str) -> Transcript:
     is_extended = bool(extras.offers("LAYOUTS"))
     if not folder.is_dir() and not (is_extended and folder.is_file()):
         raise DatasetError(no_folder(folder))

@@ -105,13 +105,17 @@ class LoraAdapters:
         """Restores A and B. Raises SotaqueError for those of another rank."""
         adapters = self.adapters()
         if {n: t.shape for n, t in adapters.items()} != {n: t.shape for n, t in state.items()}:
-            old = next(t.shape[0] for n, t in state.items() if "lora_A" in n)
-            new = next(t.shape[0] for n, t in adapters.items() if "lora_A" in n)
+            old, new = rank_of(state), rank_of(adapters)
             raise SotaqueError(
                 f"This run has adapters of rank {old}, and LORA_RANK is {new}. Set LORA_RANK={old} "
                 "to continue, or RESUME=never to start over."
             )
         self.gpt.load_state_dict(dict(state), strict=False)
+
+
+def rank_of(adapters: Mapping[str, Tensor]) -> int:
+    """The rank of adapters; 0 if there are none."""
+    return next((tensor.shape[0] for name, tensor in adapters.items() if "lora_A" in name), 0)
 
 
 def _inject(gpt: GPT, rank: int, alpha: int, seed: int) -> None:

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from machine.errors import SotaqueError
 from train import defaults
-from train.optim.lora import LoraAdapters
+from train.optim.lora import LoraAdapters, rank_of
 from xtts.model.config import TrainingAdvice
 from xtts.model.gpt import GPT, TEXT_TABLES, from_coqui, to_coqui
 
@@ -137,7 +137,19 @@ class TrainableWeights:
         return state
 
     def resume(self, model_state: Mapping[str, Tensor], state: TrainerState | None) -> None:
-        """Restores saved weights. state: of the trainer, None if only the weights are left."""
+        """Restores saved weights. state: of the trainer, None if only the weights are left.
+
+        Raises SotaqueError for a state of adapters without adapters, or the reverse.
+        """
+        if state is not None:
+            saved_rank = rank_of(state.get("lora") or {})
+            rank = rank_of(self.lora.adapters()) if self.lora else 0
+            if bool(saved_rank) != bool(rank):
+                learned = f"adapters of rank {saved_rank}" if saved_rank else "all weights"
+                raise SotaqueError(
+                    f"This run trains {learned}, and LORA_RANK is {rank}. Set LORA_RANK={saved_rank} to "
+                    "continue, or RESUME=never to start over."
+                )
         weights, state = from_coqui(model_state), state or TrainerState()
         if not self.lora:
             self.gpt.load_state_dict(weights)

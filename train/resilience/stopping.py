@@ -1,4 +1,4 @@
-"""Handles SIGTERM and SIGINT: finishes the step, saves, exits.
+"""Handles SIGTERM, SIGINT and the SIGHUP of a terminal that closes: finishes the step, saves, exits.
 
 The handler does no I/O, because a signal may arrive during a write. If a step and the write of its
 state do not fit into STOP_SECONDS, waiting would end in a kill: then a thread exits at once, and
@@ -6,6 +6,7 @@ the run resumes from its last epoch. The C-level handler wakes the thread, becau
 handler has to wait while a backward pass runs in C.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 
 from train.distributed import Agreement, World
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass
@@ -54,7 +55,7 @@ class StopRequest:
 
     @property
     def exit_code(self) -> int:
-        """128 + the signal's number: 143 for SIGTERM, 130 for SIGINT."""
+        """128 + the signal's number: 143 for SIGTERM, 130 for SIGINT, 129 for SIGHUP."""
         return 128 + (self.signal_number or 0)
 
     def fits(self) -> bool:
@@ -63,7 +64,9 @@ class StopRequest:
 
     def receive(self, signal_number: int) -> None:
         """Handles a signal. The first asks the loop to stop, or exits if there is no state or no
-        time to save it; a second exits."""
+        time to save it; a second exits. A closing terminal may send SIGHUP twice."""
+        if self._seen and signal_number == signal.SIGHUP:
+            return
         self._seen += 1
         code = 128 + signal_number
         if self._seen > 1:
@@ -82,12 +85,17 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signals(allowed_seconds: float) -> Iterator[StopRequest]:
-    """A StopRequest that SIGTERM and SIGINT set while the block runs; only in the main thread."""
+    """A StopRequest that `SIGNALS` set while the block runs; only in the main thread. After `nohup`,
+    SIGHUP stays ignored."""
     stop = StopRequest(allowed_seconds)
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     # Python writes the wake-up byte only if a handler is set; the thread does the rest.
-    before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+    before = {
+        number: signal.signal(number, lambda *_: None)
+        for number in SIGNALS
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
+    }
     old_wakeup = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     watcher = threading.Thread(target=_watch, args=(read_end, stop), name="signals", daemon=True)
     watcher.start()
@@ -110,5 +118,6 @@ def _watch(read_end: int, stop: StopRequest) -> None:
 
 def _exit(code: int, sentence: str) -> None:
     """Exits without cleaning up; children die with the process, and its locks are released."""
-    print(sentence, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # the terminal has closed
+        print(sentence, file=sys.stderr, flush=True)
     os._exit(code)

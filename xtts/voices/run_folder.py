@@ -38,7 +38,15 @@ from typing import TYPE_CHECKING, Any
 from machine import commands
 from machine.errors import SotaqueError
 from machine.storage import locks
-from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest, zip_fault
+from machine.storage.checksums import (
+    Manifest,
+    ManifestError,
+    Unreadable,
+    UnreadableManifestError,
+    fault_of,
+    read_manifest,
+    zip_fault,
+)
 from machine.storage.files import read_json
 from machine.text import load_error
 from xtts.text.normalization.registry import COQUI
@@ -314,12 +322,17 @@ class RunFolder:
         """A checkpoint if the files of its manifest are complete, else their fault."""
         try:
             manifest = read_manifest(manifest_path)
+            if checkpoint.name not in manifest.files:
+                return f"{manifest_path} is the manifest of another epoch."
+            while fault := fault_of(manifest.files, self.checkpoints):
+                # A trainer that removes an old trainer state writes the manifest first.
+                previous, manifest = manifest, read_manifest(manifest_path)
+                if manifest == previous:
+                    return fault
+        except UnreadableManifestError as error:
+            return Unreadable(error)
         except ManifestError as error:
             return str(error)
-        if checkpoint.name not in manifest.files:
-            return f"{manifest_path} is the manifest of another epoch."
-        if fault := fault_of(manifest.files, self.checkpoints):
-            return fault
         sha256 = manifest.files[checkpoint.name].sha256
         saved_state = state if state and state.name in manifest.files else None
         return VerifiedCheckpoint(manifest.epoch, manifest.step, checkpoint, sha256, saved_state, manifest)
@@ -428,6 +441,8 @@ def _find_fault(path: Path, manifest_path: Path) -> str | None:
         return zip_fault(path)
     try:
         manifest = read_manifest(manifest_path)
+    except UnreadableManifestError as error:
+        return Unreadable(error)
     except ManifestError as error:
         return str(error)
     if path.name not in manifest.files:

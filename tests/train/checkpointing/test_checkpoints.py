@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 
-from machine.storage.checksums import sha256_of
+from machine.storage.checksums import fault_of, sha256_of
 from machine.storage.files import DiskFull, WriteError
 from tests.train.checkpointing.saving import (
     FINGERPRINT,
@@ -19,7 +19,7 @@ from tests.train.checkpointing.saving import (
     train_in_child,
     trainer,
 )
-from train.checkpointing.checkpoints import Checkpoints, prune
+from train.checkpointing.checkpoints import Checkpoints, _drop_state, prune
 from train.optim.optimizer import NonFiniteError
 from xtts.voices.run_folder import RunFolder
 
@@ -223,3 +223,16 @@ def test_a_killed_run_ends_like_one_that_was_not(point, two_epochs, tmp_path):
         "trainer_state_epoch_3.pt",
         "trainer_state_epoch_4.pt",
     ]
+
+
+def test_a_reader_does_not_mistake_a_trainer_state_that_is_removed_for_damage(run, checkpoints, monkeypatch):
+    """The trainer rewrites the manifest and removes the file while a reader verifies the epoch."""
+    save(checkpoints, 1)
+
+    def read_while_it_is_removed(files, folder):
+        if "trainer_state_epoch_1.pt" in files:
+            _drop_state(run, 1)
+        return fault_of(files, folder)
+
+    monkeypatch.setattr("xtts.voices.run_folder.fault_of", read_while_it_is_removed)
+    assert run.verify(1).state is None

@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -276,3 +277,31 @@ def test_a_file_that_is_missing_damaged_or_of_another_model_is_named(checkpoints
     torch.save({"model": {}}, tmp_path / "model.pth")
     with pytest.raises(SotaqueError, match="BASE_MODEL"):
         fresh.resume(str(tmp_path / "model.pth"), FINGERPRINT)
+
+
+@pytest.mark.parametrize("unreadable", ["weights", "manifest", "schema"])
+def test_what_may_be_intact_is_neither_set_aside_nor_passed_over(run, checkpoints, monkeypatch, unreadable):
+    """A disk that answers with an error once, or a run of a newer version."""
+    for epoch in (1, 2, 3):
+        save(checkpoints, epoch)
+    before = names(run)
+
+    def fail(*_, **__):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    if unreadable == "weights":
+        monkeypatch.setattr("machine.storage.checksums.sha256_of", fail)
+    if unreadable == "manifest":
+        monkeypatch.setattr(Path, "read_text", fail)
+    if unreadable == "schema":
+        monkeypatch.setattr("machine.storage.checksums.SCHEMA", 99)
+    with pytest.raises(RunError, match="No file was changed"):
+        checkpoints.resume("auto", FINGERPRINT)
+    assert names(run) == before
+
+
+def test_a_run_whose_checkpoints_were_deleted_starts_again(run, checkpoints):
+    save(checkpoints, 1)
+    run.evaluation_file.write_text("{}")
+    shutil.rmtree(run.checkpoints)
+    assert checkpoints.resume("auto", FINGERPRINT) is None

@@ -1,5 +1,6 @@
 """Transcripts of every form -> rows; a malformed file is refused as a whole, with its line."""
 
+import errno
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -379,3 +380,14 @@ def test_the_core_alone_reads_its_table_beside_other_files(tmp_path):
 )
 def test_which_fields_name_a_language(cell, code):
     assert language_of(cell) == code
+
+
+def test_a_table_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    written(tmp_path, HEADER + f"wavs/1.wav|{TEXTS[0]}|anna\n")
+
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(DatasetError, match=r"metadata\.csv cannot be read \(Permission denied\)"):
+        read_transcript(tmp_path, "auto", "en")

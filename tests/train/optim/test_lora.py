@@ -151,3 +151,16 @@ def test_the_adapter_alone_is_the_average_where_averages_are_saved():
     assert adapter.keys() == raw.keys() and not same(adapter, raw)
     with learner.weights.as_saved():
         assert same(adapter, learner.weights.lora.alone())
+
+
+@pytest.mark.parametrize(
+    ("saved", "now", "words"),
+    [
+        (SMALL, TrainableParts(), "adapters of rank 4, and LORA_RANK is 0"),
+        (TrainableParts(), SMALL, "all weights, and LORA_RANK is 4"),
+    ],
+)
+def test_adapters_and_whole_weights_do_not_continue_each_other(saved, now, words):
+    first, other = a_learner(trainable=saved), a_learner(trainable=now)
+    with pytest.raises(SotaqueError, match=words):
+        other.resume(first.model_state(), first.trainer_state(), 1)

@@ -33,7 +33,9 @@ def stop(**known: float) -> StopRequest:
     return found
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
 def test_the_first_signal_asks_and_the_second_exits_at_once(left, number, code):
     found = stop(step_seconds=2.0, write_seconds=6.0)
     assert not found.requested
@@ -55,6 +57,23 @@ def test_where_nothing_can_or_need_be_saved_it_exits_at_once(left, known, words)
     with pytest.raises(Left):
         stop(**known).receive(signal.SIGTERM)
     assert left[0][0] == 143 and words in left[0][1]
+
+
+def test_a_terminal_that_closes_may_say_so_twice(left):
+    found = stop()
+    found.receive(signal.SIGHUP)
+    found.receive(signal.SIGHUP)
+    assert found.exit_code == 129 and not left
+
+
+def test_after_nohup_a_terminal_may_close(monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signals(8.0) as found:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not found.requested and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_handler_does_nothing():

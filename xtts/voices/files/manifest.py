@@ -37,9 +37,10 @@ _SPDX_IDENTIFIERS = frozenset(
 _CPML_LICENSE_REF = "LicenseRef-CPML-1.0.0"
 
 ShortText = Annotated[str, StringConstraints(max_length=200)]
-LongText = Annotated[str, StringConstraints(max_length=2_000)]
-NameText = Annotated[str, StringConstraints(min_length=1, max_length=100)]
-ConsentText = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+MAX_NAME, MAX_TEXT = 100, 2_000
+NameText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME)]
+LongText = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
+ConsentText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT)]
 Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 _MB = 1 << 20
 # The largest size of each member. Weights of XTTS-v2 in float32 take 1.9 GB.
@@ -53,10 +54,10 @@ _MAX_BYTES = {
     "vocab.json": 16 * _MB,
 }
 _MAX_TENSOR_BYTES: Mapping[Kind, int] = {"latents": 512 * _MB, "adapter": 2_048 * _MB, "weights": 8_192 * _MB}
-MAX_MANIFEST_BYTES, MAX_MEMBERS = _MB, 256
+MAX_MANIFEST_BYTES, MAX_MEMBERS = _MB, 2_048
 _SPEAKER_MEMBER = re.compile(
-    rf"{speakers.FOLDER}/({re.escape(speakers.LIST_FILE)}|[1-9]\d?\.wav"
-    rf"|[1-9]\d?_decoder\.safetensors|{re.escape(speakers.BASE_DECODER)})"
+    rf"{speakers.FOLDER}/({re.escape(speakers.LIST_FILE)}|[1-9]\d{{0,2}}\.wav"
+    rf"|[1-9]\d{{0,2}}_decoder\.safetensors|{re.escape(speakers.BASE_DECODER)})"
 )
 _NEEDED_MEMBERS: Mapping[Kind, frozenset[str]] = {
     "latents": frozenset({TENSORS_FILE, CARD_FILE}),

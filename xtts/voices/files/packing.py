@@ -4,6 +4,7 @@ The folder is loaded first: the latents of its speaker become a member, so that 
 left out, and the voice speaks its preview.
 """
 
+import contextlib
 import json
 import tempfile
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from machine import commands
 from machine.errors import SotaqueError
-from machine.storage.files import make_folder
+from machine.storage.files import WriteError, make_folder, require_space, writing_to
 from xtts import encoding
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.marks import Mark
@@ -93,7 +94,11 @@ def pack(files: VoiceFiles, folder: Path, to: Path, options: PackingOptions) -> 
         members[manifests.CONSENT_FILE] = _consent_bytes(options.consent)
     members |= _copied_members(folder, manifest.kind, options.with_reference)
     make_folder(to.parent)
-    with tempfile.NamedTemporaryFile(dir=to.parent, prefix=".", suffix=".sotaque-part") as tensors_file:
+    with contextlib.ExitStack() as stack:
+        with writing_to(to):
+            tensors_file = stack.enter_context(
+                tempfile.NamedTemporaryFile(dir=to.parent, prefix=".", suffix=".sotaque-part")
+            )
         _write_tensors(Path(tensors_file.name), folder, manifest, voice)
         members[manifests.TENSORS_FILE] = Path(tensors_file.name)
         return archive.write(to, manifest, members)
@@ -152,6 +157,7 @@ def _copied_members(folder: Path, kind: Kind, with_reference: bool) -> dict[str,
 
 
 def _write_tensors(path: Path, folder: Path, manifest: Manifest, voice: "Voice") -> None:
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     from xtts.model.loading import read_tensors
@@ -167,4 +173,9 @@ def _write_tensors(path: Path, folder: Path, manifest: Manifest, voice: "Voice")
         saved |= learned_decoder.read_tensors(folder / bundle.DECODER_FILE)
     latents = {tensors.LATENTS_TENSOR: voice.latents, tensors.SPEAKER_TENSOR: voice.speaker}
     saved |= {name: tensor.detach().float().cpu().contiguous() for name, tensor in latents.items()}
-    save_file(saved, path, metadata=metadata)
+    num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in saved.values())
+    require_space(path.parent, 2 * num_bytes, "the voice file")  # here, and in the archive
+    try:
+        save_file(saved, path, metadata=metadata)
+    except SafetensorError as error:
+        raise WriteError(f"{path} could not be written ({error}).") from error
