@@ -26,7 +26,13 @@ from train.evaluation.report import evaluation_table
 from train.evaluation.speakers import MAX_SPEAKERS, SPEAKER_SECONDS, judge_speakers
 from train.evaluation.verdict import is_harder_to_understand
 from train.progress import Progress
-from train.sampling.decoders import clips_to_learn_from, learn_for_base, minutes_of, withdraw_decoder
+from train.sampling.decoders import (
+    clips_to_learn_from,
+    learn_for_base,
+    minutes_of,
+    weaken_for_base,
+    withdraw_decoder,
+)
 from train.sampling.samples import Samples
 from train.settings import TrainSettings
 from xtts.model.blending import blend
@@ -43,6 +49,9 @@ log = logging.getLogger("train")
 
 # Interpolation weights of BLEND=auto, the largest first.
 AUTO_SHARES = (0.7, 0.5, 0.3)
+# How much of the base's decoder is tried in turn while it breaks a floor. On the way from the base's
+# decoder to the learned one, nearness grows and naturalness falls steadily (docs/develop/log.md).
+DECODER_STRENGTHS = (0.67, 0.33)
 
 
 def shares_of(blend: float | str) -> tuple[float, ...]:
@@ -200,33 +209,49 @@ def _needs_blend(evaluation: Evaluation, epoch: Candidate) -> bool:
 
 
 def _judge_base_with_decoder(evaluator: Evaluator) -> None:
-    """Judges the base with a decoder trained on the clips. If this candidate breaks a floor, each
-    epoch that also breaks one loses its decoder, and is judged again without it."""
+    """Judges the base with a decoder trained on the clips. If this candidate breaks a floor, the decoder
+    is weakened and judged again, and each epoch that also breaks one loses its decoder, and is judged
+    again without it."""
     checkpoint = evaluator.run.newest_weights()
     if checkpoint is None or not evaluator.evaluation_with_base().candidates[0].knows_language:
         return
-    _learn_for_base(evaluator, evaluator.voice_with(checkpoint.checkpoint, 0.0))
-    if (decoder := evaluator.decoder_of(None)) is None:
+    voice = evaluator.voice_with(checkpoint.checkpoint, 0.0)
+    _learn_for_base(evaluator, voice)
+    first_fault = fault = _judge_decoder(evaluator)
+    for strength in DECODER_STRENGTHS:
+        decoder = evaluator.decoder_of(None)
+        if fault is None or decoder is None:
+            break
+        if strength < decoder.strength:
+            weaken_for_base(
+                evaluator.run, evaluator.sampler.ask, evaluator.plan.training_clips, voice, strength
+            )
+            fault = _judge_decoder(evaluator)
+    if first_fault is None:
         return
+    passing_epochs = {
+        candidate.epoch
+        for candidate in evaluator.evaluation_with_base().candidates
+        if candidate.kind == "epoch" and not candidate.ruled_out
+    }
+    for epoch in set(evaluator.run.epochs()) - passing_epochs:
+        if withdraw_decoder(evaluator.run.decoder_path(epoch)):
+            message = "Epoch %d speaks with the base's decoder, because of the one for the base: %s"
+            log.info(message, epoch, first_fault)
+
+
+def _judge_decoder(evaluator: Evaluator) -> str | None:
+    """Judges the base with its decoder, unless it was judged. Returns the first floor that it breaks."""
+    if (decoder := evaluator.decoder_of(None)) is None:
+        return None
     candidate = evaluator.evaluation_with_base().with_id(BASE_DECODER_ID)
     if candidate is None or candidate.decoder != decoder.digest:
         evaluator.judge_candidate("base", None, 0.0)
     evaluation = evaluator.evaluation_with_base()
     candidate = evaluation.with_id(BASE_DECODER_ID)
     if candidate is None:
-        return
-    fault = fault_of_decoder(candidate, evaluation.candidates[0], PersonFigures.of(evaluation))
-    if fault is None:
-        return
-    passing_epochs = {
-        candidate.epoch
-        for candidate in evaluation.candidates
-        if candidate.kind == "epoch" and not candidate.ruled_out
-    }
-    for epoch in set(evaluator.run.epochs()) - passing_epochs:
-        if withdraw_decoder(evaluator.run.decoder_path(epoch)):
-            message = "Epoch %d speaks with the base's decoder, because of the one for the base: %s"
-            log.info(message, epoch, fault)
+        return None
+    return fault_of_decoder(candidate, evaluation.candidates[0], PersonFigures.of(evaluation))
 
 
 def _learn_for_base(evaluator: Evaluator, voice: TunedVoice) -> None:

@@ -48,6 +48,8 @@ ERRORS_MARGIN = 0.07
 # A recogniser mishears an accent that it does not know, so a voice that comes nearer to the accent
 # gets more errors. Up to this many do not count while the person's own clips have as many.
 MAX_ERRORS_OF_ACCENT = 2 * ERRORS_MARGIN
+# A standard error of the word error rate of the person's own clips, which are about sixteen sentences.
+_PERSON_ERRORS_DEVIATION = ERRORS_MARGIN / 1.5
 # A candidate is ruled out if it drifts further from the person than this, and by MAX_DRIFT_BEYOND_BASE
 # further than the base.
 # 20 % of F0 are three semitones.
@@ -79,7 +81,8 @@ class PersonFigures:
         """Whether the person's accent alone may explain a voice's word error rate. gap: to the base's."""
         if self.word_errors is None:
             return False
-        return word_errors <= self.word_errors and gap.mean <= MAX_ERRORS_OF_ACCENT
+        most = self.word_errors + _PERSON_ERRORS_DEVIATION
+        return word_errors <= most and gap.mean <= MAX_ERRORS_OF_ACCENT
 
     def naturalness_below(self, base: float) -> float:
         """How far the person's own naturalness is below the base's; 0 if it is not, or unknown."""

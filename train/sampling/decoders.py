@@ -197,6 +197,28 @@ def learn_for_base(
     return record
 
 
+def weaken_for_base(
+    run: RunFolder, ask: Ask, clips: Sequence[Clip], voice: TunedVoice, strength: float
+) -> LearnedDecoder | None:
+    """Writes the decoder for the base's weights again, at this strength and without another step. None
+    if there is none, or its state is gone. Raises as `learn_decoder`.
+
+    Args:
+        clips: the person's training clips.
+        voice: with the base's weights.
+        strength: as in `LearnedDecoder`.
+    """
+    tensors, state = run.decoder_path(0), run.decoder_state_path(0)
+    record = learned_decoder.read(tensors)
+    if record is None or not state.is_file():
+        return None
+    request = request_for(clips_to_learn_from(clips), voice, steps=record.steps, state=state)
+    identity = {**BASE_WEIGHTS, "after_epoch": record.after_epoch, "strength": strength}
+    subject = f"Untrained model, {strength:.0%} of its decoder"
+    _, weaker = learn_decoder(ask, tensors, identity, replace(request, strength=strength), subject=subject)
+    return weaker
+
+
 def withdraw_decoder(tensors: Path) -> bool:
     """Deletes a decoder that the judges ruled out; its record stays. Returns whether it was in use."""
     record = learned_decoder.read(tensors)

@@ -48,6 +48,7 @@ class LearnedDecoder:
         file: The tensors; None if they are not used. The record then keeps a later start from
             training it again.
         after_epoch: For the base's decoder, the newest epoch whose decoder it continues; 0 for none.
+        strength: How much of what was learned is used, from the base's decoder (0) to all (1).
         continues: In best_decoder.json, the `digest` of the judged decoder that
             `train learn-decoder` continued; None for a judged one.
     """
@@ -68,6 +69,7 @@ class LearnedDecoder:
     file: Written | None = None
     after_epoch: int = 0
     continues: str | None = None
+    strength: float = 1.0
 
     @property
     def weights(self) -> dict[str, object]:

@@ -90,9 +90,12 @@ def learn(
     step_seconds = _train(learner, training_clips, check_progress, request, started, progress)
     if request.state_out is not None:
         replace_file(request.state_out, partial(torch.save, learner.state()))
-    distance = learner.distance(learner.average, held_out)
-    octaves = move_pitch(learner.average, model, voice, spoken, request.seed)
-    learned_decoder.write_tensors(request.out, to_published(learner.average, base_tensors))
+    vocoder = learner.average
+    if request.strength < 1:
+        _weaken(vocoder, _load_vocoder(base_tensors, model), request.strength)
+    distance = learner.distance(vocoder, held_out)
+    octaves = move_pitch(vocoder, model, voice, spoken, request.seed)
+    learned_decoder.write_tensors(request.out, to_published(vocoder, base_tensors))
     return DecoderLearned(
         distance_before=round(base_distance, 4),
         distance_after=round(distance, 4),
@@ -142,6 +145,15 @@ def _train(
             check_progress()
         progress(min(1.0, max(steps_taken / total_steps, seconds / max_seconds if max_seconds else 0.0)))
     return step_seconds
+
+
+def _weaken(vocoder: "Vocoder", base: "Vocoder", strength: float) -> None:
+    """Moves a learned vocoder back towards the base's; weight norm is folded in both."""
+    import torch
+
+    with torch.no_grad():
+        for learned, of_base in zip(vocoder.parameters(), base.parameters(), strict=True):
+            learned.lerp_(of_base, 1 - strength)
 
 
 def _load_vocoder(state: "Mapping[str, Tensor]", model: "Model") -> "Vocoder":

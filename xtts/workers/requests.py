@@ -268,6 +268,7 @@ class LearnDecoderRequest(Request[DecoderLearned]):
             that the result is the same on every machine.
         state: The file of the state to continue from; None for the base's decoder.
         state_out: The file for the new state; None writes none.
+        strength: How much of what was learned is written: base + strength * (learned - base).
     """
 
     doing = "learning a decoder"
@@ -280,6 +281,7 @@ class LearnDecoderRequest(Request[DecoderLearned]):
     seed: int = 0
     state: Path | None = None
     state_out: Path | None = None
+    strength: float = 1.0
 
 
 def request_types() -> dict[str, type[Request[Any]]]:

@@ -142,6 +142,26 @@ def test_a_decoder_that_costs_naturalness_is_not_served(tmp_path, base_folder, g
     assert len(ground.speaking.requests) == count and ground.evaluation().verdict == verdict
 
 
+def test_less_of_a_decoder_is_served_where_all_of_it_breaks_a_floor(tmp_path, base_folder):
+    """joe's decoder moved him 69 % of the way, and cost 0.75 of naturalness; half of it, 39 % and 0.25."""
+    heard = {
+        (0, 0.0): {"voice": 0.8, "natural": 2.9},
+        (0, 0.0, 0.67): {"voice": 0.7, "natural": 3.2},
+        (0, 0.0, 0.33): {"voice": 0.55, "natural": 3.55},
+    }
+    rough = {(epoch, share): heard[0, 0.0] for epoch in (1, 2) for share in (1.0, 0.7, 0.5, 0.3)}
+    ground = made(tmp_path, base_folder, {}, {**heard, **rough})
+    ground.conclude()
+    verdict, record = ground.evaluation().verdict, learned_decoder.read(ground.run.best_decoder)
+    assert verdict.candidate == "base_decoder" and verdict.decoder == record.digest
+    assert record.strength == 0.33 and [one.strength for one in ground.speaking.learned] == [1.0, 0.67, 0.33]
+    assert decoder_beside(ground.run.checkpoint_path(2)) is None
+    count = len(ground.speaking.requests)
+    ground.restart()
+    ground.conclude()
+    assert len(ground.speaking.requests) == count and ground.evaluation().verdict == verdict
+
+
 def test_an_earlier_decoder_that_breaks_no_floor_stays(tmp_path, base_folder):
     """The base's took the most steps, and so did epoch 2's."""
     fine, rough = {"voice": 0.8, "natural": 3.4}, {"voice": 0.8, "natural": 2.9}

@@ -91,7 +91,8 @@ class Speaking:
 
     def learn_decoder(self, request: LearnDecoderRequest) -> DecoderLearned:
         self.learned.append(request)
-        request.out.write_bytes(b"tensors")
+        weaker = "" if request.strength == 1 else f" at {request.strength}"
+        request.out.write_text(f"tensors{weaker}")
         if request.state_out is not None:
             with zipfile.ZipFile(request.state_out, "w") as file:  # as torch.save writes
                 file.writestr("state", "of the learner")
@@ -111,7 +112,9 @@ class Speaking:
             sound = {**sound, "errors": self.errors_with_learned}
             if self.voice_with_learned is not None:
                 sound["voice"] = self.voice_with_learned
-            sound |= self.with_decoder.get(asked, {})
+            _, _, strength = request.voice.decoder.read_text(errors="replace").partition(" at ")
+            weaker = (*asked, float(strength)) if strength else asked
+            sound |= self.with_decoder.get(weaker, self.with_decoder.get(asked, {}))
         count = len(request.sentences)
         self.now += self.seconds_a_sentence * count
         said = facts(epoch + int(100 * request.voice.share), count=count, **sound)

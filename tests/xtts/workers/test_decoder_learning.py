@@ -136,6 +136,12 @@ def test_it_continues_from_a_state_to_the_bit(speaker, learned, decoder, tmp_pat
     # No step is left: the decoder is written for the weights of this request.
     result = speaker.ask(request(again, state=state))
     assert (result.steps, result.new_steps) == (3, 0) and again.read_bytes() == out.read_bytes()
+    speaker.ask(request(tmp_path / "half.safetensors", state=state, strength=0.5))
+    name = "hifigan_decoder.waveform_decoder.filters.last.bias"
+    half, whole = (
+        learned_decoder.read_tensors(path)[name] for path in (tmp_path / "half.safetensors", again)
+    )
+    torch.testing.assert_close(half, (loading.read_tensors(DEMO / "model.pth")[name].float() + whole) / 2)
     result = speaker.ask(request(again, state=state, min_steps=1))
     assert (result.steps, result.new_steps) == (4, 1) and again.read_bytes() != out.read_bytes()
 
