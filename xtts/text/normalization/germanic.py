@@ -300,6 +300,10 @@ class DutchRules(LanguageRules):
         Maurits Floris Dirk Otto Ferdinand Frans Jozef Maximiliaan Rudolf Clemens Urbanus Ramses |
         Elizabeth Maria Catharina Margaretha Isabella Anna"""
 
+    def read(self, text: str) -> str:
+        """T/m is no rate: 1 t/m 5 mei."""
+        return super().read(_UP_TO_AND_INCLUDING.sub("tot en met", text))
+
     def ruler_number_words(self, match: re.Match[str], number: int, gender: str, ending: str) -> str:
         """De veertiende."""
         return f"de {self.ordinal(number)}"
@@ -309,3 +313,6 @@ class DutchRules(LanguageRules):
         """Also the street at the end of its name: Kerkstr. 5."""
         read_others = super().read_abbreviations
         return lambda text: read_others(_STREET.sub(lambda m: f"straat{self.sentence_stop(m)}", text))
+
+
+_UP_TO_AND_INCLUDING = re.compile(r"(?<![\w/])t/m(?![\w/])")

@@ -73,10 +73,12 @@ class LanguageRules(AmountRules, ClockRules, ContactRules, numerals.RomanRules):
         return self._with_separate_numbers(self._with_readable_signs(text)) if _DIGIT.search(text) else text
 
     def _with_readable_signs(self, text: str) -> str:
-        """Rewrites the signs next to numbers for later steps: #1, m2, ~50, 100+."""
+        """Rewrites the signs next to numbers for later steps: #1, n°5, m2, ~50, 100+."""
         text = _UNIT_POWER.sub(lambda m: m[1] + "²³"[m[2] == "3"], text)
         if self.number_sign and "#" in text:
             text = _NUMBER_SIGN.sub(f"{self.number_sign} ", text)
+        if self.has_spaces:
+            text = _JOINED_NUMBER_SIGN.sub(r"\1 ", text)
         if "°" in text:
             text = _ANGLE.sub(self._read_angle, text)
         if self.code != "en":  # anni '90
@@ -152,7 +154,8 @@ class LanguageRules(AmountRules, ClockRules, ContactRules, numerals.RomanRules):
     @cached_property
     def read_formula_signs(self) -> Step:
         """Reads the signs of formulas: 5 × 3 = 15, x ≥ 5, 10^6."""
-        return formulas.signs_reader(self.code, self.powers[2], self.plus, self.minus)
+        # Apart from the number before it, because the Dutch minus is the sign of a minute, too.
+        return formulas.signs_reader(self.code, self.powers[2], self.plus, f"{APART}{self.minus}")
 
     @cached_property
     def read_abbreviations(self) -> Step:
@@ -295,6 +298,8 @@ class LanguageRules(AmountRules, ClockRules, ContactRules, numerals.RomanRules):
 
 
 _NUMBER_SIGN = re.compile(r"(?<![\w#&])#(?=[0-9])")
+# n°5, №5, Nr.5
+_JOINED_NUMBER_SIGN = re.compile(r"(?<!\w)(n\.?\s?[°º]|№|nr\.)(?=[0-9])", re.I)
 # Degrees, minutes and seconds of arc, and a direction.
 _ANGLE = re.compile(
     r"([0-9]{1,3}(?:[.,][0-9]{1,6})?)\s?°(?:(?=\s?[NSEWO](?!\w))|\s?([0-9]{1,2})\s?['′’]"

@@ -117,7 +117,8 @@ _LABELLED_NUMERAL = re.compile(
     r"book|act|scene|section|article|appendix|phase|class|episode|stage|world war|"
     r"kapitel|teil|band|buch|akt|szene|abschnitt|chapitre|partie|tome|livre|acte|scène|titre|"
     r"capítulo|parte|tomo|libro|acto|escena|título|siglos?|séc\.|sec\.|s\.|inc\.|capitolo|atto|scena|volumen|livro|ato|"
-    r"cena|séculos?|hoofdstuk|deel|boek|rozdział|część|tom|księga|akt)\s)"
+    r"cena|séculos?|hoofdstuk|deel|boek|rozdział|część|tom|księga|akt|kapitola|část|díl|bölüm|kısım|cilt|"
+    r"глава|часть|том|раздел|книга)\s)"
     # "Part I played" does not number a part.
     rf"(?-i:(?!I\s[\w])({_WHOLE_ROMAN}))",
     re.I,

@@ -53,6 +53,23 @@ _NOT_NOUNS = frozenset(
 )
 
 
+# Words after degrees that do not name what is numbered.
+_AFTER_DEGREES = (
+    r"\s(?:bajo|sobre|abaixo|acima|norte|este|oeste|leste|nord|ovest|cent|celsius|fahrenheit|máx|mín|max|min|"
+    r"lati|long|hacia|para|desde|entre|respecto|quando|cuando|durante|hasta|pero|sotto|sopra|finché|oggi|"
+    r"all|nell|dell)"
+)
+
+
+def _ordinal_degree_after(articles: str) -> Pattern:
+    """The pattern of `ordinal_degree`, after an article or before what is often numbered."""
+    return re.compile(
+        rf"((?<!\w)(?i:{articles})\s[0-9]{{1,3}})°(?=\s[a-zà-ÿ]{{4}})(?!{_AFTER_DEGREES})"
+        r"|((?<![\w.,])[0-9]{1,3})°(?=\s(?:piso|lugar|puesto|grado|año|mes|aniversario|capítulo|artículo|"
+        r"premio|trimestre|semestre|andar|colocado|turno|día|dia|ano|mês|aniversário|artigo|prêmio)(?!\w))"
+    )
+
+
 class RomanceRules(LanguageRules):
     """Common rules of the four languages: two genders, and hours are feminine."""
 
@@ -66,6 +83,13 @@ class RomanceRules(LanguageRules):
     part_joiner = " de "
     # The numeral (group 1) of a world war.
     world_wars: ClassVar[Pattern] = NEVER
+    # A ° that marks an ordinal, and what precedes it (group 1 or 2).
+    ordinal_degree: ClassVar[Pattern] = NEVER
+
+    def _with_readable_signs(self, text: str) -> str:
+        """Also º where ° is written for it: el 2° piso."""
+        text = super()._with_readable_signs(text)
+        return self.ordinal_degree.sub(r"\1\2º", text) if "°" in text else text
 
     def read_roman(self, text: str) -> str:
         """La segunda Guerra Mundial."""
@@ -116,6 +140,7 @@ class SpanishRules(IberianRules):
     """Spanish; decimal commas and points are both read."""
 
     date_words = "el|del|al|día|dia"
+    ordinal_degree = _ordinal_degree_after("el|al|del")
     code = "es"
     spaced_groups = LONG_GROUPS
     # Uno alone, un before a masculine noun.
@@ -154,7 +179,8 @@ class SpanishRules(IberianRules):
         ° = grado/-s, kW = kilovatio/-s, kWh = kilovatio/-s + hora, MB = megabyte/-s,
         GB = gigabyte/-s, MiB = mebibyte/-s, GiB = gibibyte/-s""")
     abbreviations = pairs("""p. ej. = por ejemplo, etc. = etcétera, Ud. = usted, Uds. = ustedes,
-        Vd. = usted, núm. = número, n.º = número, nº = número, pág. = página, págs. = páginas,
+        Vd. = usted, núm. = número, n.º = número, nº = número, n.° = número, n° = número,
+        pág. = página, págs. = páginas,
         Srta. = señorita, Sres. = señores, Dña. = doña, Prof. = profesor, Profa. = profesora,
         art.# = artículo, arts.# = artículos, apdo.# = apartado,
         EE. UU. = Estados Unidos, aprox. = aproximadamente, Avda. = avenida,
@@ -204,7 +230,7 @@ class FrenchRules(RomanceRules):
     minute_gender, second_form = "f", " et {} secondes"
     # 2e, 1re, 3ème
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,6})(er|re|ère|ème|eme|e|nde?|º|ᵉ)(?!\w)")
-    feminine_marks = ("re",)
+    feminine_marks = ("re", "ère", "nde")
     percent = Noun.of("pour cent")
     scales = ("mille", "million", "millions", "milliard", "milliards")
     thousands = ("mille",)
@@ -232,7 +258,8 @@ class FrenchRules(RomanceRules):
         MB = mégaoctet/-s, GB = gigaoctet/-s""")
     abbreviations = pairs("""M. = monsieur, Mme = madame, Mlle = mademoiselle, MM. = messieurs,
         Mmes = mesdames, Dr = docteur, Pr = professeur, p. ex. = par exemple, etc. = et cetera,
-        c.-à-d. = c'est-à-dire, n° = numéro, env. = environ, av. = avenue, bd = boulevard,
+        c.-à-d. = c'est-à-dire, n° = numéro, nº = numéro, n.° = numéro, n.º = numéro,
+        env. = environ, av. = avenue, bd = boulevard,
         av. J.-C. = avant Jésus-Christ, apr. J.-C. = après Jésus-Christ, St = saint, Ste = sainte,
         Mgr = monseigneur, Cie = compagnie, tél. = téléphone, fig.# = figure,
         chap.# = chapitre, vol.# = volume, p.# = page,
@@ -271,8 +298,9 @@ class FrenchRules(RomanceRules):
         )
 
     def read(self, text: str) -> str:
-        """De is d' before a vowel; the short form of a century."""
+        """De is d' before a vowel; the short form of a century; 24h/24, 7j/7."""
         text = _FRENCH_CENTURY.sub("siècle", text)
+        text = _DAYS_OF_WEEK.sub(r"\1 jours sur ", _HOURS_OF_DAY.sub(r"\1 sur ", text))
         return re.sub(r"(illions?|illiards?) de (?=euros)", r"\1 d'", super().read(text))
 
     def noun_form(self, number: WrittenNumber, noun: Noun) -> str:
@@ -282,6 +310,9 @@ class FrenchRules(RomanceRules):
 
 # XIXe s.
 _FRENCH_CENTURY = re.compile(r"(?<=(?<=[IVX])[eᵉ] )s\.(?!\w)")
+# 24h/24, 7j/7
+_HOURS_OF_DAY = re.compile(r"(?<![\w.,/])([0-9]{1,2}\s?[hH])\s?/\s?(?=24(?!\d))")
+_DAYS_OF_WEEK = re.compile(r"(?<![\w.,/])([2-7])\s?(?:[jJ]|jours)\s?/\s?(?=7(?!\d))")
 # Feminine nouns that are counted often, and endings of others.
 _FRENCH_FEMININE_NOUNS = frozenset(
     "fille femme heure minute seconde semaine personne page fois voiture maison chose place table chaise "
@@ -333,12 +364,13 @@ class ItalianRules(RomanceRules):
         km² = chilometro quadrato/chilometri quadrati, m² mq = metro quadrato/metri quadrati,
         m³ mc = metro cubo/metri cubi, ha = ettaro/ettari, dB = decibel, l = litro/litri,
         ml = millilitro/millilitri, h = ora/ore f,
-        min = minuto/minuti, s = secondo/secondi, °C ℃ = grado/gradi + celsius,
-        °F = grado/gradi + fahrenheit, kW = kilowatt, kWh = kilowattora, MB = megabyte,
+        min = minuto/minuti, s = secondo/secondi, °C ℃ ºC = grado/gradi + celsius,
+        °F = grado/gradi + fahrenheit, ° = grado/gradi, kW = kilowatt, kWh = kilowattora, MB = megabyte,
         GB = gigabyte, MiB = mebibyte, GiB = gibibyte""")
     abbreviations = pairs("""Sig. = signor, Sig.ra = signora, Sig.na = signorina, Dott. = dottor,
         Dott.ssa = dottoressa, Prof. = professor, Prof.ssa = professoressa, Ing. = ingegner,
         Avv. = avvocato, ecc. = eccetera, ad es. = ad esempio, p. es. = per esempio, n.# = numero,
+        n° = numero, nº = numero, n.° = numero, n.º = numero,
         pag. = pagina, tel. = telefono, ca. = circa, S.p.A. = società per azioni,
         a.C. = avanti Cristo, d.C. = dopo Cristo, Dr. = dottor, art.# = articolo,
         artt.# = articoli, fig.# = figura, cap.# = capitolo,
@@ -353,6 +385,15 @@ class ItalianRules(RomanceRules):
         Massimiliano Rodolfo Ottone Giovanni Paolo Pio Benedetto Leone Gregorio Clemente Innocenzo
         Urbano Sisto Giulio Adriano Alfonso Ramses Corrado Roberto |
         Elisabetta Maria Caterina Giovanna Margherita Isabella Anna Cristina"""
+
+    def _with_readable_signs(self, text: str) -> str:
+        """Also º for each ° that is no degree: 2° piano, but a 30°."""
+        return _ITALIAN_DEGREE.sub(self._read_degree, super()._with_readable_signs(text))
+
+    def _read_degree(self, match: re.Match[str]) -> str:
+        before = match.string[max(0, match.start() - 20) : match.start()]
+        is_degree = match[2] is not None and _DEGREES_BEFORE.search(before)
+        return match[0] if is_degree else f"{match[1]}º"
 
     def half_gender(self, after: str) -> str:
         """Mezza tazza, mezzo bicchiere."""
@@ -380,12 +421,24 @@ class ItalianRules(RomanceRules):
 
 
 _TAKES_LO = re.compile("s[^aeiou]|z|ps|gn|pn|x|y", re.IGNORECASE)
+# A number before °. Group 2 is there if it has two figures or more and no noun follows. No angle, no unit.
+_ITALIAN_DEGREE = re.compile(
+    r"(?<![\w.,])([0-9]{1,4})\s?°(?!\s?[CF]|\s[0-9]{1,2}\smin(?!\w)|\s(?:nord|sud|est|ovest)(?!\w))"
+    rf"((?<=[0-9]{{2}}°)(?:(?!\s[a-zà-ÿ]{{4}})|(?={_AFTER_DEGREES})))?"
+)
+# The words before a number that is no ordinal.
+_DEGREES_BEFORE = re.compile(
+    r"(?<!\w)(?:di|a|ad|i|gli|sono|fa|fanno|circa|oltre|quasi|sotto|sopra|tra|fra|da|oggi|domani|"
+    r"(?:tra|fra|di|a)\s[0-9]{1,3}°\s[eo])\s$",
+    re.I,
+)
 
 
 class PortugueseRules(IberianRules):
     """Portuguese; Brazilian where the variants differ."""
 
     date_words = "dia|dias"
+    ordinal_degree = _ordinal_degree_after("o|ao|do|no|pelo")
     code = "pt"
     spaced_groups = LONG_GROUPS
     point, minus, plus, to = "vírgula", "menos", "mais", "a"
@@ -417,10 +470,11 @@ class PortugueseRules(IberianRules):
         km² = quilômetro quadrado/quilômetros quadrados, m² = metro quadrado/metros quadrados,
         m³ = metro cúbico/metros cúbicos, ha = hectare/-s, dB = decibel/decibéis, l L = litro/-s,
         ml = mililitro/-s, min = minuto/-s,
-        s = segundo/-s, °C ℃ = grau/-s + celsius, °F = grau/-s + fahrenheit, ° = grau/-s,
+        s = segundo/-s, °C ℃ ºC = grau/-s + celsius, °F = grau/-s + fahrenheit, ° = grau/-s,
         kW = quilowatt/-s, kWh = quilowatt-hora/quilowatts-hora, MB = megabyte/-s,
         GB = gigabyte/-s, MiB = mebibyte/-s, GiB = gibibyte/-s""")
     abbreviations = pairs("""p. ex. = por exemplo, etc. = etcétera, nº = número, n.º = número,
+        n° = número, n.° = número,
         pág. = página, Profa. = professora, Prof. = professor, Av. = avenida, tel. = telefone,
         aprox. = aproximadamente, a.C. = antes de Cristo, d.C. = depois de Cristo,
         Exmo. = excelentíssimo, Ltda. = limitada, Eng. = engenheiro, na R. = na rua,

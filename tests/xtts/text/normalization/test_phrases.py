@@ -5,7 +5,7 @@ import pytest
 from benchmarks.text import FOLDER, Phrase, missed, ours, phrases
 from xtts.text.normalization.registry import LANGUAGES
 
-PHRASES = list(phrases())
+PHRASES = [*phrases(), *phrases(FOLDER / "mended")]
 
 
 def test_there_are_three_hundred_phrases_in_seventeen_languages():
