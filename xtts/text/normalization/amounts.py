@@ -182,11 +182,13 @@ class AmountRules(FractionRules):
     def read_units(self) -> Step:
         """Reads amounts with units: 5 kg, 60 km/h, 20 °C, and those with a scale: 3,5 Mio."""
         end = self.unit_end
+        # The number of a name has no unit: V8s, i7-9700K. But 1h30min has two.
+        start = "(?:(?<![A-Za-z])(?<![A-Za-z][0-9]-)|(?<=[0-9][A-Za-z]))" if self.has_spaces else ""
         with_unit = re.compile(
-            rf"({self.amount_pattern})\s?({alternatives(self.units)}){self.per_pattern}(?(3)|{end})"
+            rf"{start}({self.amount_pattern})\s?({alternatives(self.units)}){self.per_pattern}(?(3)|{end})"
         )
         with_scale = re.compile(
-            rf"({self.amount_pattern})(?:\s?({alternatives(self.scale_marks)})|([kKMBКМк])){end}"
+            rf"{start}({self.amount_pattern})(?:\s?({alternatives(self.scale_marks)})|([kKMBКМк])){end}"
         )
         names = alternatives(sign for sign in self.units if sign.isascii() and sign.strip(".").isalpha())
         hyphened = re.compile(

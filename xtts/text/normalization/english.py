@@ -130,11 +130,17 @@ class EnglishRules(LanguageRules):
         text = _DOLLARS_A_DAY.sub(lambda m: f"{self.cardinal(int(m[1]))}-dollar-a-", text)
         text = _GENERATION.sub("generation", _HYPHENED_HOUR.sub("hour", _PER_TIME.sub(r"\1 per ", text)))
         text = _PLURAL_SIZE.sub(lambda m: f"{self.cardinal(int(m[1]))} by {self.cardinal(int(m[2]))}s", text)
+        text = _NUMBERED_NAMES.sub(self._read_numbered_names, text)
         text = _SHARP.sub(r"\1 sharp", _FREE_CALL.sub("one eight hundred ", text))
         text = _WITH.sub(lambda m: "without" if m[1] else "with", text)
         text = _WEEKDAY_RANGE.sub(lambda m: f"{_WEEKDAYS[m[1]]} to {_WEEKDAYS[m[2]]}", text)
         text = _NUMBER_AFTER_VOLUME.sub("number", _TENS_OF.sub(lambda m: f"{_TENS[len(m[1])]} of", text))
         return super().read(_HEIGHT.sub(self._read_height, text))
+
+    def _read_numbered_names(self, match: re.Match[str]) -> str:
+        """F-sixteens."""
+        joint = " " if match.string[match.start() - 1 : match.start()].isalpha() else ""
+        return joint + _plural(self.cardinal(int(match[1])))
 
     def _full_month(self, short: str) -> str:
         return next(month for month in self.months if month.startswith(short[:3]))
@@ -260,7 +266,7 @@ class EnglishRules(LanguageRules):
             words = f"{self.cardinal(number // 100)} hundred"
         else:
             words = self.year(number)
-        return words[:-1] + "ies" if words.endswith("y") else words + "s"
+        return _plural(words)
 
     def _read_listed_years(self, match: re.Match[str]) -> str:
         return match[1] + re.sub("[0-9]{4}", lambda year: self.year(int(year[0])), match[2])
@@ -289,6 +295,11 @@ class EnglishRules(LanguageRules):
         return self.names.get(character.lower(), super().letter(character))
 
 
+def _plural(words: str) -> str:
+    """Twenties, fives, sixes."""
+    return words[:-1] + "ies" if words.endswith("y") else words + ("es" if words.endswith("x") else "s")
+
+
 _MONTH_NAMES = "Jan|Feb|Mar|Apr|May|Jun|June|Jul|July|Aug|Sep|Sept|Oct|Nov|Dec"
 _MONTH_RANGE = re.compile(rf"(?<!\w)({_MONTH_NAMES})\.?\s?[–—-]\s?({_MONTH_NAMES})(?![\w-])\.?(?=\W|$)")
 _WORLD_WAR = re.compile(r"(?<!\w)WW(I{1,2})(?!\w)")
@@ -299,6 +310,11 @@ _PER_TIME = re.compile(
     r"(?<=[0-9] )([a-z]{3,20})/(?=(?:day|week|month|year|hour|minute|second|person|night)(?!\w))"
 )
 _PLURAL_SIZE = re.compile(r"(?<![\w.,])([0-9]{1,2})x([0-9]{1,2})s(?!\w)")
+# The number of several things of one name: F-16s, A320s, 747s. Not 2m30s, a sub-5s sprint, the mid-1980s.
+_NUMBERED_NAMES = re.compile(
+    r"(?:(?<=[A-Za-z])(?<![0-9][A-Za-z])|(?<=[A-Za-z]-)(?<!\bsub-)(?![12][0-9]{2}0)|(?<![\w.,:/-])(?=7[0-9]7))"
+    r"([0-9]{1,4})s(?!\w)"
+)
 # C#, F# minor.
 _SHARP = re.compile(r"(?<![\w#])([A-G])#(?![\w#])")
 # 1-800-FLOWERS
@@ -374,8 +390,19 @@ _WORDS_BEFORE_YEAR = (
     r"summer|winter|spring|autumn|fall|class|born|and|to|between|january|february|march|april|may|"
     r"june|july|august|september|october|november|december"
 )
+# Four digits that count a noun: a list of 1234 items, to 1850 employees; not from 1700 to 1850 ships sailed.
+_COUNTED = "total list number group crowd sample set series fleet army force staff average maximum".split()
+_COUNT_AFTER_WORD = (
+    rf"\b(?:(?:{'|'.join(f'(?<={noun} )' for noun in _COUNTED)})of|"
+    r"(?<![0-9]{4} )(?:to|and|(?-i:by)|around))\s"
+    r"1[0-8][0-9]{2}\s(?:people|men|women|children|(?!(?:as|is|was|has|does|its|his|this|us|plus|across|"
+    r"always|perhaps|shows|marks|sees|brings|comes|ends|remains|becomes|begins|starts|makes|gives|leaves|"
+    r"hours|levels|prices|standards|values|terms|times|styles)\b)[a-z]+s\b)"
+)
 _YEAR_AFTER_WORD = re.compile(
-    rf"(\b(?:{_WORDS_BEFORE_YEAR}),?\s\(?)((?:1[0-9]|20)[0-9]{{2}})(?![\w%°$€£]|[.,:/-]\d|\s?[–-]\s?\d)", re.I
+    rf"(?!{_COUNT_AFTER_WORD})(\b(?:{_WORDS_BEFORE_YEAR}),?\s\(?)"
+    r"((?:1[0-9]|20)[0-9]{2})(?![\w%°$€£]|[.,:/-]\d|\s?[–-]\s?\d)",
+    re.I,
 )
 _YEAR_RANGE = re.compile(
     r"(\b(?:from|years?|between)\s)((?:1[1-9]|20)[0-9]{2})\s?[–-]\s?((?:1[1-9]|20)[0-9]{2})(?!\w)", re.I
