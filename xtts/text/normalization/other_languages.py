@@ -27,9 +27,11 @@ class TurkishRules(LanguageRules):
     cardinals = {"m": "cardinal"}
     point, minus, plus, to = "virgül", "eksi", "artı", "ile"
     zero_minute = "sıfır "
-    # 2. before a word; 2'nci
+    clock_words = r"(?<![0-9]\s)[Ss]aat"
+    # 2. before a word, or before a name that is numbered; 2'nci
     ordinal_mark = re.compile(
-        r"(?<![\w.,])([0-9]{1,4})(?:['’]?(?:[ıiuü]?nc[ıiuü])(?!\w)|\.(?=\s[a-zçğıöşü]))"
+        r"(?<![\w.,])([0-9]{1,4})(?:['’]?(?:[ıiuü]?nc[ıiuü])(?!\w)|\.(?=\s[a-zçğıöşü])"
+        r"|\.(?=\s(?:Dünya Savaş|Lig(?!\w)|Yüzyıl|Cadde|Sokak|Bölge|Ordu|Mehmed|Abdülhamid|Mahmud)))"
     )
     # 2015'te is iki bin on beşte.
     suffix = re.compile(r"([0-9€$%])['’]()(?=(?![ıiuü]?nc)[a-zçğıöşü])")

@@ -21,17 +21,21 @@ class RussianRules(SlavicRules):
     """Russian."""
 
     code = "ru"
-    # A thousand is тысяча, without "one".
-    corrections = (("одна тысяча ", "тысяча "),)
+    # A thousand is тысяча, without "one"; восьмидесятого is misspelt in some cases.
+    corrections = (("одна тысяча ", "тысяча "), ("восемьдесято", "восьмидесято"))
     point, minus, plus, to = "запятая", "минус", "плюс", "тире"
     uses_one_form_after_21 = True
     zero_minute = "ноль "
     day_mark = r"\s"
     year_mark = r"(?:\s([12][0-9]{3})(?:\s(?-i:г\.|года|году))?(?![\w.,]?\d)(?!\w))?"
+    # Fewer figures are a year before "(до) нашей эры", and three after в unless they could be grams.
     year_pattern = re.compile(
-        r"((?<!\w)(?:[вВоО]|[вВ]о|с|до|от)\s)?(?<![\w.,])([12][0-9]{3})\s(г\.|году|года|год)(?!\w)"
+        r"((?<!\w)(?:[вВоО]|[вВ]о|с|до|от|[кК]о?)\s)?(?<![\w.,])"
+        r"([12][0-9]{3}|[1-9][0-9]{0,2}(?=\s(?:г\.|году|года)\s(?:до\s)?нашей\s)"
+        r"|(?<=\b[вВ]\s)[1-9][0-9](?:[1-9](?=\sг\.)|[0-9](?=\sгоду)))\s(г\.|году|года|год)(?!\w)"
     )
     year_words, locative_prepositions = ("года", "году"), ("в", "во", "о")
+    dative_prepositions = ("к", "ко")
     year_cases = {"году": "m-loc", "год": "m", "года": "m-gen"}
     # 2-й, 3-м, 5-го
     ordinal_mark = re.compile(
@@ -170,11 +174,16 @@ class RussianRules(SlavicRules):
 
     def _read_ordinal(self, match: re.Match[str]) -> str:
         number, ending, after = int(match[1]), match[2], match.string[match.end() :]
+        before = match.string[max(0, match.start() - 4) : match.start()]
+        if ending == "х" and number in _COUNTS_IN_GENITIVE and not _SECONDLY_BEFORE.search(before):
+            return _COUNTS_IN_GENITIVE[number]
         rules = next(rules for ends, rules in _RULES_OF_ENDINGS.items() if ending in ends.split())
         if ending == "е" and re.match(r"\s\w+(?:ы|и)\b", after):
             rules = "plural"
         spoken = spell("ru", number, f"ordinal-{rules}")
-        return spoken if re.search("plural|accusative", rules) else self._correct(spoken)
+        if re.search("plural|accusative", rules):
+            return spoken.replace("восемьдесяты", "восьмидесяты")
+        return self._correct(spoken)
 
 
 _GENITIVE_BEFORE = re.compile(r"(?<!\w)(?:до|от|около|более|менее|свыше|без|для)\s$", re.I)
@@ -211,3 +220,6 @@ _RULES_OF_ENDINGS = {
     "ю ую": "feminine-accusative",
     "х": "plural-genitive",
 }
+# Из 3-х человек. Во 2-х is во-вторых.
+_SECONDLY_BEFORE = re.compile(r"(?<!\w)во\s$", re.I)
+_COUNTS_IN_GENITIVE = {2: "двух", 3: "трёх", 4: "четырёх"}

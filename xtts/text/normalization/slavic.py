@@ -41,6 +41,8 @@ class SlavicRules(LanguageRules):
     year_cases: ClassVar[Mapping[str, str]] = {}
     # The prepositions with the locative.
     locative_prepositions: ClassVar[Sequence[str]] = ()
+    # The prepositions with the dative.
+    dative_prepositions: ClassVar[Sequence[str]] = ()
     # The word after an hour without minutes.
     hour_noun: ClassVar[Noun | None] = None
     # The ordinals of 0 to 19, and of tens.
@@ -87,7 +89,7 @@ class SlavicRules(LanguageRules):
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """Piątego marca dwa tysiące dwudziestego czwartego roku."""
-        spoken = f"{self.day(day)} {self.months[month - 1]}"
+        spoken = f"{self.day(day, before)} {self.months[month - 1]}"
         if year is None:
             return spoken
         if not self.year_words[0]:
@@ -105,8 +107,10 @@ class SlavicRules(LanguageRules):
         return "f" if _FEMININE_NOUN_AFTER.match(after) else ""
 
     def day(self, number: int, before: str = "") -> str:
-        """Piątego."""
-        return self.ordinal(number, "m-gen")
+        """Piątego; к пятому."""
+        word_before = before[-4:].split()[-1:]
+        is_dative = word_before and word_before[0].casefold() in self.dative_prepositions
+        return self.ordinal(number, "m-dat" if is_dative else "m-gen")
 
     def time(self, clock_time: ClockTime) -> str:
         """Čtrnáct třicet; devět hodin, unless that word follows in the text."""
@@ -118,14 +122,16 @@ class SlavicRules(LanguageRules):
         return f"{spoken} {self.noun_form(WrittenNumber(str(clock_time.hour)), self.hour_noun)}"
 
     def read_years(self, text: str) -> str:
-        """1999 r., w 1999 roku; 1999 году, 1999 г."""
+        """1999 r., w 1999 roku; 1999 году, 1999 г., к 1999 году."""
         return self.year_pattern.sub(self._read_year, text)
 
     def _read_year(self, match: re.Match[str]) -> str:
         word, preposition = match[3].casefold(), match[1] or ""
         is_locative = preposition.strip().casefold() in self.locative_prepositions
+        is_dative = preposition.strip().casefold() in self.dative_prepositions
         case = self.year_cases.get(word) or ("m-loc" if is_locative else "m-gen")
-        word = self.year_words[is_locative] if word.endswith(".") else word
+        case = "m-dat" if is_dative else case
+        word = self.year_words[is_locative or is_dative] if word.endswith(".") else word
         return f"{preposition}{self.ordinal(int(match[2]), case)} {word}{self.sentence_stop(match)}"
 
     def read_roman(self, text: str) -> str:
