@@ -17,6 +17,7 @@ from xtts.text.normalization.numbers import (
     words,
 )
 from xtts.text.normalization.numerals import ROMAN
+from xtts.text.normalization.scores import follows_label
 from xtts.text.normalization.units import science_units
 
 # Four digits are a number, not a year, if a unit follows or the thousands are separated.
@@ -121,6 +122,7 @@ class GermanRules(LanguageRules):
         if match is None:
             return spell("de", number, "ordinal") + "r"
         nominative = match[1].casefold() in ("der", "die", "das", "jede", "diese")
+        nominative = nominative and not _GERMAN_DATIVE_DER_BEFORE.search(before[-20:])
         return spell("de", number, "ordinal" if nominative else "ordinal-n")
 
     def read_dates(self, text: str) -> str:
@@ -181,10 +183,23 @@ class GermanRules(LanguageRules):
 
     def read_ordinals(self, text: str) -> str:
         """Reads ordinals: 2. after an article."""
-        text = _GERMAN_DECADE.sub(lambda m: f"{self.year(int(m[1]))}er", text)
+        text = _GERMAN_DECADE.sub(lambda m: f"{self.year(int(m[1]))}{m[2]}", text)
         text = _GERMAN_ORDINAL.sub(lambda m: self.day(int(m[1]), m.string[: m.start()]), text)
         text = _GERMAN_RANK.sub(lambda m: f"{spell('de', int(m[1]), 'ordinal').capitalize()}r", text)
         return _GERMAN_ORDINAL_WITHOUT_ARTICLE.sub(self._read_bare_ordinal, text)
+
+    def _read_number(self, match: re.Match[str]) -> str:
+        """Ein Jahr, eine Katze, vor einer Stunde; but Kapitel eins."""
+        before = match.string[max(0, match.start() - 40) : match.start()]
+        noun = _GERMAN_NOUN_AFTER.match(match.string, match.end())
+        if match[0].lstrip("+-") != "1" or noun is None or _NO_COUNT_BEFORE.search(before):
+            return super()._read_number(match)
+        is_heading = not before.strip() and noun[1] in _HEADINGS
+        if is_heading or follows_label(match):
+            return super()._read_number(match)
+        gender = "f" if _is_feminine(noun[1]) else "m"
+        dative = {"f": "r", "m": "em"}[gender] if _COUNT_IN_DATIVE_BEFORE.search(before) else ""
+        return self.amount_words(match[0], gender) + dative
 
     def _read_bare_ordinal(self, match: re.Match[str]) -> str:
         """Zweiter Weltkrieg, dritte Klasse: the ending shows the gender if no article does."""
@@ -207,6 +222,12 @@ _GERMAN_ARTICLE_BEFORE = re.compile(
     r"\b(der|die|das|jede|diese|den|dem|des|am|im|vom|zum|zur|beim|ab|bis|seit|jeden|jedem|"
     r"diesen|diesem|dieser|unserem|seinem|ihrem|seinen|ihren|dessen|montag|dienstag|mittwoch|"
     r"donnerstag|freitag|samstag|sonntag),?\s*$",
+    re.IGNORECASE,
+)
+# A preposition that makes the feminine article after it a dative: in der 5. Klasse.
+_GERMAN_DATIVE_DER_BEFORE = re.compile(
+    r"(?<!\w)(?:in|an|auf|aus|bei|mit|nach|seit|von|zu|vor|unter|über|hinter|neben|zwischen|während|wegen|"
+    r"trotz|gegenüber)\sder\s$",
     re.IGNORECASE,
 )
 _GERMAN_ORDINAL = re.compile(
@@ -233,7 +254,43 @@ _GERMAN_ORDINAL_RANGE = re.compile(
     r"(?<![\w.,-])([0-9]{1,2})\.\s?[–—-]\s?([0-9]{1,2})\.(?=\s?(?:Januar|Februar|März|April|Mai|Juni|"
     r"Juli|August|September|Oktober|November|Dezember|Klasse|Jahrhundert|Platz|Kapitel|Stock)\b)"
 )
-_GERMAN_DECADE = re.compile(r"(?<![\w.,])([0-9]{2,4})er(?!\w)")
+_GERMAN_DECADE = re.compile(r"(?<![\w.,])([0-9]{2,4})(ern?)(?!\w)")
+# A word with a capital that does not begin a sentence: "Nummer 1 Dann".
+_GERMAN_NOUN_AFTER = re.compile(
+    r"\s(?!(?:Der|Die|Das|Dann|Danach|Dies\w*|Ein\w{0,2}|Und|Oder|Aber|Nach|Vor|Mit|Von|Bei|Für|Aus|Auf|Sie|Ich|"
+    r"Wir|Ihr|Wenn|Wie|Was|Wer|Als|Alle|Beim|Zum|Zur|Nun|Jetzt|Hier|Über|Unter|Kein\w{0,2})\s)"
+    r"([A-ZÄÖÜ][a-zäöüß]{1,30})(?!\w)"
+)
+# What 1 belongs to: a score, a noun, or what touches it. These words are no nouns, with a capital, either.
+_NO_COUNT_BEFORE = re.compile(
+    r"(?:[^\s(\[„“\"»«‚']|(?<!\w)zu\s|(?<!\w)(?!(?:Nur|Seit|Mit|Für|Noch|Etwa|Vor|Nach|Ab|Bis|In|Und|Über|Um|"
+    r"Auch|Schon|Fast|Mindestens|Maximal|Genau|Circa|Rund|Pro|Ohne|Ich|Sie|Wir)\s)[A-ZÄÖÜ][\w-]*\.?\s)$"
+)
+_COUNT_IN_DATIVE_BEFORE = re.compile(r"(?<!\w)(?:seit|vor|nach|mit|bei|von|aus|in|ab)\s$", re.IGNORECASE)
+# Titles of first chapters.
+_HEADINGS = frozenset("Einleitung Einführung Überblick Allgemeines Grundlagen Vorwort Ziel".split())
+# Feminine nouns that are counted often, at the end of a compound, too, and endings of others.
+_FEMININE_NOUN = re.compile(
+    "(?:e|ung|heit|keit|schaft|[^d]ion|tät|ei|[zb]eit|frau|person|stadt|nacht|uhr|bahn|fahrt|hand|tochter|"
+    "mutter|schwester|antwort|nummer|tür|bank|zahl|wahl|kuh|maus|insel|regel|gabel|kugel|kartoffel|zwiebel|firma|"
+    "pizza|kamera|villa|mail|tafel|kraft|wand|frucht|nuss|wurst|schicht|gegend|figur|feder|prise|dosis)$",
+    re.IGNORECASE,
+)
+# Nouns with such an ending that are not feminine.
+_OTHER_NOUN = re.compile(
+    "(?:name|junge|kunde|kollege|löwe|hase|affe|käse|gedanke|glaube|buchstabe|wille|experte|zeuge|bote|neffe|"
+    "franzose|türke|chinese|däne|schwede|brite|russe|auge|ende|interesse|finale|knie|genie|erbe|gewerbe|riese|"
+    "matrose|kaffee|klee|schnee|tee|see|komitee|spion|skorpion|champion)$|^ei$"
+    "|^ge(?!schicht|meind|bärd|ig|st|fahr)[a-zäöüß]+e$",
+    re.IGNORECASE,
+)
+
+
+def _is_feminine(noun: str) -> bool:
+    """Whether the ending of a noun shows that it is feminine."""
+    return bool(_FEMININE_NOUN.search(noun)) and not _OTHER_NOUN.search(noun)
+
+
 # The words before a ruler's name that put it into a case.
 _DATIVE_BEFORE = re.compile(
     r"(?<!\w)(?:unter|von|mit|bei|zu|nach|seit|aus|dem|vom|zum)\s(?:[A-ZÄÖÜ]\w+\s){0,3}$", re.I

@@ -17,6 +17,7 @@ from xtts.text.normalization.numbers import (
     words,
 )
 from xtts.text.normalization.numerals import ROMAN
+from xtts.text.normalization.scores import follows_label
 
 
 class TurkishRules(LanguageRules):
@@ -134,8 +135,13 @@ class HungarianRules(LanguageRules):
 
     def _number_before_noun(self, written: str) -> str:
         """A number before a noun: két, tizenkét."""
-        spoken = self.number_words(written)
-        return spoken.removesuffix("kettő") + "két" if spoken.endswith("kettő") else spoken
+        return _counting_form(self.number_words(written))
+
+    def _read_number(self, match: re.Match[str]) -> str:
+        """Két óra, tizenkét hónap."""
+        spoken = super()._read_number(match)
+        counts = _HUNGARIAN_NOUN_AFTER.match(match.string, match.end()) and not follows_label(match)
+        return _counting_form(spoken) if counts else spoken
 
     def part_words(self, top: int, bottom: int) -> str:
         """Kétharmad."""
@@ -202,6 +208,11 @@ class HungarianRules(LanguageRules):
         return super().read_ordinals(text)
 
 
+def _counting_form(spoken: str) -> str:
+    """A number in the form before a noun: két for kettő."""
+    return spoken.removesuffix("kettő") + "két" if spoken.endswith("kettő") else spoken
+
+
 _HUNGARIAN_NUMERIC_DATE = re.compile(
     r"(?<![\w.,-])([12][0-9]{3})[.]\s?([0-9]{1,2})[.]\s?([0-9]{1,2})(?:\.(?!\w)|(?![\w.]))"
 )
@@ -210,6 +221,13 @@ _HUNGARIAN_DATE = re.compile(
 )
 # Before a ruler's name.
 _HUNGARIAN_RULER = re.compile(rf"(?<![\w.])({ROMAN})\.\s(?=[A-ZÁÉÍÓÖŐÚÜŰ][a-záéíóöőúüű])")
+# A lower-case word that a number may count: no conjunction, no postposition, no verb, no word of a formula.
+_HUNGARIAN_NOUN_AFTER = re.compile(
+    r"\s(?!(?:és|vagy|meg|az?|is|de|ha|hogy|mint|sem|se|nem|csak|már|még|pedig|illetve|valamint|után|előtt|"
+    r"alatt|felett|fölött|között|közül|körül|helyett|nélkül|mellett|miatt|szerint|felé|van|volt|lesz|lett|kell|"
+    r"maradt|jött|ment|közötti|feletti|alatti|plusz|mínusz|egyenlő|szor|osztva|per|nagyobb|kisebb|"
+    r"körülbelül)(?!\w))[a-záéíóöőúüű]{2}"
+)
 _HUNGARIAN_RANGE = re.compile(r"(?<![\w.,])([0-9]{1,4})[-–]([0-9]{1,4})\.(?=\s[a-záéíóöőúüű])")
 
 

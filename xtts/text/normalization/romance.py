@@ -30,14 +30,19 @@ _HOURS_RANGE = re.compile(
     r"(?=[0-9]{1,2}\s?[hH](?:[0-9]{2})?(?!\w)|[0-9]{1,2}:[0-5][0-9](?![\d:]))"
 )
 _HOURS_SIGN = re.compile(r"(?<![\w.,:])([0-9]{1,2})[:.]([0-9]{2})\s?(?:hs?|hrs)\b\.?")
-# Masculine nouns with a feminine ending, in Spanish and Portuguese.
+# Masculine nouns whose ending is feminine or could be a verb's, in Spanish and Portuguese.
 _MASCULINE_NOUNS = frozenset(
     "día días dia dias problema problemas programa programas sistema sistemas tema temas mapa "
     "mapas clima climas idioma idiomas poema poemas planeta planetas gramas quilogramas cinema "
     "cinemas telegrama telegramas drama dramas esquema esquemas síntoma síntomas "
-    "sintoma sintomas".split()
+    "sintoma sintomas tren plan pan examen volumen almacén andén huracán capitán gen".split()
 )
-_FEMININE_ENDINGS = tuple("a as ción ciones dad dades ção ções dade gem gens sión siones".split())
+_FEMININE_ENDINGS = tuple(
+    "a as ción ciones dad dades ção ções dade gem gens sión siones tión tiones gión giones nión "
+    "niones".split()
+)
+# Without -an and -en, in which verbs end.
+_MASCULINE_ENDINGS = ("o", "os", "s", "e", "l", "r", "ón", "ín", "z", "j", "b", "t", "i", "ú")
 _FEMININE_NUMERALS = {"un ": "una ", "um ": "uma ", "dois ": "duas "}
 # Feminine nouns whose ending does not show it, in Spanish and Portuguese.
 _FEMININE_NOUNS = frozenset(
@@ -45,11 +50,12 @@ _FEMININE_NOUNS = frozenset(
     "mulheres clase clases calle calles llave llaves chave chaves flor flores mano manos mão mãos "
     "voz voces vozes luz luces luzes ley leyes lei leis red redes rede torre torres fase fases "
     "frase frases mãe mães serie series série séries imagen imágenes orden órdenes nube nubes "
-    "sede sedes base bases pared paredes parede".split()
+    "sede sedes base bases pared paredes parede razón razones raíz raíces nariz narices cruz cruces "
+    "nuez nueces paz".split()
 )
 _NOT_NOUNS = frozenset(
     "para era eran contra cada hasta nada ahora hora-a mas más mais menos por que con com del dos "
-    "das und e y o u a en em é".split()
+    "das und e y o u a en em é sin según casi así aquí allí".split()
 )
 
 
@@ -133,7 +139,7 @@ class IberianRules(RomanceRules):
         feminine = word.endswith(_FEMININE_ENDINGS) or word in _FEMININE_NOUNS
         if feminine and word not in _MASCULINE_NOUNS:
             return "f"
-        return "m" if word.endswith(("o", "os", "s", "e", "l", "r")) or word in _MASCULINE_NOUNS else ""
+        return "m" if word.endswith(_MASCULINE_ENDINGS) or word in _MASCULINE_NOUNS else ""
 
 
 class SpanishRules(IberianRules):
