@@ -41,6 +41,11 @@ class RussianRules(SlavicRules):
     ordinal_mark = re.compile(
         r"(?<![\w.,])([0-9]{1,4})-(ый|ий|ой|й|ая|я|ое|ье|е|ого|его|го|ому|му|ом|ем|м|ую|ю|х)(?!\w)"
     )
+    # 18-летний, 25-летие, 5-этажный
+    compound = re.compile(
+        r"(?<![\w.,/-])([1-9][0-9]{0,2}|1000)-(?=(?:лет(?:и|к|ок)[а-яё]{0,3}|[а-яё]{2,20}[нвтк]"
+        r"(?:[ыиоуюая][йяюе]|[ое]е|[ыиое]м|[ое]му|[ое]го|[ыи]х|[ыи]ми|ей))(?!\w))"
+    )
     calling_words = "тел|телефон|звоните|звони|позвоните|номер|факс"
     months = words("""января февраля марта апреля мая июня июля августа сентября октября ноября
         декабря""")
@@ -164,6 +169,11 @@ class RussianRules(SlavicRules):
         rules = "-".join(filter(None, ("ordinal", genders[kind], cases.get(case))))
         return self._correct(spell("ru", number, rules))
 
+    def compound_stem(self, number: int) -> str:
+        """Восемнадцати, двадцатипяти, сто."""
+        genitive = spell("ru", number, "cardinal-masculine-genitive")
+        return "".join(_STEMS.get(word, word) for word in genitive.split())
+
     def phone(self, text: str) -> str:
         """Reads the code and the first three digits as hundreds, the rest in pairs."""
         plus = "плюс " if text.startswith("+") else ""
@@ -223,3 +233,5 @@ _RULES_OF_ENDINGS = {
 # Из 3-х человек. Во 2-х is во-вторых.
 _SECONDLY_BEFORE = re.compile(r"(?<!\w)во\s$", re.I)
 _COUNTS_IN_GENITIVE = {2: "двух", 3: "трёх", 4: "четырёх"}
+# Words in a compound that are no genitives: одноэтажный, столетие, тысячелетие.
+_STEMS = {"одного": "одно", "девяноста": "девяносто", "ста": "сто", "одной": "", "тысячи": "тысяче"}

@@ -50,12 +50,22 @@ class SlavicRules(LanguageRules):
     ordinals_of_tens: ClassVar[Sequence[str]] = ()
     # Their endings after hard and soft stems, by gender and case.
     ordinal_endings: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    # A number (group 1) that makes one word with the word after it: 18-летний, 5-letni.
+    compound: ClassVar[Pattern] = NEVER
     # Roman numerals (groups 1 and 3) before the word for century (4).
     century_pattern: ClassVar[Pattern] = NEVER
     # The cases that the forms of that word require.
     century_cases: ClassVar[Mapping[str, str]] = {}
     # Its short forms, with the words for them in the genitive and the locative.
     short_centuries: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    def read(self, text: str) -> str:
+        """Also compounds of a number and a word."""
+        return super().read(self.compound.sub(lambda m: self.compound_stem(int(m[1])), text))
+
+    def compound_stem(self, number: int) -> str:
+        """The form of a number at the start of a compound."""
+        return self.cardinal(number)
 
     def ordinal(self, number: int, gender: str = "m") -> str:
         """An ordinal; both words of its last two digits are ordinals. gender: m, f, n, or one with a
@@ -186,6 +196,18 @@ class PolishRules(SlavicRules):
     year_words, year_cases, locative_prepositions = ("roku", "roku"), {"rok": "m"}, ("w", "we", "po")
     # 2. before a word
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,3})\.(?=\s([a-ząćęłńóśźż]{2,30}))")
+    # 18-latek, 100-lecie, 5-letni
+    compound = re.compile(
+        r"(?<![\w.,/-])([1-9][0-9]{0,2})-(?=(?:late?k[a-ząęó]{0,3}|leci[a-ząęó]{1,3}|[a-ząćęłńóśźż]{2,20}[nw]"
+        r"(?:i|i?(?:a|ą|e|ego|emu|ej)|[yi](?:m|ch|mi)|y))(?!\w))"
+    )
+    # The stems of 1 to 19, of tens and of hundreds in a compound.
+    _STEMS_BELOW_20 = words("""jedno dwu trzy cztero pięcio sześcio siedmio ośmio dziewięcio dziesięcio
+        jedenasto dwunasto trzynasto czternasto piętnasto szesnasto siedemnasto osiemnasto dziewiętnasto""")
+    _STEMS_OF_TENS = words("""dwudziesto trzydziesto czterdziesto pięćdziesięcio sześćdziesięcio
+        siedemdziesięcio osiemdziesięcio dziewięćdziesięcio""")
+    _STEMS_OF_HUNDREDS = words("""stu dwustu trzystu czterystu pięćset sześćset siedemset osiemset
+        dziewięćset""")
     calling_words = "tel|telefon|zadzwoń|dzwoń|numer|komórka|faks|pod"
     months = words("""stycznia lutego marca kwietnia maja czerwca lipca sierpnia września
         października listopada grudnia""")
@@ -260,6 +282,20 @@ class PolishRules(SlavicRules):
         "m-loc": ("ym", "im"),
         "f-ins": ("ą", "ą"),
     }
+
+    def compound_stem(self, number: int) -> str:
+        """Osiemnasto, dwudziestopięcio, stu."""
+        hundreds, below_100 = divmod(number, 100)
+        tens, units = (0, below_100) if below_100 < 20 else divmod(below_100, 10)
+        return "".join(
+            stems[place - 1]
+            for stems, place in (
+                (self._STEMS_OF_HUNDREDS, hundreds),
+                (self._STEMS_OF_TENS, tens - 1),
+                (self._STEMS_BELOW_20, units),
+            )
+            if place > 0
+        )
 
     def read_roman(self, text: str) -> str:
         """Also world wars: II wojny światowej."""
