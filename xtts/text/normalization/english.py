@@ -394,10 +394,10 @@ _WORDS_BEFORE_YEAR = (
 _COUNTED = "total list number group crowd sample set series fleet army force staff average maximum".split()
 _COUNT_AFTER_WORD = (
     rf"\b(?:(?:{'|'.join(f'(?<={noun} )' for noun in _COUNTED)})of|"
-    r"(?<![0-9]{4} )(?:to|and|(?-i:by)|around))\s"
+    r"(?<![0-9]{4} )(?<!back )(?<!prior )(?<!compared )(?<!dating )(?<!in )(?:to|and|(?-i:by)|around))\s"
     r"1[0-8][0-9]{2}\s(?:people|men|women|children|(?!(?:as|is|was|has|does|its|his|this|us|plus|across|"
     r"always|perhaps|shows|marks|sees|brings|comes|ends|remains|becomes|begins|starts|makes|gives|leaves|"
-    r"hours|levels|prices|standards|values|terms|times|styles)\b)[a-z]+s\b)"
+    r"hours|census|levels|prices|standards|values|terms|times|styles)\b)[a-z]+s\b)"
 )
 _YEAR_AFTER_WORD = re.compile(
     rf"(?!{_COUNT_AFTER_WORD})(\b(?:{_WORDS_BEFORE_YEAR}),?\s\(?)"

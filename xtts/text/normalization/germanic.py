@@ -261,7 +261,7 @@ _GERMAN_NOUN_AFTER = re.compile(
     r"Wir|Ihr|Wenn|Wie|Was|Wer|Als|Alle|Beim|Zum|Zur|Nun|Jetzt|Hier|Über|Unter|Kein\w{0,2})\s)"
     r"([A-ZÄÖÜ][a-zäöüß]{1,30})(?!\w)"
 )
-# What 1 belongs to: a score, a noun, or what touches it. These words are no nouns, with a capital, either.
+# What 1 belongs to: a score, a noun, or what touches it. The listed words may have a capital, too.
 _NO_COUNT_BEFORE = re.compile(
     r"(?:[^\s(\[„“\"»«‚']|(?<!\w)zu\s|(?<!\w)(?!(?:Nur|Seit|Mit|Für|Noch|Etwa|Vor|Nach|Ab|Bis|In|Und|Über|Um|"
     r"Auch|Schon|Fast|Mindestens|Maximal|Genau|Circa|Rund|Pro|Ohne|Ich|Sie|Wir)\s)[A-ZÄÖÜ][\w-]*\.?\s)$"
@@ -358,7 +358,7 @@ class DutchRules(LanguageRules):
         Elizabeth Maria Catharina Margaretha Isabella Anna"""
 
     def read(self, text: str) -> str:
-        """T/m is no rate: 1 t/m 5 mei."""
+        """T/m is not a rate: 1 t/m 5 mei."""
         return super().read(_UP_TO_AND_INCLUDING.sub("tot en met", text))
 
     def ruler_number_words(self, match: re.Match[str], number: int, gender: str, ending: str) -> str:

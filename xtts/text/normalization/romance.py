@@ -393,7 +393,7 @@ class ItalianRules(RomanceRules):
         Elisabetta Maria Caterina Giovanna Margherita Isabella Anna Cristina"""
 
     def _with_readable_signs(self, text: str) -> str:
-        """Also º for each ° that is no degree: 2° piano, but a 30°."""
+        """Also º for each ° that is not a degree: 2° piano, but a 30°."""
         return _ITALIAN_DEGREE.sub(self._read_degree, super()._with_readable_signs(text))
 
     def _read_degree(self, match: re.Match[str]) -> str:
@@ -432,7 +432,7 @@ _ITALIAN_DEGREE = re.compile(
     r"(?<![\w.,])([0-9]{1,4})\s?°(?!\s?[CF]|\s[0-9]{1,2}\smin(?!\w)|\s(?:nord|sud|est|ovest)(?!\w))"
     rf"((?<=[0-9]{{2}}°)(?:(?!\s[a-zà-ÿ]{{4}})|(?={_AFTER_DEGREES})))?"
 )
-# The words before a number that is no ordinal.
+# The words before a number that is not an ordinal.
 _DEGREES_BEFORE = re.compile(
     r"(?<!\w)(?:di|a|ad|i|gli|sono|fa|fanno|circa|oltre|quasi|sotto|sopra|tra|fra|da|oggi|domani|"
     r"(?:tra|fra|di|a)\s[0-9]{1,3}°\s[eo])\s$",

@@ -28,11 +28,11 @@ class RussianRules(SlavicRules):
     zero_minute = "ноль "
     day_mark = r"\s"
     year_mark = r"(?:\s([12][0-9]{3})(?:\s(?-i:г\.|года|году))?(?![\w.,]?\d)(?!\w))?"
-    # Fewer figures are a year before "(до) нашей эры", and three after в unless they could be grams.
+    # Fewer figures are a year before "(до) нашей эры", and three in "в 988 году".
     year_pattern = re.compile(
         r"((?<!\w)(?:[вВоО]|[вВ]о|с|до|от|[кК]о?)\s)?(?<![\w.,])"
         r"([12][0-9]{3}|[1-9][0-9]{0,2}(?=\s(?:г\.|году|года)\s(?:до\s)?нашей\s)"
-        r"|(?<=\b[вВ]\s)[1-9][0-9](?:[1-9](?=\sг\.)|[0-9](?=\sгоду)))\s(г\.|году|года|год)(?!\w)"
+        r"|(?<=\b[вВ]\s)[1-9][0-9]{2}(?=\sгоду))\s(г\.|году|года|год)(?!\w)"
     )
     year_words, locative_prepositions = ("года", "году"), ("в", "во", "о")
     dative_prepositions = ("к", "ко")
@@ -110,6 +110,7 @@ class RussianRules(SlavicRules):
     def read(self, text: str) -> str:
         """The case of years: в 1990-х гг.; a square and a cubic unit in words: кв. м."""
         text = _YEAR_RANGE.sub(self._read_year_range, text)
+        text = _EARLY_YEAR.sub(lambda m: f"{m[1]} году{self.sentence_stop(m)}", text)
         text = _SQUARE_OR_CUBIC_UNIT.sub(lambda m: m[2] + ("²" if m[1] == "кв" else "³"), text)
         return super().read(_DECADE_OF_YEARS.sub(lambda m: m[1] + _decade_word(m), text))
 
@@ -211,6 +212,13 @@ _NOT_COUNTED = re.compile(
 _YEAR_RANGE = re.compile(
     r"((?<!\w)[Вв]\s)?(?<![\w.,-])([12][0-9]{3})\s?[–—-]\s?([12][0-9]{3})\s(?:гг?\.|годах|годы)(?!\w)"
 )
+# Three figures that could not be grams: at the start of a sentence or after such a verb, and before no noun.
+_EARLY_YEAR = re.compile(
+    r"((?:^|[.!?,;(]\s|(?<!\w)(?:родил(?:ся|ась)|умер(?:ла)?|погиб(?:ла)?|скончал(?:ся|ась)|произош(?:ёл|ел|л[аои])|"
+    r"был[аои]?|начал(?:ся|ась|ось)|основан[аоы]?|построен[аоы]?|крещен[аоы]?)\s)в\s[1-9][0-9][1-9])\sг\."
+    r"(?=\s?$|\s?[,;)]|\s(?:(?-i:[А-ЯЁ])|(?:и|а|он|она|они|князь|король|император)(?![\w.])))",
+    re.I,
+)
 _SQUARE_OR_CUBIC_UNIT = re.compile(r"(?<![^\W\d_])(кв|куб)\.?\s?([кдсм]?м)(?![\w.])")
 _DECADE_OF_YEARS = re.compile(r"((?:(?<!\w)([Вв]) )?(?<!\w)[0-9]{4}-х )гг\.")
 
@@ -233,5 +241,5 @@ _RULES_OF_ENDINGS = {
 # Из 3-х человек. Во 2-х is во-вторых.
 _SECONDLY_BEFORE = re.compile(r"(?<!\w)во\s$", re.I)
 _COUNTS_IN_GENITIVE = {2: "двух", 3: "трёх", 4: "четырёх"}
-# Words in a compound that are no genitives: одноэтажный, столетие, тысячелетие.
+# Words that are not in the genitive in a compound: одноэтажный, столетие, тысячелетие.
 _STEMS = {"одного": "одно", "девяноста": "девяносто", "ста": "сто", "одной": "", "тысячи": "тысяче"}
