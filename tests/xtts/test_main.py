@@ -459,3 +459,17 @@ def test_of_several_takes_one_is_written_and_one_take_is_as_before(
     for count in (0, 17):
         assert speak(base_folder, *asked, single, "--takes", count) == 2
         assert f"--takes is {count}; allowed: a whole number from 1 to 16" in capsys.readouterr().err
+
+
+def test_a_file_in_the_place_of_the_folder_for_lines_is_a_sentence(base_folder, tmp_path, capsys):
+    lines, out = tmp_path / "lines.txt", tmp_path / "out.wav"
+    lines.write_text("One.\nTwo.\n")
+    out.touch()
+    assert speak(base_folder, "--lines", lines, "--out", out) != 0
+    assert f"{out} could not be written" in capsys.readouterr().err
+
+
+def test_the_folder_of_the_word_times_is_made_before_anything_is_spoken(base_folder, recording, tmp_path):
+    words = tmp_path / "subtitles" / "one.srt"
+    speak(base_folder, "One.", "--reference", recording, "--out", tmp_path / "a.wav", "--words", words)
+    assert words.parent.is_dir()

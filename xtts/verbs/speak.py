@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from machine.errors import SotaqueError
-from machine.storage.files import decoded_text
+from machine.storage.files import decoded_text, make_folder, writing_to
 from xtts import encoding
 from xtts.arguments import SPEED, TAKES, TEMPERATURE, whole_number
 from xtts.marks import Mark
@@ -237,7 +237,8 @@ def _write_words(request: "SynthesisRequest", pieces: "Sequence[SpokenPiece]", p
             "This voice does not support word times: none of its attention heads follows the text. "
             f"The sound was written; {path} was not."
         )
-    path.write_text(render(words, path.suffix[1:], text), encoding="utf-8")
+    with writing_to(path):
+        path.write_text(render(words, path.suffix[1:], text), encoding="utf-8")
 
 
 def _endings_note(pieces: "Sequence[SpokenPiece]") -> str:
@@ -263,6 +264,7 @@ def _check_words(arguments: argparse.Namespace) -> None:
         raise SotaqueError("--words needs --guard on: both use attention to follow the text.")
     if arguments.lines is None and path.suffix not in (".json", ".srt", ".vtt"):
         raise SotaqueError(f"--words {path} must end in .json, .srt or .vtt.")
+    make_folder(path.parent)
 
 
 def _show_texts(tokenizer: "Tokenizer", requests: "Sequence[SynthesisRequest]") -> None:
@@ -338,7 +340,7 @@ def _find_lines(arguments: argparse.Namespace) -> list[_Line]:
     if not texts:
         raise SotaqueError(f"--lines {arguments.lines} is empty; write one sentence per line.")
     if arguments.out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
     digits = max(2, len(str(len(texts))))
     return [
         _Line(text, out / f"{position:0{digits}}.wav", f"--lines {arguments.lines}, line {number}: ")

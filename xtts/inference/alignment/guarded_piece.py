@@ -315,6 +315,9 @@ class GuardedPiece:
         end = (len(best.codes) if kept_codes is None else kept_codes) * CODE_SECONDS * VOCODER_RATE
         cut_off = kept_codes is not None and self._num_sent <= end / self._speed
         latents = best.spoken_latents if cut_off else best.latents
+        num_codes = len(latents) / self._speed
+        if self._speed != 1.0 and not cut_off:  # the vocoder leaves out the rest of a code
+            num_codes = max(1, int(num_codes))
         return SpokenPiece(
             ids=self.ids,
             ending=best.verdict.ending,
@@ -323,7 +326,7 @@ class GuardedPiece:
             cut_off=cut_off,
             aligned=best.verdict.aligned,
             codes=min(len(latents), len(best.codes)),
-            seconds=len(latents) * CODE_SECONDS / self._speed,
+            seconds=num_codes * CODE_SECONDS,
             times=best.times,
         )
 

@@ -84,6 +84,16 @@ def test_a_stream_is_cut_in_what_is_held_and_takes_nothing_back():
         assert len(piece.end()) == 0
 
 
+@pytest.mark.parametrize(("speed", "codes"), [(1.0, len(whole())), (1.5, int(len(whole()) / 1.5))])
+def test_a_piece_lasts_as_many_whole_codes_as_the_vocoder_speaks(speed, codes):
+    """Subtitles of a long text would be seconds late."""
+    guard = guard_of()
+    piece = GuardedPiece(guard, IDS, np, waits=True, speed=speed)
+    piece.push(sound(len(whole()), speed=speed))
+    assert not judged(piece, whole())
+    assert guard.pieces[0].seconds == pytest.approx(codes * CODE_SECONDS)
+
+
 def test_when_nothing_helps_the_best_is_kept_and_told():
     guard = guard_of(retries=2)
     piece = GuardedPiece(guard, IDS, np, waits=True)
