@@ -25,7 +25,7 @@ from train.progress import RemainingTime
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
 from train.settings import TrainSettings
-from train.step import train_step
+from train.step import StepResult, train_step
 from train.trainer import Trainer, next_steps, nothing_left
 from xtts.voices.run_folder import RunFolder
 
@@ -86,6 +86,7 @@ class Surroundings:
         run = RunFolder(Path("no run"))
         checkpoints = SimpleNamespace(
             run=run,
+            keep=changes.pop("keep", 3),
             due=lambda epoch, last: epoch % self.settings.save_every == 0 or epoch == last,
             save_epoch=self._save,
             save_interrupted=self._save_interrupted,
@@ -173,6 +174,23 @@ def test_an_epoch_is_steps_validation_log_checkpoint_sample():
         "finish",
     ]
     assert [one["step"] for one in ran.saved] == [2, 4] and ran.learner.step == 4
+
+
+def test_where_one_epoch_is_kept_its_sample_is_finished_before_the_next_is_saved():
+    """Saving an epoch removes the one before, which may be speaking on another device."""
+    ran = Surroundings(epochs=2, batches=1, keep=1)
+    ran.trainer.train()
+    assert ran.events.index("finish") < ran.events.index("save 1")
+    assert ran.events[ran.events.index("save 2") - 1] == "finish"
+
+
+def test_the_steps_of_several_processes_are_counted_and_not_their_batches():
+    ran = Surroundings(epochs=1, batches=4)
+    ran.learner.world = replace(ALONE, size=2)
+    result = StepResult({"text_loss": 2.0, "audio_loss": 3.0}, 3.0, 1.0, 1e-6, True)
+    for done in (2, 4):
+        ran.trainer._log_step(1, done, a_batch(), result, 0.0)
+    assert ran.events == ["step 1.1", "step 1.2"]
 
 
 def test_what_a_run_does_between_two_steps_is_recorded(monkeypatch):
