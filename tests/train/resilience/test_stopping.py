@@ -79,9 +79,8 @@ def test_after_nohup_a_terminal_may_close(monkeypatch):
 def test_the_handler_does_nothing():
     """It may run inside a write or while a stream is locked: no I/O, no locks, no name lookups."""
     with stop_on_signals(8.0) as found:
-        for number in SIGNALS:
-            handler = signal.getsignal(number)
-            assert callable(handler)
+        # After `nohup`, SIGHUP has no handler.
+        for handler in filter(callable, map(signal.getsignal, SIGNALS)):
             code = handler.__code__
             assert code.co_names == () and code.co_consts in ((None,), ())
         found.has_state = True
