@@ -227,7 +227,7 @@ class EpochEnd:
         """Writes the epoch's checkpoint and the trainer state; `CheckpointWriter.finish` returns
         it. Rank 0 writes, the others wait."""
         self.finish_writing()
-        if self.checkpoints.keep == 1:  # saving removes the epoch that may be speaking in the background
+        if self.checkpoints.keep == 1:  # saving removes the last epoch, which may still be speaking
             with self.heartbeat.allow(MAX_SAMPLE_SECONDS, "speaking a sample"):
                 self.samples.sampler.finish()
         self._begin(epoch, "saving")

@@ -194,8 +194,11 @@ class BoundedProtocol(H11Protocol):
         super().resume_writing()
 
     def _limit_stall(self, unsent_before: float = math.inf) -> None:
-        """Drops the connection if the client reads nothing for `stall_seconds`. A client that reads
-        slowly is served to the end: a long answer is sent as a whole."""
+        """Drops the connection once the client has read nothing for `stall_seconds`.
+
+        unsent_before: The unsent bytes at the last check. A client that reads slowly gets all of a
+        long answer, which pauses writing only once.
+        """
         unsent = self.transport.get_write_buffer_size()
         if unsent >= unsent_before:
             self.drop("not_read")

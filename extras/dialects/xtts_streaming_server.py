@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from api.errors import APIError
 from api.routes.uploads import UPLOAD_FORMATS, decode_uploads, store_voice, takes_recordings, upload_schema
-from api.schemas import PROBLEMS, SERVED, LanguageText, Text, means_served
+from api.schemas import MAX_NAME, PROBLEMS, SERVED, LanguageText, Text, means_served
 from api.speech import speaking
 from api.speech.speaking import SoundForm, sound_responses
 from api.state import AppState, Shared
@@ -32,7 +32,7 @@ router = APIRouter(tags=["xtts-streaming-server"], responses=PROBLEMS)
 _HANDLE_PREFIX = "sotaque:"
 # Coqui's demo keeps such arrays in half precision, which represents byte / 256 exactly.
 _HANDLE_SCALE = 256.0
-_MAX_HANDLE_LENGTH = 512
+_MAX_HANDLE_LENGTH = len(_HANDLE_PREFIX) + 4 * MAX_NAME  # at most four bytes a character
 
 
 class VoiceHandle(BaseModel):

@@ -46,7 +46,8 @@ WORDS_MARGIN = 0.03
 # counts only if its interval excludes 0. Recognisers also mishear people.
 ERRORS_MARGIN = 0.07
 # A recogniser mishears an accent that it does not know, so a voice that comes nearer to the accent
-# gets more errors. Up to this many do not count while the person's own clips have as many.
+# gets more errors. Up to this many do not count while the person's own clips have as many, give or
+# take a standard error.
 MAX_ERRORS_OF_ACCENT = 2 * ERRORS_MARGIN
 # A standard error of the word error rate of the person's own clips, which are about sixteen sentences.
 _PERSON_ERRORS_DEVIATION = ERRORS_MARGIN / 1.5
@@ -81,8 +82,8 @@ class PersonFigures:
         """Whether the person's accent alone may explain a voice's word error rate. gap: to the base's."""
         if self.word_errors is None:
             return False
-        most = self.word_errors + _PERSON_ERRORS_DEVIATION
-        return word_errors <= most and gap.mean <= MAX_ERRORS_OF_ACCENT
+        max_errors = self.word_errors + _PERSON_ERRORS_DEVIATION
+        return word_errors <= max_errors and gap.mean <= MAX_ERRORS_OF_ACCENT
 
     def naturalness_below(self, base: float) -> float:
         """How far the person's own naturalness is below the base's; 0 if it is not, or unknown."""

@@ -124,10 +124,9 @@ _LABELLED_NUMERAL = re.compile(
     re.I,
 )
 # Rocky II, but not "Give IV fluids".
-_NUMERAL_AFTER_NAME = re.compile(
-    r"(?<!\w)((?!The\s|And\s)[^\W\d_a-zà-ÿ][\w’'-]{2,}\s)(?!(?:IV|VI|XX|XXX)(?!\w))(?=[IVX]{2})"
-    rf"({_WHOLE_ROMAN})"
-)
+_NAME = r"(?<!\w)((?!The\s|And\s)[^\W\d_a-zà-ÿ][\w’'-]{2,}\s)"
+_NO_ABBREVIATION = r"(?!(?:IV|VI|XX|XXX)(?!\w))"
+_NUMERAL_AFTER_NAME = re.compile(rf"{_NAME}{_NO_ABBREVIATION}(?=[IVX]{{2}})({_WHOLE_ROMAN})")
 
 
 class RomanRules(NumberRules):
