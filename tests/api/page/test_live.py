@@ -141,6 +141,39 @@ def test_a_server_that_goes_away_is_told_and_found_again(page, world):
     page.provoked.append("ERR_INTERNET")
 
 
+def test_speakers_appear_once_the_voice_is_open(world, opened):
+    """While the service starts, it knows neither the languages nor the speakers of the voice."""
+    world.languages = ()
+    page = opened(view="speak")
+    says(page, "live", "Live")
+    world.voices.append({"id": "zoe", "name": "zoe", "origin": "speaker", "created": None})
+    world.languages = ("en",)
+    world.tell("status")
+    page.wait_for_selector("#voice option[value='zoe']", state="attached")
+
+
+@pytest.mark.parametrize(
+    ("view", "path", "fault", "event"),
+    [
+        ("books", "books", "books-fault", "book"),
+        ("train", "datasets", "reading-fault", "dataset"),
+        ("train", "trainings", "train-fault", "training"),
+    ],
+)
+def test_a_list_that_could_not_be_read_once_is_read_again_and_no_longer_told(
+    world, opened, view, path, fault, event
+):
+    page = opened(view=view)
+    says(page, "live", "Live")
+    page.route(f"**/v1/{path}", lambda route: route.abort())
+    world.tell(event)
+    page.wait_for_selector(f"#{fault}:not([hidden])", state="attached")
+    page.unroute(f"**/v1/{path}")
+    world.tell(event)
+    page.wait_for_selector(f"#{fault}", state="hidden")
+    page.provoked.append("ERR_FAILED")
+
+
 def test_the_key_is_asked_for_kept_in_the_tab_and_sent(world, opened):
     world.key = "correct horse"
     page = opened(view="compare", ready="#key-dialog[open]")
