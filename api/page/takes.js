@@ -115,6 +115,7 @@ export class Takes {
       await this.#store.put(kept, sound);
     } catch {
       this.#takes = this.#takes.filter((one) => one !== kept);
+      find("takes").hidden = false;
       complain(find("takes-fault"), { message: "This browser has no room for the sound of another take. Delete some." });
       return kept;
     }

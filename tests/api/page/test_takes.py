@@ -183,3 +183,15 @@ def test_without_a_database_takes_last_as_long_as_the_page(world, opened):
     page.reload()
     says(page, "live", "Live")
     assert page.is_hidden("#takes")
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_take_that_the_browser_has_no_room_for_is_told(page, before):
+    for _ in range(before):
+        speak(page, "Good morning.")
+        takes(page, 1)
+    page.evaluate("() => { IDBObjectStore.prototype.put = () => { throw new Error('full'); }; }")
+    speak(page, "Good evening.")
+    page.wait_for_selector("#takes-fault:not([hidden])")
+    assert page.text_content("#takes-fault").startswith("This browser has no room")
+    takes(page, before)
