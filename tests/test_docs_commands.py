@@ -141,7 +141,7 @@ SERVED = {
     """'{"input": "Good morning.", "response_format": "wav"}' -o said.wav""",
     f"{SPEECH}dev/captioned_speech {JSON} -d "
     """'{"input": "Turn left here.", "response_format": "wav", "stream": false}'""",
-    f"{SPEECH}v1/voices -F file=@anna.wav -F name=Anna",
+    f"{SPEECH}v1/voices -F file=@anna.wav -F 'name=Anna Reid'",
     f"""id=$(curl -s http://localhost:8005/v1/datasets {JSON} -d '{{"name": "Anna"}}' """
     "| jq -r .id)",
     'curl "http://localhost:8005/v1/datasets/$id/recordings?name=tape.mp3" -T tape.mp3 -X POST',
