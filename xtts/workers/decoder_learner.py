@@ -83,7 +83,8 @@ class DecoderLearner:
         self.discriminators = (
             (discriminators or _new_discriminators(seed, DISCRIMINATOR_CHANNELS)).to(self.device).train()
         )
-        self.speaker = speaker.detach().float().to(self.device)
+        # A copy: a voice's tensors come from inference mode, and autograd cannot save those.
+        self.speaker = speaker.detach().float().to(self.device).clone()
         self.seed, self.step, self.warm_up_done = seed, 0, 0
         self.best_ratio, self.checks_since_best = 1.0, 0
         self._vocoder_optimizer = _new_optimizer(self.vocoder, rate)

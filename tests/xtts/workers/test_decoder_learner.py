@@ -104,6 +104,18 @@ def test_an_oscillator_learns_the_person_s_pitch():
 
 
 @pytest.mark.usefixtures("faster")
+def test_a_voice_of_inference_mode_trains_in_float32(monkeypatch):
+    """As a loaded voice on a CPU without bfloat16, whose products do not copy the speaker."""
+    monkeypatch.setattr(decoder_learner, "vocoder_type", lambda: torch.float32)
+    monkeypatch.setattr(decoder_learner, "_convolves_quickly", lambda: False)
+    with torch.inference_mode():
+        speaker = torch.randn(1, 32, 1)
+    learner = DecoderLearner(a_vocoder("oscillator"), Discriminators(2), speaker)
+    learner.learn(CLIPS)
+    assert learner.step == 1
+
+
+@pytest.mark.usefixtures("faster")
 def test_random_discriminators_learn_alone_first(monkeypatch):
     monkeypatch.setattr(decoder_learner, "WARM_UP_STEPS", 2)
     learner = a_learner("oscillator", of_base=False)
