@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 # One of this number of clips is held out to judge the decoder.
 CLIPS_PER_HELD_OUT = 8
 MAX_HELD_OUT_CLIPS = 8
-MIN_CLIPS = 4
+# With the one that is held out. 17 s of sound in three clips bring a third of the way (docs/develop/log.md).
+MIN_CLIPS = 3
 
 # The names of a weight's length and direction in torch since 2.1, and before.
 _WEIGHT_NORM = re.compile(r"\.parametrizations\.weight\.original[01]$|\.weight_[gv]$")
@@ -67,12 +68,12 @@ def learn(
         load_dvae = partial(loading.load_dvae, tuned.base, model.config)
         spoken = tuned.clips.spoken_clips(model, voice, load_dvae, request.clips, progress)
         discriminators = read_discriminators(tuned.base)
-    held_out, training_clips = split_held_out(spoken)
-    if len(training_clips) < MIN_CLIPS:
+    if len(spoken) < MIN_CLIPS:
         raise DecoderLearningError(
             f"Training a decoder needs at least {MIN_CLIPS} clips of a suitable length; "
-            f"{len(training_clips)} of {len(request.clips)} clips are suitable."
+            f"{len(spoken)} of {len(request.clips)} clips are suitable."
         )
+    held_out, training_clips = split_held_out(spoken)
     base_tensors = loading.read_tensors(tuned.base / "model.pth")
     learner = DecoderLearner(
         _load_vocoder(base_tensors, model),

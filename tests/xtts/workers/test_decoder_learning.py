@@ -273,5 +273,10 @@ def test_forced_latents_are_those_of_speaking(speaker):
 
 
 def test_too_few_clips_are_told(speaker, tmp_path):
-    with pytest.raises(DecoderLearningError, match=r"at least 4 clips .* 2 of 3"):
-        speaker.ask(request(tmp_path / "none.safetensors", 3))
+    with pytest.raises(DecoderLearningError, match=r"at least 3 clips .* 2 of 2"):
+        speaker.ask(request(tmp_path / "none.safetensors", 2))
+
+
+def test_three_clips_are_enough(speaker, tmp_path):
+    learned = speaker.ask(request(tmp_path / "few.safetensors", 3, steps=1))
+    assert (learned.clips, learned.steps) == (2, 1)
