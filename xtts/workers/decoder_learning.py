@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # One of this number of clips is held out to judge the decoder.
 CLIPS_PER_HELD_OUT = 8
 MAX_HELD_OUT_CLIPS = 8
-# With the one that is held out. 17 s of sound in three clips bring a third of the way (docs/develop/log.md).
+# With the one that is held out. With four clips, readers came 22 and 33 % of the way (docs/develop/log.md).
 MIN_CLIPS = 3
 
 # The names of a weight's length and direction in torch since 2.1, and before.
