@@ -177,7 +177,10 @@ class Dataset:
         if count >= MIN_VALIDATION_CLIPS:
             return ""
         if not count:
-            problem = "No clip is left for validation, so no epoch has a validation loss"
+            problem = (
+                "No clip is left for validation: no epoch has a validation loss, and the evaluation "
+                "compares the voice with training clips, which flatters it"
+            )
         else:
             clips = "1 clip is" if count == 1 else f"{count} clips are"
             problem = f"{clips} too few for validation: the loss says little about an epoch"
