@@ -362,6 +362,7 @@ class Evaluator:
             ),
             person={
                 "clips": person.num_clips,
+                "held_out": plan.compares_held_out_clips,
                 "reference": plan.reference.path.name,
                 "codes_per_token": round(person.rate.per_token, 4),
                 "codes_per_sentence": round(person.rate.per_text, 4),

@@ -66,17 +66,21 @@ LANGUAGE_NOT_LEARNED = "The base never learned the added language."
 class PersonFigures:
     """What the judges say of the person's own clips; None without the judge.
 
-    A judge that finds fault with them finds the same fault with a voice that comes nearer.
+    A judge that finds fault with them finds the same fault with a voice that comes nearer. held_out:
+    whether training left out any of the clips that the voice is compared with.
     """
 
     word_errors: float | None = None
     naturalness: float | None = None
+    held_out: bool = True
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> "PersonFigures":
         """The figures that an evaluation records."""
-        naturalness = evaluation.person.get("naturalness")
-        return cls(evaluation.person.get("word_errors"), naturalness["mean"] if naturalness else None)
+        person = evaluation.person
+        naturalness = person.get("naturalness")
+        mean = naturalness["mean"] if naturalness else None
+        return cls(person.get("word_errors"), mean, person.get("held_out", True))
 
     def can_explain_errors(self, word_errors: float, gap: MeanInterval) -> bool:
         """Whether the person's accent alone may explain a voice's word error rate. gap: to the base's."""

@@ -127,6 +127,12 @@ class EvaluationPlan:
         return len(self.sentences) if has_own_texts else min(MAX_RUN_SENTENCES, len(self.sentences))
 
     @property
+    def compares_held_out_clips(self) -> bool:
+        """Whether training leaves out any of the compared clips."""
+        learned = {clip.sha256 for clip in self.training_clips}
+        return not learned.issuperset(clip.sha256 for clip in self.compared_clips)
+
+    @property
     def held_out_clips(self) -> list[Clip]:
         """The person's clips that nothing learns from and nothing speaks from, in a fixed order."""
         used = {clip.sha256 for clip in self.training_clips} | set(joined_clip_hashes(self.reference.path))

@@ -110,12 +110,12 @@ def decide(
         kind=best.kind,
         epoch=best.epoch,
         share=best.share,
-        reason=_reason(best, base, base_with_decoder),
+        reason=_reason(best, base, base_with_decoder, person),
         advice="",
         indistinguishable_from_base=False,
         checkpoint_sha256=best.checkpoint_sha256,
         decoder=best.decoder,
-        way=_share_of_way(best, base),
+        way=_share_of_way(best, base) if person.held_out else None,
     )
 
 
@@ -223,7 +223,9 @@ def _is_chosen_by_loss(candidates: Sequence[Candidate], base: Candidate) -> bool
 # The reason
 
 
-def _reason(best: Candidate, base: Candidate, base_with_decoder: Candidate | None) -> str:
+def _reason(
+    best: Candidate, base: Candidate, base_with_decoder: Candidate | None, person: PersonFigures
+) -> str:
     """Sentences: what is nearer and by how much, whether decoder or GPT brings it, and the cost."""
     gained = gains(best, base)
     ruled_out = ", and the base is ruled out" if base.ruled_out is not None else ""
@@ -233,10 +235,14 @@ def _reason(best: Candidate, base: Candidate, base_with_decoder: Candidate | Non
     sentences = [f"{name} is the best{ruled_out}."]
     if _is_chosen_by_loss([best], base):
         sentences.append("Its validation loss is the lowest.")
-    if nearer := [_figures_and_way(judge, best, base) for judge in gained if judge != NATURALNESS]:
+    if nearer := [_figures_and_way(judge, best, base, person) for judge in gained if judge != NATURALNESS]:
         sentences.append(f"Nearer to the person than the untrained model: {', '.join(nearer)}.")
+        if VOICE in gained and not person.held_out:
+            sentences.append("The voice was compared with training clips, which flatters it.")
     if better := [
-        _figures_and_way(judge, best, base) for judge in _FORMATS if _is_better_otherwise(judge, best, base)
+        _figures(judge, best.mean(judge), base.mean(judge))
+        for judge in _FORMATS
+        if _is_better_otherwise(judge, best, base)
     ]:
         sentences.append(f"{'Also b' if nearer else 'B'}etter: {', '.join(better)}.")
     sentences += _source_sentences(gained, best, base, base_with_decoder)
@@ -277,15 +283,15 @@ def _is_better_otherwise(judge: str, best: Candidate, base: Candidate) -> bool:
 def _losses(candidate: Candidate, base: Candidate) -> list[str]:
     """The judges that find it measurably worse than the base, with both figures."""
     return [
-        _figures_and_way(judge, candidate, base)
+        _figures(judge, candidate.mean(judge), base.mean(judge))
         for judge in _FORMATS
         if (gap := improvement(candidate, base, judge)) is not None and gap.high < 0
     ]
 
 
-def _figures_and_way(judge: str, candidate: Candidate, base: Candidate) -> str:
+def _figures_and_way(judge: str, candidate: Candidate, base: Candidate, person: PersonFigures) -> str:
     figures = _figures(judge, candidate.mean(judge), base.mean(judge))
-    way = _share_of_way(candidate, base) if judge == VOICE else None
+    way = _share_of_way(candidate, base) if judge == VOICE and person.held_out else None
     return figures if way is None else f"{figures[:-1]}, {way:.0%} of the way to the person's own recordings)"
 
 

@@ -36,7 +36,7 @@ class Verdict:
         indistinguishable_from_base: Whether the base is best because nothing was measurably better.
         decoder: As in `Candidate`.
         way: The share of the distance in `voice` from the base to the person's own recordings that
-            the candidate covers; None if it is not nearer or was not compared.
+            the candidate covers; None if it is not nearer, or was not compared with held-out clips.
     """
 
     kind: CandidateKind
@@ -277,7 +277,7 @@ class Evaluation:
 
     Attributes:
         base: {name, sha256} as in a checkpoint's manifest.
-        person: {clips, reference, codes_per_token, pitch_hz, naturalness}.
+        person: {clips, held_out, reference, codes_per_token, pitch_hz, naturalness}.
         smallest_difference: By judge, the smallest difference to the base that this number of
             sentences can show: half the width of the widest interval.
         verdict: None until the base and an epoch were judged.

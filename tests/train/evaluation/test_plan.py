@@ -168,7 +168,14 @@ def test_decoders_learn_training_clips_of_the_person_alone():
     reference = SampleReference(clips[0].path, "", "en", "a")
     plan = plan_of(TrainSettings(), data, reference, {}, ModelConfig.read(DEMO))
     assert plan.training_clips == [clips[0], clips[2], clips[4]]
-    assert plan.compared_clips[0] == clips[6]
+    assert plan.compared_clips[0] == clips[6] and plan.compares_held_out_clips
+
+
+def test_without_validation_clips_the_compared_clips_were_trained_on():
+    clips = [replace(clip(number, f"Text {number}."), speaker="a") for number in range(4)]
+    reference = SampleReference(clips[0].path, "", "en", "a")
+    plan = plan_of(TrainSettings(), Dataset.of(clips, (), ()), reference, {}, ModelConfig.read(DEMO))
+    assert plan.compared_clips and not plan.compares_held_out_clips
 
 
 def test_held_out_clips_are_neither_learned_nor_in_the_reference(tmp_path):

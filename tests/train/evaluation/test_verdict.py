@@ -565,6 +565,13 @@ def test_the_end_says_what_is_nearer_how_far_it_came_and_at_what_cost():
     )
     way = "Epoch 1 is the best, 48% of the way to the person."
     assert verdict_of(known, other)[1].summary == way
+    _, unheld = decide(with_differences_from_base([known, other]), person=PersonFigures(held_out=False))
+    assert unheld is not None and unheld.way is None and unheld.summary == "Epoch 1 is the best."
+    assert unheld.reason == (
+        "Epoch 1 is the best. Nearer to the person than the untrained model: voice 0.69 (base "
+        "0.42), pitch +0.9 % (base +11.8 %). The voice was compared with training clips, which "
+        "flatters it. The cost: rate +6.2 % (base -0.4 %)."
+    )
     further = candidate(facts(9, voice=0.2), epoch=1)
     verdict = verdict_of(known, further)[1]
     assert (
