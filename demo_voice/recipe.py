@@ -7,7 +7,7 @@ are those of two CPU cores. A stage can resume on another day.
 
 from dataclasses import dataclass
 
-from xtts.model.config import TrainingAdvice
+from xtts.model.config import DecoderSteps, TrainingAdvice
 from xtts.model.shapes import DVAEShape, GPTShape, SourceFilterShape, SpeakerEncoderShape
 from xtts.text.pronunciations import PAUSES, PHONES
 
@@ -24,7 +24,7 @@ ADVICE = TrainingAdvice(
     ema_decay=0.98,
     learn_decoder="auto",
     decoder_rate=4e-4,
-    decoder_steps=45.0,
+    decoder_steps=DecoderSteps(per_minute=60.0, exponent=1.0, most=200),
 )
 
 

@@ -7,8 +7,8 @@ function returns (value, reason), which are logged before the run.
 from dataclasses import replace
 
 from train.settings import TrainSettings
-from xtts.model.config import TrainingAdvice
-from xtts.workers.decoder_schedule import STEPS_PER_MINUTE
+from xtts.model.config import DecoderSteps, TrainingAdvice
+from xtts.workers.decoder_schedule import DEFAULT_STEPS
 
 # As in Coqui's recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py), but for the warm-up.
 DROPOUT = 0.1
@@ -50,9 +50,9 @@ def learning_rate(setting: float | None, advice: TrainingAdvice) -> Chosen:
     return _first("LEARNING_RATE", setting, advice.learning_rate, recipe)
 
 
-def decoder_steps(advice: TrainingAdvice) -> float:
-    """The steps of a decoder for one minute of clips."""
-    return advice.decoder_steps or STEPS_PER_MINUTE
+def decoder_steps(advice: TrainingAdvice) -> DecoderSteps:
+    """The steps of a decoder: the base model's recommendation, else XTTS-v2's."""
+    return advice.decoder_steps or DEFAULT_STEPS
 
 
 def with_advice(settings: TrainSettings, advice: TrainingAdvice) -> TrainSettings:

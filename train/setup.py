@@ -403,7 +403,7 @@ def open_samples(
         seed=settings.seed,
         on_sample=logs.log_sample if logs else None,
         clips=context.data.training_clips(reference.speaker),
-        steps_per_minute=defaults.decoder_steps(context.config.training) if learns else None,
+        decoder_steps=defaults.decoder_steps(context.config.training) if learns else None,
     )
     log.info("Samples: %s (%s)", sampler.plan.device_words, sampler.plan.reason)
     return samples

@@ -127,9 +127,9 @@ def seconds_left(evaluator: Evaluator, settings: TrainSettings, decoder_step_sec
 def _decoder_steps_left(evaluator: Evaluator, epochs: Sequence[int]) -> int:
     """The steps of the base's decoder, which continues that of the newest of these epochs."""
     minutes = minutes_of(clips_to_learn_from(evaluator.plan.training_clips))
-    steps_per_minute = evaluator.plan.decoder_steps
-    steps_done = steps_until(max(epochs), minutes, steps_per_minute) if epochs else 0
-    return max(steps_for(minutes, steps_per_minute) - steps_done, steps_until(1, minutes, steps_per_minute))
+    rule = evaluator.plan.decoder_steps
+    steps_done = steps_until(max(epochs), minutes, rule) if epochs else 0
+    return max(steps_for(minutes, rule) - steps_done, steps_until(1, minutes, rule))
 
 
 def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> None:

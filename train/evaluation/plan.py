@@ -29,10 +29,10 @@ from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.evaluation import naturalness, speaker_judge
 from xtts.evaluation.recogniser import recogniser_of
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.model.config import ModelConfig
+from xtts.model.config import DecoderSteps, ModelConfig
 from xtts.text.languages import short_code
 from xtts.voices.evaluation_file import MeanInterval
-from xtts.workers.decoder_schedule import STEPS_PER_MINUTE
+from xtts.workers.decoder_schedule import DEFAULT_STEPS
 from xtts.workers.requests import SLOTS, HeardRecordings, ListenRequest, RecordingFacts, SpeakingRate
 
 # Without a recogniser, only every third sentence becomes audio: at full size, the vocoder costs
@@ -87,7 +87,7 @@ class EvaluationPlan:
         why_no_naturalness: None if naturalness is judged.
         why_no_speaker_judge: Why the base's speaker encoder compares voices; None if it does not.
         learns_decoder: Whether decoders learn the clips (LEARN_DECODER and the base's advice).
-        decoder_steps: The steps of a decoder for one minute of clips.
+        decoder_steps: The steps of a decoder by the minutes of clips.
     """
 
     sentences: Sequence[EvaluationSentence]
@@ -105,7 +105,7 @@ class EvaluationPlan:
     why_no_naturalness: str | None = NATURALNESS_OFF
     why_no_speaker_judge: str | None = "not asked for"
     learns_decoder: bool = False
-    decoder_steps: float = STEPS_PER_MINUTE
+    decoder_steps: DecoderSteps = DEFAULT_STEPS
 
     @property
     def sentence_set(self) -> str:

@@ -19,11 +19,12 @@ from machine.storage.checksums import sha256_of, zip_fault
 from machine.storage.files import Written, crash_point
 from train import defaults
 from train.dataset.dataset import Clip
+from xtts.model.config import DecoderSteps
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import BASE_WEIGHTS, weights_of_epoch
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder
-from xtts.workers.decoder_schedule import STEPS_PER_MINUTE, steps_for, steps_until
+from xtts.workers.decoder_schedule import DEFAULT_STEPS, steps_for, steps_until
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip, TunedVoice
 
 log = logging.getLogger("train")
@@ -156,11 +157,7 @@ def newest_state(run: RunFolder, before: int | None = None) -> tuple[int, Path |
 
 
 def learn_for_base(
-    run: RunFolder,
-    ask: Ask,
-    clips: Sequence[Clip],
-    voice: TunedVoice,
-    steps_per_minute: float = STEPS_PER_MINUTE,
+    run: RunFolder, ask: Ask, clips: Sequence[Clip], voice: TunedVoice, steps: DecoderSteps = DEFAULT_STEPS
 ) -> LearnedDecoder:
     """The decoder for the base's weights, trained unless it already continues the newest epoch's.
 
@@ -170,7 +167,7 @@ def learn_for_base(
     Args:
         clips: the person's training clips.
         voice: with the base's weights.
-        steps_per_minute: the steps for one minute of clips.
+        steps: how many, by the minutes of clips.
     """
     tensors, (newest_epoch, state) = run.decoder_path(0), newest_state(run)
     record = learned_decoder.read(tensors)
@@ -181,8 +178,8 @@ def learn_for_base(
     request = request_for(
         decoder_clips,
         voice,
-        steps=steps_for(minutes, steps_per_minute),
-        min_steps=steps_until(1, minutes, steps_per_minute),
+        steps=steps_for(minutes, steps),
+        min_steps=steps_until(1, minutes, steps),
         state=state,
     )
     _, record = learn_decoder(
@@ -269,7 +266,7 @@ def learn_for_epoch(
     epoch: int,
     checkpoint: Path,
     sha256: str,
-    steps_per_minute: float = STEPS_PER_MINUTE,
+    steps: DecoderSteps = DEFAULT_STEPS,
 ) -> float:
     """Trains and writes the decoder of an epoch, unless it exists. Returns the seconds of a step; 0
     if unknown. A failure is only logged, except GpuLost.
@@ -278,7 +275,7 @@ def learn_for_epoch(
         clips: the person's training clips.
         reference: the recording that samples are spoken from.
         checkpoint, sha256: the epoch's file, and its hash.
-        steps_per_minute: the steps for one minute of clips.
+        steps: how many, by the minutes of clips.
     """
     tensors, weights = run.decoder_path(epoch), weights_of_epoch(epoch, sha256)
     try:
@@ -290,7 +287,7 @@ def learn_for_epoch(
         request = request_for(
             decoder_clips,
             TunedVoice(reference, checkpoint),
-            steps=steps_until(epoch, minutes_of(decoder_clips), steps_per_minute),
+            steps=steps_until(epoch, minutes_of(decoder_clips), steps),
             state=newest_state(run, epoch)[1],
         )
         result, _ = learn_decoder(

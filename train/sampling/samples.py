@@ -20,6 +20,7 @@ from train.sampling.reference import SampleReference
 from train.sampling.sampler import Sampler, failure_of
 from xtts import audio, encoding
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.model.config import DecoderSteps
 from xtts.model.shapes import VOCODER_RATE
 from xtts.voices import speakers
 from xtts.voices.evaluation_file import Verdict
@@ -110,7 +111,7 @@ class Samples:
         reference: the voice and the text of every sample.
         on_sample: called with the sidecar of every epoch's sample.
         clips: the person's training clips, from which decoders learn.
-        steps_per_minute: a decoder's steps for one minute of clips; None if no decoder learns.
+        decoder_steps: a decoder's steps by the minutes of clips; None if no decoder learns.
 
     Attributes:
         decoder_step_seconds: the time of a step of the last epoch's decoder; 0 if unknown.
@@ -125,7 +126,7 @@ class Samples:
         seed: int = 0,
         on_sample: Callable[[int, SampleSidecar], None] | None = None,
         clips: Sequence[Clip] = (),
-        steps_per_minute: float | None = None,
+        decoder_steps: DecoderSteps | None = None,
     ) -> None:
         self.sampler = sampler
         self.run = run
@@ -135,14 +136,14 @@ class Samples:
         self.decoder_step_seconds = 0.0
         self._on_sample = on_sample
         self._clips = clips
-        self._minute_steps = steps_per_minute
+        self._decoder_steps = decoder_steps
 
     def speak(self, epoch: int, checkpoint: Path, sha256: str, *, epoch_seconds: float = 0.0) -> None:
         """Trains the epoch's decoder and speaks the epoch's samples with its checkpoint; with
         `SamplingPlan.overlaps_training`, in the background. epoch_seconds: its training time."""
 
         def work() -> None:
-            if self._minute_steps is not None and self.sampler.plan.mode != "skipped":
+            if self._decoder_steps is not None and self.sampler.plan.mode != "skipped":
                 seconds = learn_for_epoch(
                     self.run,
                     self.sampler.ask,
@@ -151,7 +152,7 @@ class Samples:
                     epoch,
                     checkpoint,
                     sha256,
-                    self._minute_steps,
+                    self._decoder_steps,
                 )
                 self.decoder_step_seconds = seconds or self.decoder_step_seconds
             files = epoch_sample(self.run, epoch)

@@ -54,6 +54,16 @@ class ConfigError(SotaqueError):
 
 
 @dataclass(frozen=True)
+class DecoderSteps:
+    """The number of steps of a person's decoder: `per_minute * minutes ** exponent`, and no more than
+    `most`. The defaults suit XTTS-v2's rate (`xtts.workers.decoder_schedule`)."""
+
+    per_minute: float = 70.0
+    exponent: float = 0.6
+    most: int = 400
+
+
+@dataclass(frozen=True)
 class TrainingAdvice:
     """The base model's recommendations for settings that are `auto`; None means none.
 
@@ -61,7 +71,7 @@ class TrainingAdvice:
         freeze: Names of weights with *, separated by commas.
         learn_decoder: "off" if a decoder that learns a person would sound worse.
         decoder_rate: The learning rate of such a decoder.
-        decoder_steps: Its steps for one minute of clips (`xtts.workers.decoder_schedule`).
+        decoder_steps: Its steps by the minutes of clips.
     """
 
     num_epochs: int | None = None
@@ -71,7 +81,7 @@ class TrainingAdvice:
     ema_decay: float | None = None
     learn_decoder: str | None = None
     decoder_rate: float | None = None
-    decoder_steps: float | None = None
+    decoder_steps: DecoderSteps | None = None
 
 
 @dataclass(frozen=True)

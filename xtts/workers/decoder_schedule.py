@@ -3,18 +3,18 @@
 Measured with the prototype of this learner on the base of 2026-11: 150 steps suit 3 to 4 minutes of
 clips (similarity 0.15 to 0.46 of 0.79 at the same naturalness); 300 steps at twice the rate are
 nearer and less natural; with eleven clips, 150 steps cost naturalness. A base may recommend its own
-steps and rate in config.json (`TrainingAdvice`): the embedded one learns as much in a quarter of
-the steps at four times the rate (docs/develop/log.md). Nothing here depends on NUM_EPOCHS or on
-the time: a run that is killed and resumed, or that is continued with more epochs, takes the same
-steps.
+steps and rate in config.json (`TrainingAdvice`), as the embedded one does, which learns at four
+times the rate (docs/develop/log.md). Nothing here depends on NUM_EPOCHS or on the time: a run that
+is killed and resumed, or that is continued with more epochs, takes the same steps.
 """
 
 import math
 
-# A person's clips take STEPS_PER_MINUTE * minutes ** STEPS_EXPONENT steps: eight clips (0.4 minutes)
-# 41 steps, 3.5 minutes 149, 12 minutes 311.
-STEPS_PER_MINUTE, STEPS_EXPONENT = 70.0, 0.6
-MIN_STEPS, MAX_STEPS = 24, 400
+from xtts.model.config import DecoderSteps
+
+# Eight clips (0.4 minutes) take 41 steps, 3.5 minutes 149, 12 minutes 311.
+DEFAULT_STEPS = DecoderSteps()
+MIN_STEPS = 24
 # The first epochs of a run share the steps equally; later epochs take none.
 TRAINING_EPOCHS = 4
 # Steps in which only the discriminators learn, if the base brings none.
@@ -36,15 +36,15 @@ MAX_FRUITLESS_CHECKS = 2
 MIN_IMPROVEMENT = 1e-3
 
 
-def steps_for(minutes: float, steps_per_minute: float = STEPS_PER_MINUTE) -> int:
-    """The number of steps for some minutes of a person's clips. steps_per_minute: for one minute."""
-    steps = math.ceil(steps_per_minute * max(minutes, 0.0) ** STEPS_EXPONENT)
-    return min(MAX_STEPS, max(MIN_STEPS, steps))
+def steps_for(minutes: float, rule: DecoderSteps = DEFAULT_STEPS) -> int:
+    """The number of steps for some minutes of a person's clips."""
+    steps = math.ceil(rule.per_minute * max(minutes, 0.0) ** rule.exponent)
+    return min(rule.most, max(MIN_STEPS, steps))
 
 
-def steps_until(epoch: int, minutes: float, steps_per_minute: float = STEPS_PER_MINUTE) -> int:
+def steps_until(epoch: int, minutes: float, rule: DecoderSteps = DEFAULT_STEPS) -> int:
     """The number of steps until the end of an epoch (from 1)."""
-    all_steps = steps_for(minutes, steps_per_minute)
+    all_steps = steps_for(minutes, rule)
     return min(all_steps, epoch * -(-all_steps // TRAINING_EPOCHS))
 
 

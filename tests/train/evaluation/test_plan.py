@@ -30,10 +30,10 @@ from train.evaluation.plan import (
 from train.sampling.reference import SampleReference
 from train.settings import TrainSettings
 from xtts import encoding
-from xtts.model.config import Extension, ModelConfig
+from xtts.model.config import DecoderSteps, Extension, ModelConfig
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices.base_models import DEMO
-from xtts.workers.decoder_schedule import STEPS_PER_MINUTE
+from xtts.workers.decoder_schedule import DEFAULT_STEPS
 
 
 @pytest.mark.parametrize(
@@ -151,14 +151,14 @@ def test_another_seed_text_or_recording_is_another_set(tmp_path):
     assert len(sets) == 4
 
 
-@pytest.mark.parametrize("recommended", [45.0, None])
+@pytest.mark.parametrize("recommended", [DecoderSteps(45.0), None])
 def test_decoders_take_the_steps_that_the_base_recommends(tmp_path, recommended):
     config = ModelConfig.read(DEMO)
     config = replace(config, training=replace(config.training, decoder_steps=recommended))
     clip = Clip("a", tmp_path / "a.wav", "One.", "ana", "en", 4.0, "00", (1,))
     reference = SampleReference(tmp_path / "a.wav", "One.", "en", "ana")
     plan = plan_of(TrainSettings(), Dataset((clip,), (), (0,), ()), reference, {}, config)
-    assert plan.learns_decoder and plan.decoder_steps == (recommended or STEPS_PER_MINUTE)
+    assert plan.learns_decoder and plan.decoder_steps == (recommended or DEFAULT_STEPS)
 
 
 def test_decoders_learn_training_clips_of_the_person_alone():

@@ -15,16 +15,17 @@ from train.checkpointing.checkpoints import prune
 from train.dataset.dataset import Clip
 from train.defaults import decoder_steps
 from train.sampling.decoders import learn_for_base, learn_for_epoch
-from xtts.model.config import TrainingAdvice
+from xtts.model.config import DecoderSteps, TrainingAdvice
 from xtts.voices import learned_decoder
 from xtts.voices.learned_decoder import decoder_for, digest_beside
 from xtts.voices.run_folder import RunFolder, manifest_beside
-from xtts.workers.decoder_schedule import STEPS_PER_MINUTE, TRAINING_EPOCHS, steps_for, steps_until
+from xtts.workers.decoder_schedule import DEFAULT_STEPS, TRAINING_EPOCHS, steps_for, steps_until
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TunedVoice
 
 CLIPS = [Clip(f"{n}", Path(f"{n}.wav"), "One.", "anna", "en", 9.0, f"{n:02}", (1,)) for n in range(20)]
 MINUTES = 20 * 9.0 / 60
+FEWER = DecoderSteps(per_minute=20.0, exponent=1.0, most=50)
 LEARNED = DecoderLearned(2.0, 1.5, 8, 30, 1.0, new_steps=10, step_seconds=0.3)
 
 
@@ -37,7 +38,7 @@ class Learning:
         self.requests: list[LearnDecoderRequest] = []
         self.found = LEARNED
         self.fault: Exception | None = None
-        self.steps_per_minute = STEPS_PER_MINUTE
+        self.steps = DEFAULT_STEPS
         self.step_seconds = 0.0
 
     def epoch(self, epoch: int, content: bytes = b"") -> Path:
@@ -47,7 +48,7 @@ class Learning:
         files = {checkpoint.name: Written(sha256, checkpoint.stat().st_size)}
         write_manifest(self.run.manifest_path(epoch), Manifest(epoch, 1, files))
         self.step_seconds = learn_for_epoch(
-            self.run, self.ask, CLIPS, Path("person.wav"), epoch, checkpoint, sha256, self.steps_per_minute
+            self.run, self.ask, CLIPS, Path("person.wav"), epoch, checkpoint, sha256, self.steps
         )
         return checkpoint
 
@@ -92,24 +93,24 @@ def test_the_steps_follow_the_minutes_of_sound_and_the_epoch_alone(learning):
 
 
 def test_a_base_recommends_the_steps_for_a_minute(learning):
-    learning.steps_per_minute = 45.0
+    learning.steps = FEWER
     learning.epoch(1)
     learning.epoch(4)
     first, last = (request.steps for request in learning.requests)
-    assert (first, last) == (steps_until(1, MINUTES, 45.0), steps_for(MINUTES, 45.0))
+    assert (first, last) == (steps_until(1, MINUTES, FEWER), steps_for(MINUTES, FEWER))
     assert last < steps_for(MINUTES)
 
 
 def test_the_decoder_of_the_base_takes_the_steps_that_the_base_recommends(learning):
-    learn_for_base(learning.run, learning.ask, CLIPS, TunedVoice(Path("person.wav")), 45.0)
+    learn_for_base(learning.run, learning.ask, CLIPS, TunedVoice(Path("person.wav")), FEWER)
     (request,) = learning.requests
-    assert request.steps == steps_for(MINUTES, 45.0)
-    assert request.min_steps == steps_until(1, MINUTES, 45.0)
+    assert request.steps == steps_for(MINUTES, FEWER)
+    assert request.min_steps == steps_until(1, MINUTES, FEWER)
 
 
 def test_without_a_recommendation_the_steps_are_those_of_xtts_v2():
-    assert decoder_steps(TrainingAdvice()) == STEPS_PER_MINUTE
-    assert decoder_steps(TrainingAdvice(decoder_steps=45.0)) == 45.0
+    assert decoder_steps(TrainingAdvice()) == DEFAULT_STEPS
+    assert decoder_steps(TrainingAdvice(decoder_steps=FEWER)) == FEWER
 
 
 def test_a_start_over_learns_only_what_is_missing(learning):

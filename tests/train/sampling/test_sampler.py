@@ -34,7 +34,7 @@ from train.verbs import sample
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model import loading as model
-from xtts.model.config import ModelConfig
+from xtts.model.config import DecoderSteps, ModelConfig
 from xtts.voices.run_folder import RunError, RunFolder, reference_beside
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.file_worker import Worker
@@ -422,10 +422,10 @@ def test_decoders_of_epochs_take_the_steps_that_the_base_recommends(tmp_path, ba
         machine=CORES,
         device=Choice("cpu", ""),
         base=base_folder,
-        config=replace(config, training=replace(config.training, decoder_steps=45.0)),
+        config=replace(config, training=replace(config.training, decoder_steps=DecoderSteps(45.0))),
         data=Dataset((replace(clip("a", 4.0), path=path),), (), (0,), ()),
     )
-    asked = list[float]()
+    asked = list[DecoderSteps]()
     monkeypatch.setattr(sample_speech, "learn_for_epoch", lambda *given: asked.append(given[-1]) or 0.0)
     settings, stop = TrainSettings(sample_device="cpu", seed=5), SimpleNamespace(requested=False)
     plan, worker = CPU, Worker(Path("base"), CPU.compute, module=QUICK)
@@ -437,7 +437,7 @@ def test_decoders_of_epochs_take_the_steps_that_the_base_recommends(tmp_path, ba
         )
         assert (samples.seed, samples.reference.path) == (5, tmp_path / "samples" / "reference.wav")
         samples.speak(1, Path("checkpoint_epoch_1.pt"), "abc")
-    assert asked == [45.0]
+    assert asked == [DecoderSteps(45.0)]
 
 
 def test_each_request_for_a_sample_has_files_of_its_own_apart_from_the_epochs(tmp_path):
@@ -493,7 +493,7 @@ def test_an_epochs_sample_is_spoken_with_the_decoder_that_is_learned_for_it(monk
         return 0.25 if given[4] == 3 else 0.0  # too few steps to measure one
 
     monkeypatch.setattr(sample_speech, "learn_for_epoch", learn)
-    heard = Heard(tmp_path, reference, steps_per_minute=45.0)
+    heard = Heard(tmp_path, reference, decoder_steps=DecoderSteps(45.0))
     with heard.sampler:
         heard.speak(3)
         files = sample_on_demand(heard.run, 3, ("Hello.",))

@@ -4,8 +4,10 @@ import itertools
 
 import pytest
 
+from xtts.model.config import ModelConfig
+from xtts.voices.base_models import DEMO
 from xtts.workers.decoder_schedule import (
-    MAX_STEPS,
+    DEFAULT_STEPS,
     MIN_STEPS,
     TRAINING_EPOCHS,
     average_decay,
@@ -18,9 +20,16 @@ def test_more_sound_allows_more_steps_and_few_clips_stop_early():
     minutes = [0.05, 0.4, 1.2, 3.5, 12.0, 60.0]
     steps = [steps_for(minute) for minute in minutes]
     assert steps == sorted(steps) and len(set(steps[1:])) == 5
-    assert (steps[0], steps[-1]) == (MIN_STEPS, MAX_STEPS)
+    assert (steps[0], steps[-1]) == (MIN_STEPS, DEFAULT_STEPS.most)
     # Each minute more allows fewer: the clips are repeated less often.
     assert steps[1] / 0.4 > steps[3] / 3.5 > steps[4] / 12
+
+
+def test_the_demo_base_stops_early_with_few_clips_and_at_200_steps_with_many():
+    """More steps cost readers with six clips their naturalness, and slt with 300 clips gained nothing."""
+    rule = ModelConfig.read(DEMO).training.decoder_steps
+    assert rule is not None
+    assert [steps_for(minutes, rule) for minutes in (0.3, 0.65, 2.7, 3.4, 15.0)] == [24, 39, 162, 200, 200]
 
 
 @pytest.mark.parametrize("minutes", [0.1, 0.4, 3.5, 12.0])
